@@ -136,7 +136,7 @@ def modules(pattern: str) -> list[str]:
     return [name_of(path).removesuffix(".py").replace("/", ".") for path in folder.glob("[!_]*.py")]
 
 
-def test_what_starts_fast_never_imports_torch():
+def test_fast_commands_never_import_torch():
     names = [name for pattern in STARTS_FAST for name in modules(pattern)]
     program = f"""
 import sys

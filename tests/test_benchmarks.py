@@ -42,12 +42,12 @@ def test_products_inside_fused_attention_are_counted():
     assert seen.counts[(6, 256, 16, 256), torch.float32] == 7
 
 
-def test_a_floor_is_time():
+def test_a_lower_bound_is_a_time():
     assert floor_seconds(lambda: torch.randn(64, 64) @ torch.randn(64, 64), rounds=1) > 0
 
 
 @pytest.mark.slow
-def test_two_processes_work_in_turn(tmp_path):
+def test_two_processes_alternate(tmp_path):
     settings = {"sizes": SMALL, "arithmetic": "32"}
     ours = Task("Landfall", "benchmarks.patchtst:our_step", settings)
     theirs = Task("the same", "benchmarks.patchtst:our_step", {**settings, "drop_masked_tokens": True}, tuned=False)
@@ -80,7 +80,7 @@ def test_an_exponent_is_the_slope_of_the_logarithms():
     assert growth.exponent([1, 4, 16], [5.0, 5.0, 5.0]) == pytest.approx(0.0)
 
 
-def test_growth_is_written_as_figures_and_as_a_picture(tmp_path):
+def test_growth_is_written_as_numbers_and_as_a_picture(tmp_path):
     curve = growth.Curve(growth.SHARED_STEP, "processes", [1.0, 2.0], [0.5, 0.4], [300.0, 500.0])
     growth.write([curve], tmp_path, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
@@ -140,14 +140,14 @@ def test_implementations_of_the_data_path_work(maker, monkeypatch):
     getattr(data, maker)(**settings)()
 
 
-def test_a_known_table_gives_a_first_batch(tmp_path):
+def test_a_cached_table_gives_a_first_batch(tmp_path):
     data._write_table(tmp_path / "data" / "plant.csv", 12_000)
     folder = str(tmp_path)
     assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
 
 
 @pytest.mark.slow
-def test_an_implementation_trains_until_its_error_is_at_the_mark(tmp_path):
+def test_an_implementation_trains_until_the_target_error(tmp_path):
     rows = np.sin(np.arange(400)[:, np.newaxis] * [0.1, 0.2, 0.3])
     pd.DataFrame(rows, columns=["a", "b", "c"]).to_csv(tmp_path / "waves.csv", index=False)
     setting = convergence.Setting("w", "*.csv", (0, 300), (300, 400), window=16, stride=2, patch=4, epochs=3)
@@ -158,7 +158,7 @@ def test_an_implementation_trains_until_its_error_is_at_the_mark(tmp_path):
     assert stopped["error"] <= to_the_end["error"] * 1.5
 
 
-def test_the_page_is_that_of_the_results():
+def test_the_page_equals_the_results():
     assert (REPO_ROOT / page.FILE).read_text(encoding="utf-8") == page.page()
 
 

@@ -42,7 +42,7 @@ def make_targets() -> set[str]:
     return {target for line in re.findall(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE) for target in line.split()}
 
 
-def test_the_configuration_reference_is_what_the_schema_says():
+def test_the_configuration_reference_equals_the_schema():
     assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m core.config.reference --write"
 
 
@@ -57,7 +57,7 @@ def test_the_command_reference_has_the_options_of_every_command(name):
 
 
 @every_page
-def test_every_link_and_picture_leads_somewhere(page):
+def test_every_link_and_picture_has_a_target(page):
     prose = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
     targets = re.findall(r"\]\(([^)\s]+)\)", prose)
     files = {target.partition("#")[0] for target in targets if not re.match(r"https?:|mailto:|#", target)}
@@ -65,19 +65,19 @@ def test_every_link_and_picture_leads_somewhere(page):
 
 
 @every_page
-def test_every_make_target_is_real(page):
+def test_every_make_target_exists(page):
     named = set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(page)))
     assert named <= make_targets()
 
 
 @every_page
-def test_every_landfall_command_is_real(page):
+def test_every_landfall_command_exists(page):
     named = re.findall(r"\blandfall ([a-z][a-z-]*)(?: (patchtst|swinmae)\b)?", code_of(page))
     assert {" ".join(filter(None, words)) for words in named} <= landfall.COMMANDS.keys()
 
 
 @every_page
-def test_every_module_called_is_real(page):
+def test_every_named_module_exists(page):
     modules = set(re.findall(r"\bpython -m ([a-z][\w.]*)", code_of(page)))
     assert [module for module in sorted(modules) if find_spec(module) is None] == []
 

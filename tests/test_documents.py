@@ -32,7 +32,7 @@ def test_the_links_switch_between_the_versions(first, then, checkout):
     assert sorted(path.name for path in checkout.iterdir()) == ["Makefile", "docs", *sorted(LINKS)]
 
 
-def test_a_file_in_the_place_of_a_link_is_left_and_nothing_switches(checkout):
+def test_a_file_instead_of_a_link_prevents_the_switch(checkout):
     make("docs-local", checkout)
     (checkout / "todo.md").unlink()
     (checkout / "todo.md").write_text("mine")

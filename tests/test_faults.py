@@ -108,7 +108,7 @@ def result_of(root: Path) -> dict:
         ("export", 8_192, "training_dashboard/data/"),
     ],
 )
-def test_a_full_disk_is_reported_in_a_line_and_what_was_there_is_whole(disk, tmp_path, name, leave, file):
+def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_path, name, leave, file):
     if name == "export":
         shutil.rmtree(disk.root / "training_dashboard/data")
     before = set(artifacts(disk.root))
@@ -127,7 +127,7 @@ def test_a_full_disk_is_reported_in_a_line_and_what_was_there_is_whole(disk, tmp
     assert faults(disk.root) == []
 
 
-def test_training_continues_bit_for_bit_when_there_is_room_again(disk, workspace, tmp_path):
+def test_training_resumes_bit_exactly_after_a_full_disk(disk, workspace, tmp_path):
     work("train", workspace, tmp_path / "store")
     disk.fill(60_000)
     with pytest.raises(WriteError):
@@ -137,7 +137,7 @@ def test_training_continues_bit_for_bit_when_there_is_room_again(disk, workspace
     assert is_same(result_of(disk.root), result_of(workspace))
 
 
-def test_the_command_says_it_in_its_last_line(disk):
+def test_the_command_reports_a_full_disk_in_its_last_line(disk):
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", disk.root]
     shutil.rmtree(disk.root / "training_dashboard/data")
     disk.fill(0)
@@ -160,7 +160,7 @@ def test_a_notebook_on_a_full_disk_ends_with_its_error(disk):
     assert ended.executed is not None
 
 
-def test_a_notebook_whose_copy_finds_no_room_says_so(disk):
+def test_a_notebook_copy_on_a_full_disk_is_reported(disk):
     notebook = write_notebook(disk.folder / "plant.ipynb", "1 + 1")
     disk.fill(0)
     ended = execute(notebook)
@@ -170,7 +170,7 @@ def test_a_notebook_whose_copy_finds_no_room_says_so(disk):
 
 
 @pytest.mark.parametrize("name", ["train", "score", "export"])
-def test_a_disk_that_may_only_be_read_is_reported_in_a_line(disk, tmp_path, name):
+def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
     shutil.rmtree(disk.root / "training_dashboard/data")
     disk.mount("ro")
     with pytest.raises(WriteError, match="cannot be written: Read-only file system") as caught:
@@ -180,7 +180,7 @@ def test_a_disk_that_may_only_be_read_is_reported_in_a_line(disk, tmp_path, name
     assert faults(disk.root) == []
 
 
-def test_a_folder_of_somebody_else_is_reported_in_a_line(workspace):
+def test_a_folder_without_permission_is_reported_in_one_line(workspace):
     """Without the right to pass over permissions, which root has."""
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", str(workspace)]
     if os.geteuid() == 0:
@@ -217,13 +217,13 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize(
     "path", ["checkpoints/patchtst_ssl.pt", "checkpoints/patchtst_ssl.last.pt", "checkpoints/patchtst_ssl.detector.npz"]
 )
-def test_damage_to_what_judges_is_always_found(workspace, path, damage):
+def test_damage_to_detector_files_is_always_detected(workspace, path, damage):
     file = workspace / path
     file.write_bytes(DAMAGE[damage](file.read_bytes()))
     assert [fault.partition(":")[0] for fault in faults(workspace)] == [path]
 
 
-def test_a_truncated_file_of_any_kind_is_found(workspace):
+def test_a_truncated_file_of_any_kind_is_detected(workspace):
     """Else the soak would see nothing."""
     kinds = {path.suffix: path for path in artifacts(workspace) if path.suffix not in (".yaml", ".jsonl", ".csv")}
     assert {".json", ".png", ".parquet", ".npz", ".npy", ".pt"} <= kinds.keys()
@@ -232,14 +232,14 @@ def test_a_truncated_file_of_any_kind_is_found(workspace):
     assert {Path(fault.partition(":")[0]).suffix for fault in faults(workspace)} == kinds.keys()
 
 
-def test_training_continues_from_the_state_before_a_damaged_one(workspace):
+def test_training_resumes_from_the_state_before_a_damaged_one(workspace):
     last = last_path(workspace / "checkpoints/patchtst_ssl.pt")
     last.write_bytes(flipped(last.read_bytes()))
     train(configuration("patchtst", workspace, EPOCHS), root=workspace)
     assert faults(workspace) == []
 
 
-def test_damaged_documents_of_the_dashboard_are_made_again(workspace):
+def test_damaged_dashboard_documents_are_written_again(workspace):
     documents = [path for path in artifacts(workspace) if "training_dashboard" in path.parts]
     good = {path: path.read_bytes() for path in documents if path.name != "dashboard-state.json"}
     for path in documents:
@@ -262,7 +262,7 @@ while os.getppid() == parent:
 """
 
 
-def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace):
+def test_files_that_vanish_during_an_export_do_not_stop_it(workspace):
     command = [sys.executable, "-c", _VANISHING, workspace, str(os.getpid())]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -274,14 +274,14 @@ def test_files_that_vanish_between_listing_and_reading_stop_no_export(workspace)
             process.kill()
 
 
-def test_a_stop_while_a_checkpoint_is_read_is_a_stop_and_no_damage(workspace, monkeypatch):
+def test_a_stop_during_reading_a_checkpoint_is_not_damage(workspace, monkeypatch):
     """Found by the soak: training would have ended as failed, or restarted."""
     monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
         checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
 
 
-def test_two_processes_may_forget_what_the_store_holds_at_once(tmp_path, monkeypatch):
+def test_two_processes_may_remove_cache_entries_concurrently(tmp_path, monkeypatch):
     """Both streams of a pipeline share it."""
     entries = [tmp_path / "readings" / f"{number:02}" for number in range(9)]
     for entry in entries:
@@ -310,7 +310,7 @@ with atomic_file(pathlib.Path(sys.argv[1], "state.json")), temporary_folder(path
 """
 
 
-def test_what_a_killed_writer_left_goes_at_the_next_start_and_nothing_of_a_living_one(tmp_path):
+def test_files_of_killed_writers_are_removed_and_those_of_running_ones_stay(tmp_path):
     folder = tmp_path / "artifacts"
     with subprocess.Popen(
         [sys.executable, "-c", _KILLED_WRITER, folder], cwd=REPO_ROOT, stdout=subprocess.PIPE
@@ -325,7 +325,7 @@ def test_what_a_killed_writer_left_goes_at_the_next_start_and_nothing_of_a_livin
     assert leftovers(tmp_path) == []
 
 
-def test_an_export_removes_what_a_killed_one_left_also_where_nothing_is_to_be_written(workspace):
+def test_an_export_removes_leftovers_of_a_killed_export(workspace):
     dead = Owner(Owner.this_process().machine, 2**22 + 1, 1)
     (workspace / f"training_dashboard/data/quality/.patchtst.json.{dead.token}.11112222.part").touch()
     export_state(workspace)
@@ -333,7 +333,7 @@ def test_an_export_removes_what_a_killed_one_left_also_where_nothing_is_to_be_wr
 
 
 @pytest.mark.parametrize("age, stays", [(timedelta(minutes=50), True), (timedelta(minutes=70), False)])
-def test_of_another_machine_goes_what_no_one_wrote_to_for_an_hour(tmp_path, age, stays):
+def test_files_of_another_machine_are_removed_after_an_hour(tmp_path, age, stays):
     here = Owner.this_process()
     part = tmp_path / f".state.json.{here.token.replace(here.machine, '0123abcd')}.11112222.part"
     part.touch()
@@ -374,7 +374,7 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
+def test_readers_never_see_incomplete_files_despite_kills():
     """A short soak; `python -m tools.soak` is the long form."""
     kinds = ("--only", "training patchtst", "--only", "export")
     command = [sys.executable, "-m", "tools.soak", "--kills", "5", "--reading", "3", *kinds]
@@ -387,7 +387,7 @@ def test_readers_never_see_half_a_file_and_kills_leave_nothing_behind():
 
 
 # --------------------------------------------------------------------------------------------------------------- clocks
-def test_a_clock_that_goes_back_gives_no_time_below_zero(workspace, monkeypatch):
+def test_a_clock_set_back_gives_no_negative_time(workspace, monkeypatch):
     config = configuration("patchtst", workspace).config
     hours = iter([10, 11, *[3] * 20])
     monkeypatch.setattr(runlog, "utc_now", lambda: datetime(2026, 11, 22, next(hours), tzinfo=UTC).isoformat())
@@ -407,7 +407,7 @@ def test_a_clock_that_goes_back_gives_no_time_below_zero(workspace, monkeypatch)
 
 
 @pytest.mark.parametrize("owner, state", [("alive", "running"), ("dead", "stopped")])
-def test_whether_a_run_still_goes_does_not_hang_on_the_clock(workspace, owner, state):
+def test_the_state_of_a_run_does_not_depend_on_the_clock(workspace, owner, state):
     """Its last word seems to come from tomorrow."""
     here = Owner.this_process()
     token = here.token if owner == "alive" else Owner(here.machine, here.pid, here.started - 1).token

@@ -41,11 +41,11 @@ def check(done: subprocess.CompletedProcess[str], code: int) -> str:
     "redirect, code",
     [(">&-", EXIT_OK), ("2>&-", EXIT_OK), (">&- 2>&-", EXIT_OK), ("2>/dev/full", EXIT_OK), (">/dev/full", EXIT_OUTPUT)],
 )
-def test_streams_that_are_closed_or_full(workspace, redirect, code):
+def test_closed_or_full_streams_are_handled(workspace, redirect, code):
     check(ended(f"{TRAIN} --print-config --repo-root {workspace}", redirect=redirect), code)
 
 
-def test_a_folder_that_was_removed(tmp_path):
+def test_a_removed_current_folder_is_reported(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     words = f"{TRAIN} --print-config"
@@ -57,7 +57,7 @@ def test_a_folder_that_was_removed(tmp_path):
     assert "was removed" in check(removed, EXIT_USAGE)
 
 
-def test_an_empty_resume(workspace):
+def test_an_empty_resume_argument_is_reported(workspace):
     assert "--resume" in check(ended(f"{TRAIN} --resume '' --repo-root {workspace}"), EXIT_USAGE)
 
 
@@ -69,7 +69,7 @@ def test_an_empty_resume(workspace):
         ("checkpoints/patchtst_ssl.json", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
     ],
 )
-def test_what_may_not_be_read_is_named(workspace, path, module, arguments, code):
+def test_unreadable_files_are_named(workspace, path, module, arguments, code):
     place = workspace / path
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def test_what_may_not_be_read_is_named(workspace, path, module, arguments, code)
     assert "ermission" in last
 
 
-def test_a_link_to_nowhere_among_the_data_is_named(workspace):
+def test_a_broken_link_among_the_data_is_named(workspace):
     folder = workspace / "data/fdc"
     folder.mkdir(parents=True)
     (folder / "train_1.csv").symlink_to("missing.csv")
@@ -107,7 +107,7 @@ def test_a_name_that_is_not_utf8_is_reported(workspace):
 @pytest.mark.parametrize("status", ['{"state": "running", "owner": -1, "updated_at": "2026-01-01T00:00:00Z"}',
                                     '{"state": "completed", "epochs": -5}', '{"state": "running", "epoch": 1e400}',
                                     "[" * 100_000, '{"epoch": ' + "9" * 100_000 + "}", "null"])  # fmt: skip
-def test_a_damaged_status_of_a_run_holds_up_no_export(workspace, status):
+def test_a_damaged_run_status_does_not_stop_an_export(workspace, status):
     from pipelines.export_training_dashboard_state import export_state
 
     folder = workspace / "runs/patchtst_ssl/run-1"

@@ -57,7 +57,7 @@ def sidecar_for(path: Path, **description: object) -> None:
     checkpoint.sidecar_path(path).write_text(json.dumps(facts))
 
 
-def test_the_trap_would_spring(cage):
+def test_the_malicious_pickle_works_when_unpickled(cage):
     pickle.loads(pickle.dumps(Trap()))
     assert (cage / CANARY).exists()
     (cage / CANARY).unlink()
@@ -91,7 +91,7 @@ def a_system_call(path: Path) -> None:
 @pytest.mark.parametrize(
     "write", [saved_by_torch, saved_in_the_old_form, a_bare_pickle, a_script, a_whole_module, a_system_call]
 )
-def test_a_checkpoint_with_code_is_refused_and_runs_nothing(cage, write):
+def test_a_checkpoint_with_code_is_rejected_without_running_it(cage, write):
     path = cage / "model.pt"
     write(path)
     sidecar_for(path)
@@ -111,7 +111,7 @@ def honest(tmp_path_factory) -> bytes:
 @given(
     places=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8), cut=st.booleans()
 )
-def test_whatever_bytes_a_checkpoint_holds_it_loads_or_is_refused(cage, honest, places, cut):
+def test_a_checkpoint_with_any_bytes_is_loaded_or_rejected(cage, honest, places, cut):
     content = bytearray(honest)
     for place, byte in places:
         content[place % len(content)] = byte
@@ -123,7 +123,7 @@ def test_whatever_bytes_a_checkpoint_holds_it_loads_or_is_refused(cage, honest, 
 
 
 @pytest.mark.parametrize("run_id", ["/elsewhere", "../../x", "a/b", "", 5, None, "a\x1b[2J"])
-def test_a_checkpoint_that_names_a_folder_as_its_run_is_refused(cage, run_id):
+def test_a_checkpoint_with_a_path_as_run_name_is_rejected(cage, run_id):
     """A run that resumes it would write there."""
     path = cage / "model.pt"
     checkpoint.save(path, {"model": {}}, description={"run_id": run_id})
@@ -135,7 +135,7 @@ def test_a_checkpoint_that_names_a_folder_as_its_run_is_refused(cage, run_id):
         checkpoint.load(path)
 
 
-def test_a_checkpoint_that_would_grow_is_refused(cage):
+def test_a_checkpoint_bomb_is_rejected(cage):
     honest, packed = cage / "honest.pt", cage / "model.pt"
     checkpoint.save(honest, {"model": {"w": torch.zeros(10**6)}}, description={})
     with zipfile.ZipFile(honest) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
@@ -176,20 +176,20 @@ def test_a_model_larger_than_its_weights_is_not_built(stream, settings):
         refuse_other_weights(config, weights, num_bytes=10**8)
 
 
-def test_weights_that_declare_more_than_the_file_holds_are_refused():
+def test_weights_larger_than_their_file_are_rejected():
     config, weights = model_of("patchtst")
     weights |= {name: torch.zeros(1).expand(10**6, 10**6) for name in list(weights)[:1]}
     with pytest.raises(ValueError):
         refuse_other_weights(config, weights, num_bytes=10**8)
 
 
-def test_a_detector_that_would_grow_is_refused(cage):
+def test_a_detector_bomb_is_rejected(cage):
     np.savez_compressed(cage / "d.npz", header=np.zeros(10**8, np.uint8), sha256=np.array("0"))
     with pytest.raises(OutputError, match="compressed"):
         load_detector(cage / "d.npz")
 
 
-def test_a_detector_of_objects_is_refused(cage):
+def test_a_detector_with_objects_is_rejected(cage):
     np.savez(cage / "d.npz", header=np.array([Trap()], dtype=object), sha256=np.array("0"))
     with pytest.raises(OutputError, match="cannot be read"):
         load_detector(cage / "d.npz")
@@ -197,14 +197,14 @@ def test_a_detector_of_objects_is_refused(cage):
 
 # --------------------------------------------------------------------------------------------------------------- arrays
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
-def test_an_array_of_objects_is_refused_and_runs_nothing(cage, name):
+def test_an_array_of_objects_is_rejected_without_running_code(cage, name):
     values = np.array([Trap()], dtype=object)
     np.save(cage / name, values) if name == "a.npy" else np.savez(cage / name, x=values)
     with pytest.raises(DataError, match="never unpickled"):
         read_recordings(cage / name, root=cage, stream="swinmae", settings=Data(sampling_rate_hz=1000))
 
 
-def test_a_pickle_under_the_name_of_an_array_is_refused(cage):
+def test_a_pickle_named_like_an_array_is_rejected(cage):
     (cage / "a.npy").write_bytes(pickle.dumps(Trap()))
     with pytest.raises(DataError, match="cannot be read"):
         read_recordings(cage / "a.npy", root=cage, stream="swinmae", settings=Data(sampling_rate_hz=1000))
@@ -228,7 +228,7 @@ PLACES = ("checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.c
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", ["../{}", "a/../../{}", "/{}", "./../{}", "..\\{}", "C:/{}", "C:\\..\\{}"])
-def test_nothing_leaves_the_bundle(workspace, cage, way, place):
+def test_paths_outside_a_bundle_are_rejected(workspace, cage, way, place):
     before = {path for path in cage.parent.rglob("*") if cage not in path.parents}
     with pytest.raises(OutputError) as caught:
         import_artifacts(bundle(cage / "evil.zip", {way.format(place): b"x"}), root=workspace)
@@ -239,7 +239,7 @@ def test_nothing_leaves_the_bundle(workspace, cage, way, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_links_in_a_bundle_are_refused(workspace, cage, place):
+def test_links_in_a_bundle_are_rejected(workspace, cage, place):
     with pytest.raises(OutputError, match="is outside the bundle"):
         import_artifacts(bundle(cage / "evil.zip", {place: b""}, link="/etc/passwd"), root=workspace)
     drive = cage / "drive" / place
@@ -249,7 +249,7 @@ def test_links_in_a_bundle_are_refused(workspace, cage, place):
         import_artifacts(cage / "drive", root=workspace)
 
 
-def test_a_bundle_that_fills_the_disk_is_refused(workspace, cage):
+def test_a_bundle_that_would_fill_the_disk_is_rejected(workspace, cage):
     path = bundle(cage / "bomb.zip", {PLACES[2]: bytes(2 * 10**8)})
     assert path.stat().st_size < 10**6
     with pytest.raises(OutputError, match="more than 100 times its size"):
@@ -290,7 +290,7 @@ def test_a_configuration_sets_only_variables_that_load_no_code(name):
     assert "device.environment" in {fault.key for fault in caught.value.faults}
 
 
-def test_the_state_of_the_checkout_is_asked_without_the_settings_of_git(cage, monkeypatch):
+def test_git_settings_of_the_checkout_are_ignored(cage, monkeypatch):
     """`core.fsmonitor` and hooks are commands, in the settings of the user and of the checkout."""
     settings_of_git = f'[core]\n\tfsmonitor = "touch {cage / CANARY}; false"\n'
     (cage / "settings/git").mkdir(parents=True)
@@ -340,7 +340,7 @@ def execute(notebook: Path, parameter: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_parameters_of_a_notebook_arrive_as_values(cage):
+def test_parameters_of_a_notebook_are_passed_as_values(cage):
     given = [*PAYLOADS, {payload: [payload] for payload in PAYLOADS}]
     done = execute(notebook_with_parameters(cage / "n.ipynb"), f"name={json.dumps(given)}")
     assert done.returncode == 0, done.stderr
@@ -351,7 +351,7 @@ def test_parameters_of_a_notebook_arrive_as_values(cage):
     "name",
     ["x; open('canary', 'w')", "name\nopen('canary','w')\nx", "__import__('os').system('touch canary')", "", "0"],
 )
-def test_a_name_that_the_notebook_misses_is_refused(cage, name):
+def test_an_unknown_notebook_parameter_is_rejected(cage, name):
     done = execute(notebook_with_parameters(cage / "n.ipynb"), f"{name}=1")
     assert done.returncode == EXIT_USAGE
     assert "Traceback" not in done.stderr
@@ -359,7 +359,7 @@ def test_a_name_that_the_notebook_misses_is_refused(cage, name):
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
-def test_the_record_of_a_run_holds_no_secret(cage):
+def test_the_record_of_a_run_contains_no_secret(cage):
     config = config_from_dict(
         {
             "stream": "patchtst",
@@ -404,7 +404,7 @@ def test_values_under_the_names_of_secrets_are_hidden_at_any_depth():
         "AWS_SECRET_ACCESS_KEY=hunter2/hunter2",
     ],
 )
-def test_a_line_shows_no_secret(line):
+def test_secrets_in_a_line_are_hidden(line):
     assert "hunter2" not in redacted_text(line)
     assert HIDDEN in redacted_text(line)
 
@@ -412,5 +412,5 @@ def test_a_line_shows_no_secret(line):
 @pytest.mark.parametrize(
     "line", ["epoch 3: 40 tokens, loss 0.5", "api_key: unknown key", "https://host/path", "seed=42 mask_token"]
 )
-def test_a_line_without_a_secret_stays(line):
+def test_a_line_without_a_secret_is_unchanged(line):
     assert redacted_text(line) == line

@@ -26,7 +26,7 @@ def test_an_unknown_command_is_a_usage_error(argv, capsys):
 
 
 @pytest.mark.parametrize("name", landfall.COMMANDS)
-def test_every_command_explains_itself(name, capsys):
+def test_every_command_has_help(name, capsys):
     with pytest.raises(SystemExit) as caught:
         landfall.main([*name.split(), "--help"])
     assert caught.value.code == 0
@@ -55,7 +55,7 @@ def test_a_similar_command_is_suggested(argv, meant, capsys):
     assert (meant or "") in first
 
 
-def test_training_without_a_stream_says_which_there_are(capsys):
+def test_training_without_a_stream_lists_the_streams(capsys):
     assert landfall.main(["train"]) == 2
     told = capsys.readouterr().err
     assert all(stream in told for stream in STREAMS)

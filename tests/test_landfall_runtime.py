@@ -61,7 +61,7 @@ def shown() -> Iterator[Callable[[str], list[dict[str, Any]]]]:
     manager.shutdown_kernel(now=True)
 
 
-def test_the_module_needs_nothing_but_an_old_python():
+def test_the_module_runs_on_an_old_python_without_packages():
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"), feature_version=(3, 8))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -98,7 +98,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it():
         ("ai.generate_text", "prompt model_name stream"),
     ],
 )
-def test_parameters_stand_in_colabs_order(name: str, parameters: str):
+def test_parameters_are_in_the_order_of_colab(name: str, parameters: str):
     module, function = name.split(".")
     found = list(inspect.signature(getattr(getattr(landfall_runtime, module), function)).parameters)
     assert found[: len(parameters.split())] == parameters.split()
@@ -120,7 +120,7 @@ def test_submodules_are_imported_as_in_colab(work: Path):
 # files.upload
 
 
-def test_upload_takes_the_files_that_the_environment_names(work, tmp_path, monkeypatch, capsys):
+def test_upload_uses_the_files_named_by_the_environment(work, tmp_path, monkeypatch, capsys):
     for name in ("b.csv", "a.csv", "c.txt"):
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("LANDFALL_UPLOAD", os.pathsep.join([str(tmp_path / "c.txt"), "../*.csv"]))
@@ -129,7 +129,7 @@ def test_upload_takes_the_files_that_the_environment_names(work, tmp_path, monke
     assert capsys.readouterr().out == "Saving c.txt to c.txt\nSaving a.csv to a.csv\nSaving b.csv to b.csv\n"
 
 
-def test_upload_takes_the_folder_of_uploads(work, monkeypatch):
+def test_upload_uses_the_uploads_folder(work, monkeypatch):
     (work / "uploads").mkdir()
     (work / "uploads" / "data.bin").write_bytes(b"\0\xff")
     (work / "uploads" / ".DS_Store").touch()
@@ -139,7 +139,7 @@ def test_upload_takes_the_folder_of_uploads(work, monkeypatch):
     assert (work / "deep" / "data.bin").read_bytes() == b"\0\xff"
 
 
-def test_upload_asks_where_nothing_is_named(work, tmp_path, monkeypatch):
+def test_upload_asks_without_named_files(work, tmp_path, monkeypatch):
     (tmp_path / "my file.csv").write_text("x")
     monkeypatch.setattr("builtins.input", lambda prompt: f" {tmp_path / 'my file.csv'} ")
     assert files.upload() == {"my file.csv": b"x"}
@@ -147,7 +147,7 @@ def test_upload_asks_where_nothing_is_named(work, tmp_path, monkeypatch):
     assert files.upload() == {}
 
 
-def test_upload_says_the_way_out_where_no_one_answers(work, monkeypatch):
+def test_upload_without_an_answer_has_a_hint(work, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"LANDFALL_UPLOAD.*uploads"):
         files.upload()
     monkeypatch.setenv("LANDFALL_UPLOAD", "")
@@ -157,7 +157,7 @@ def test_upload_says_the_way_out_where_no_one_answers(work, monkeypatch):
         files.upload()
 
 
-def test_upload_says_the_way_out_in_a_kernel_without_a_person(shown):
+def test_upload_in_a_kernel_without_input_has_a_hint(shown):
     (message,) = shown(
         "from landfall_runtime import files\ntry:\n    files.upload()\nexcept FileNotFoundError as e:\n    print(e)"
     )
@@ -180,14 +180,14 @@ def test_upload_never_replaces_a_different_file(work, tmp_path, monkeypatch):
     assert files.upload(paths=[tmp_path / "data.csv"]) == {"data (1).csv": b"new"}, "a later run takes it up again"
 
 
-def test_upload_of_a_file_that_lies_there_already(work):
+def test_upload_of_an_existing_file_keeps_it(work):
     (work / "data.csv").write_text("x")
     assert files.upload(paths="data.csv") == {"data.csv": b"x"}
     assert files.upload(paths="data.csv") == {"data.csv": b"x"}
     assert [path.name for path in work.iterdir()] == ["data.csv"]
 
 
-def test_upload_file_takes_exactly_one(work, tmp_path, monkeypatch, capsys):
+def test_upload_file_accepts_exactly_one_file(work, tmp_path, monkeypatch, capsys):
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(name)
     monkeypatch.setenv("LANDFALL_UPLOAD", str(tmp_path / "a.csv"))
@@ -203,7 +203,7 @@ def test_upload_file_takes_exactly_one(work, tmp_path, monkeypatch, capsys):
 # files.download, files.view
 
 
-def test_download_copies_and_says_where(work, monkeypatch, capsys):
+def test_download_copies_and_prints_the_path(work, monkeypatch, capsys):
     (work / "out").mkdir()
     (work / "out" / "model.h5").write_text("1")
     files.download("out/model.h5")
@@ -222,14 +222,14 @@ def test_download_never_replaces_a_different_file(work):
     assert found == {"model.h5": "1", "model (1).h5": "2"}
 
 
-def test_download_of_what_is_no_file(work):
+def test_download_of_a_missing_file_is_an_error(work):
     with pytest.raises(FileNotFoundError, match=r"Cannot find file: none\.h5"):
         files.download("none.h5")
     with pytest.raises(IsADirectoryError, match="make_archive"):
         files.download(".")
 
 
-def test_view_says_where_the_file_is(work, capsys):
+def test_view_prints_the_path(work, capsys):
     (work / "a.txt").touch()
     files.view("a.txt")
     assert capsys.readouterr().err == f"See {work / 'a.txt'}\n"
@@ -237,7 +237,7 @@ def test_view_says_where_the_file_is(work, capsys):
         files.view("b.txt")
 
 
-def test_the_names_of_a_notebook_with_folders_of_its_own(work, tmp_path, monkeypatch):
+def test_alternative_folder_variables_are_used(work, tmp_path, monkeypatch):
     monkeypatch.setenv("LANDFALL_WORK_DIR", str(tmp_path / "first"))
     monkeypatch.setenv("LANDFALL_DRIVE_DIR", str(tmp_path / "first drive"))
     (work / "a.txt").touch()
@@ -268,12 +268,12 @@ def test_the_names_of_a_notebook_with_folders_of_its_own(work, tmp_path, monkeyp
         ("nonsense\nKEY=it's", "it's"),
     ],
 )
-def test_secrets_of_a_dotenv_file(work, line, value):
+def test_secrets_are_read_from_a_dotenv_file(work, line, value):
     (work / ".env").write_bytes(line.encode())
     assert userdata.get("KEY") == value
 
 
-def test_secrets_are_looked_for_nearest_first(work, monkeypatch):
+def test_the_nearest_dotenv_file_is_read_first(work, monkeypatch):
     (work.parent / ".env").write_text("ABOVE=no\n")
     (work / ".env").write_text("A=work\nB=work\nC=work\n")
     (work / "in" / "deep").mkdir(parents=True)
@@ -287,7 +287,7 @@ def test_secrets_are_looked_for_nearest_first(work, monkeypatch):
     assert [userdata.get(key) for key in ("C", "ABOVE")] == ["work", "no"], "the current folder's own, too"
 
 
-def test_a_missing_secret_raises_what_colab_raises(work, capsys):
+def test_a_missing_secret_raises_the_error_of_colab(work, capsys):
     (work / ".env").write_text("OTHER=hidden-value\n")
     with pytest.raises(userdata.SecretNotFoundError, match=r"Secret TOKEN does not exist.*environment variable.*\.env"):
         userdata.get("TOKEN")
@@ -325,7 +325,7 @@ def test_another_mount_point_becomes_a_link(work, tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().err == ""
 
 
-def test_a_mount_point_that_holds_something_stays(work, tmp_path, capsys):
+def test_a_mount_point_with_content_is_kept(work, tmp_path, capsys):
     (work / "gdrive").mkdir()
     (work / "gdrive" / "mine.txt").touch()
     for place in (work / "gdrive", tmp_path / "none" / "gdrive"):
@@ -336,7 +336,7 @@ def test_a_mount_point_that_holds_something_stays(work, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_machine_without_links_continues_and_says_so(work, monkeypatch, capsys):
+def test_a_machine_without_links_continues_with_a_message(work, monkeypatch, capsys):
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(1314, "A required privilege is not held by the client")
 
@@ -378,7 +378,7 @@ def test_signing_in_warns_with_the_command(no_credentials, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["named", "gcloud", "google.auth"])
-def test_signing_in_does_nothing_with_credentials(no_credentials, monkeypatch, kind, capsys):
+def test_signing_in_with_credentials_does_nothing(no_credentials, monkeypatch, kind, capsys):
     if kind == "named":
         (no_credentials / "key.json").touch()
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(no_credentials / "key.json"))
@@ -420,7 +420,7 @@ def test_an_image_of_a_wrong_shape():
         landfall_runtime.cv2_imshow(np.zeros((2, 3, 2)))
 
 
-def test_a_table_is_the_plain_one(shown):
+def test_a_table_is_shown_as_a_plain_table(shown):
     (message,) = shown(
         "import pandas as pd\nfrom landfall_runtime import data_table\ndata_table.enable_dataframe_formatter()\n"
         "frame = pd.DataFrame({'a': [1]})\ndata_table.DataTable(frame, True, num_rows_per_page=5)"
@@ -446,7 +446,7 @@ def test_ports_are_local(shown):
     assert output.eval_js("google.colab.kernel.proxyPort(5000, {'cache': false})") == "http://localhost:5000/"
 
 
-def test_javascript_without_an_answer_is_shown(shown):
+def test_javascript_without_a_result_is_displayed(shown):
     (message,) = shown("__import__('landfall_runtime').output.eval_js('alert(1)', ignore_result=True)")
     assert message["data"]["application/javascript"] == "alert(1)"
     assert shown("__import__('landfall_runtime').output.eval_js('google.colab.x()', ignore_result=True)") == []
@@ -463,7 +463,7 @@ def test_callbacks_are_kept_by_name():
             call("notebook.add")
 
 
-def test_areas_become_sections(shown):
+def test_output_areas_become_sections(shown):
     messages = shown(
         "from landfall_runtime import widgets\ntabs = widgets.TabBar(['evening', 'morning'])\n"
         "with tabs.output_to('morning'):\n    print('bye')\nfor n in tabs:\n    print(n)\n"
@@ -482,7 +482,7 @@ def test_areas_become_sections(shown):
 # what only Colab has
 
 
-def test_what_only_colab_has_says_the_way_out(capsys):
+def test_colab_only_features_raise_with_a_hint(capsys):
     runtime.unassign()
     assert "shut the kernel down yourself" in capsys.readouterr().err
     with pytest.raises(_message.MessageError, match=r"get_ipynb.*nbformat\.read"):

@@ -90,7 +90,7 @@ def test_another_interpreter_and_torch_build_may_be_given(clone):
     assert "--index-url" not in make(clone, "-n", "setup")
 
 
-def test_an_old_interpreter_is_refused_by_name(clone):
+def test_an_old_interpreter_is_rejected_by_name(clone):
     old = clone / "old-python"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
@@ -100,7 +100,7 @@ def test_an_old_interpreter_is_refused_by_name(clone):
     assert not (clone / ".venv").exists()
 
 
-def test_clean_keeps_the_data_you_brought(ready):
+def test_clean_keeps_user_data(ready):
     (ready / "data").mkdir()
     (ready / "data" / "mine.csv").touch()
     (ready / "runs").mkdir()

@@ -37,7 +37,7 @@ def files_in(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(("module", "arguments", "held"), WRITERS.values(), ids=WRITERS)
-def test_a_second_writer_is_refused_and_names_the_first(module, arguments, held, root, capsys):
+def test_a_second_writer_is_rejected_and_the_first_named(module, arguments, held, root, capsys):
     (root / held).parent.mkdir(parents=True)
     before = files_in(root)
     with Lock("run-7", command="landfall pipeline") as first:

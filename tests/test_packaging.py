@@ -71,12 +71,12 @@ def run_restricted(wheel: Path, *commands: list[str]) -> subprocess.CompletedPro
     )
 
 
-def test_no_common_name_lands_among_the_installed_packages(wheel):
+def test_the_wheel_installs_no_common_package_names(wheel):
     names = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert names == {"landfall.py", "landfall_runtime.py", "landfall_home"}
 
 
-def test_the_wheel_holds_all_code_and_no_results(wheel):
+def test_the_wheel_contains_all_code_and_no_results(wheel):
     home = wheel / "landfall_home"
     for package in ("core", "trainers", "inference", "migration", "pipelines"):
         ours = {path.relative_to(REPO_ROOT) for path in (REPO_ROOT / package).rglob("*.py")}
@@ -85,7 +85,7 @@ def test_the_wheel_holds_all_code_and_no_results(wheel):
     assert not (home / "training_dashboard/data").exists()
 
 
-def test_a_wheel_makes_a_workspace_and_migrates_without_torch(wheel, tmp_path):
+def test_a_wheel_creates_a_workspace_and_migrates_without_torch(wheel, tmp_path):
     folder, notebook = tmp_path / "plant", tmp_path / "colab_a.ipynb"
     shutil.copy(REPO_ROOT / "notebooks/colab_patchtst_ssl.ipynb", notebook)
     done = run_restricted(wheel, ["init", str(folder)], ["migrate", str(notebook)])
@@ -99,7 +99,7 @@ def test_a_wheel_makes_a_workspace_and_migrates_without_torch(wheel, tmp_path):
     assert (again.returncode, "configs" in again.stderr) == (2, True)
 
 
-def test_a_command_that_needs_an_extra_names_it(wheel):
+def test_a_command_with_a_missing_extra_names_it(wheel):
     done = run_restricted(wheel, ["pipeline"])
     assert done.returncode == 1
     assert "[lab]" in done.stderr

@@ -63,7 +63,7 @@ def run_every_step(folder: Path) -> None:
     (folder / "said.json").write_text(json.dumps(said), encoding="utf-8")
 
 
-def test_every_step_did_what_it_does(workspace):
+def test_every_step_succeeded(workspace):
     root, said = workspace
     written = {path.relative_to(root).parts[0] for path in root.rglob("*") if path.is_file()}
     assert {"checkpoints", "runs", "artifacts", "page.html"} <= written, said
@@ -72,19 +72,19 @@ def test_every_step_did_what_it_does(workspace):
     assert json.loads(said["devices"][: said["devices"].rindex("}") + 1])
 
 
-def test_no_step_says_a_secret(workspace):
+def test_no_step_prints_a_secret(workspace):
     _, said = workspace
     assert [step for step, text in said.items() if CANARY in text] == []
 
 
-def test_no_file_holds_a_secret(workspace):
+def test_no_file_contains_a_secret(workspace):
     """Except the original notebook, and checkpoints, which contain the path of the data for resuming."""
     root, _ = workspace
     given = [root / "colab_mine.ipynb", *root.glob("checkpoints/*.pt"), *root.glob("runs/*/*/model.pt")]
     assert files_that_hold_it(root, but=given) == []
 
 
-def test_of_all_secrets_a_checkpoint_holds_the_path_alone(workspace):
+def test_a_checkpoint_contains_no_secret_except_in_paths(workspace):
     root, _ = workspace
     config = checkpoint.load(root / "checkpoints/patchtst_ssl.pt")["config"]
     assert config["data"]["root"] == SHARE
@@ -94,5 +94,5 @@ def test_of_all_secrets_a_checkpoint_holds_the_path_alone(workspace):
 
 
 @pytest.mark.parametrize("text", ["smb://a:{}@host/x", "smb:/a:{}@host/x", "'postgresql+psycopg://a:{}@host'"])
-def test_the_password_of_an_address_is_hidden_also_where_it_became_a_path(text):
+def test_passwords_in_urls_and_paths_are_hidden(text):
     assert redacted_text(text.format(CANARY)) == text.format(HIDDEN)

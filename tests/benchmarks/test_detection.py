@@ -66,7 +66,7 @@ def found_in(out) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
+def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
     document = found_in(tmp_path)
     found = document["sets"]["asd"]
@@ -95,7 +95,7 @@ def test_a_pack_is_judged_from_its_files_to_the_picture(pack, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_transformers_model_is_one_more_detector(pack, tmp_path):
+def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
     pytest.importorskip("transformers")
     alone = tmp_path / "pack" / "fdc" / "asd"
     alone.mkdir(parents=True)
@@ -129,12 +129,12 @@ def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     assert (train["start"], train["stop"]) == (ROWS - 400, ROWS - 400 + 235)
 
 
-def test_without_other_sets_there_is_nothing_to_start_from(pack, tmp_path, capsys):
+def test_starting_weights_need_other_sets(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd_400", "--pretrained") == 2
     assert "contains no unit that could be evaluated" in capsys.readouterr().err
 
 
-def test_the_table_says_how_far_seeds_differ():
+def test_the_table_shows_the_spread_over_seeds():
     findings = Findings(seeds=2, quick=False)
     for seed, error in ((1, 0.4), (2, 0.6)):
         figures = {"validation_mse": None, "test_mse": error, "train_seconds": 10.0}
@@ -146,7 +146,7 @@ def test_the_table_says_how_far_seeds_differ():
     assert "| a line | 0.400 | 10 |" in lines
 
 
-def test_a_pack_without_the_set_is_refused(tmp_path, capsys):
+def test_a_pack_without_the_requested_set_is_rejected(tmp_path, capsys):
     assert main([str(tmp_path), "--out", str(tmp_path / "out"), "--repo-root", str(REPO_ROOT)]) == 2
     assert "contains none of the sets" in capsys.readouterr().err
 
@@ -208,7 +208,7 @@ def test_the_table_never_shows_found_faults_without_chance_and_false_events():
     assert "event_gap" in lines[2]  # the tolerance
 
 
-def test_the_oracle():
+def test_the_oracle_uses_the_threshold_with_the_largest_f1():
     assert _oracle_f1(np.array([3.0, 2.0, 1.0]), np.array([0, 1, 0])) == pytest.approx(2 / 3)
 
 
@@ -263,7 +263,7 @@ def filled_in_step_by_step(file) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_hidden_patches_are_filled_in_by_models_and_by_simple_methods(hourly, tiny, tmp_path):
+def test_models_and_simple_methods_fill_masked_patches(hourly, tiny, tmp_path):
     pytest.importorskip("transformers")
     assert run(hourly.parents[2], tmp_path, "--set", "ett", "--peers") == 0
     found = found_in(tmp_path)["sets"]["ett"]
@@ -273,7 +273,7 @@ def test_hidden_patches_are_filled_in_by_models_and_by_simple_methods(hourly, ti
     assert found[LANDFALL][0]["test_mse"] != found[TRANSFORMERS][0]["test_mse"]
 
 
-def test_a_model_is_judged_by_what_it_puts_in_the_place_of_hidden_values():
+def test_the_error_of_a_model_is_that_of_its_masked_values():
     class OffByTwo(torch.nn.Module):
         unit_shape = (1, 42)
 
@@ -296,7 +296,7 @@ def test_a_model_is_judged_by_what_it_puts_in_the_place_of_hidden_values():
         ("Gaussian conditional mean, a window a day", 0.711),
     ],
 )
-def test_simple_methods_give_the_published_figures(method, error):
+def test_simple_methods_reproduce_published_figures(method, error):
     values_nc = pd.read_csv(SHARED_DATA / "fdc/ett/ETTh1.csv.gz").drop(columns="date").to_numpy(np.float32)
     scaler = Scaler.fit([values_nc[: 12 * MONTH]], list("abcdefg"), Scaling(method="zscore"))
     series = Series.of([], values_nc, scaler)
@@ -313,7 +313,7 @@ def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
 
 
 # ------------------------------------------------------------------------------------------------- transformers' model
-def test_the_peer_predicts_what_transformers_does_under_the_same_mask():
+def test_the_peer_predicts_like_transformers_with_the_same_mask():
     transformers = pytest.importorskip("transformers")
     settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=2, d_ff=32)
     peer = TransformersPatchTST(settings, num_channels=3, window=64).eval()
@@ -339,7 +339,7 @@ def test_the_peer_predicts_what_transformers_does_under_the_same_mask():
     torch.testing.assert_close(ours.loss, reference.loss)
 
 
-def test_peers_without_transformers_say_what_to_install(pack, tmp_path, capsys, monkeypatch):
+def test_an_error_without_transformers_names_the_package_to_install(pack, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert run(pack, tmp_path, "--peers") == 2
     assert "pip install 'transformers" in capsys.readouterr().err

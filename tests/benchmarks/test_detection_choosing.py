@@ -36,7 +36,7 @@ def grid(monkeypatch):
     monkeypatch.setitem(choosing.GRID, "patchtst", {SHARE: (0.5, 0.0, 1.0), SPAN: (10, 5, 20)})
 
 
-def test_a_set_has_no_split_in_the_choice_of_its_own_constants(grid, tmp_path):
+def test_constants_of_a_set_are_chosen_on_other_sets(grid, tmp_path):
     judges = [Wishes("a", share=0.0, span=20), Wishes("b", share=0.0, span=20), Wishes("c", share=1.0, span=5)]
     found = Choosing("patchtst", judges, tmp_path / "memo.json")
     assert found.families == ["a", "b", "c"]
@@ -48,12 +48,12 @@ def test_a_set_has_no_split_in_the_choice_of_its_own_constants(grid, tmp_path):
     assert effects[SHARE] == pytest.approx(1 / 3)
 
 
-def test_neutral_constants_stay_where_no_other_is_better(grid, tmp_path):
+def test_neutral_constants_are_kept_unless_others_are_better(grid, tmp_path):
     judges = [Wishes("a", share=0.5, span=10), Wishes("b", share=0.5, span=10)]
     assert Choosing("patchtst", judges, tmp_path / "memo.json").chosen_without("a") == {SHARE: 0.5, SPAN: 10}
 
 
-def test_what_was_evaluated_is_not_evaluated_again(grid, tmp_path):
+def test_an_evaluated_set_is_not_evaluated_again(grid, tmp_path):
     first, second = Wishes("a", share=0.0, span=20), Wishes("a", share=0.0, span=20)
     chosen = Choosing("patchtst", [first], tmp_path / "memo.json").chosen_without(None)
     assert Choosing("patchtst", [second], tmp_path / "memo.json").chosen_without(None) == chosen
@@ -61,7 +61,7 @@ def test_what_was_evaluated_is_not_evaluated_again(grid, tmp_path):
     assert second.asked == 0
 
 
-def test_every_constant_of_the_grid_is_a_key_with_its_default_among_the_values_or_between_them():
+def test_every_constant_of_the_grid_is_a_key_and_its_default_is_within_the_values():
     from core.config.compose import load_config, local_config_file, with_values
 
     for stream, grid in choosing.GRID.items():
@@ -84,7 +84,7 @@ def test_sets_of_the_same_machines_are_one_family():
 
 
 @pytest.mark.slow
-def test_each_set_is_judged_with_the_constants_that_others_chose(pack, tmp_path, monkeypatch):  # noqa: F811
+def test_each_set_uses_the_constants_chosen_on_others(pack, tmp_path, monkeypatch):  # noqa: F811
     both = tmp_path / "pack/fdc"
     for name in ("asd", "smd"):
         (both / name).mkdir(parents=True)

@@ -29,7 +29,7 @@ def files_of(overrides: tuple[str, ...], split: str) -> list[str]:
     return json.loads(output[-1])
 
 
-def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, caplog, monkeypatch):
+def test_units_that_cannot_be_evaluated_are_left_out(tmp_path, caplog, monkeypatch):
     """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a damaged one; a set without its split;
     a bearing that leaves none when it is left out."""
     pack = tmp_path / "päck (1), a=b"
@@ -71,14 +71,14 @@ def test_what_cannot_be_judged_is_left_out_and_the_rest_is_judged(tmp_path, capl
         ({"0.01": None, "0.05": None}, "Unknown with so few scores: "),
     ],
 )
-def test_a_rate_is_said_to_be_kept_only_where_one_is_known(achieved, expected):
+def test_an_alarm_rate_is_reported_only_if_it_is_known(achieved, expected):
     findings = Findings(seeds=1, quick=True)
     figures = {"auroc": 1.0, "achieved": {"0.001": None, **achieved}, "drift_median": 1.0, "drift_90": 1.1}
     findings.add("fan", "fan_high", 1, {LANDFALL: figures})
     assert findings.markdown().splitlines()[-1].startswith(f"{expected}a normal score")
 
 
-def test_a_pack_of_which_nothing_can_be_judged_is_not_said_to_be_empty(tmp_path, capsys):
+def test_a_pack_without_usable_units_is_not_called_empty(tmp_path, capsys):
     (tmp_path / "fdc/tep").mkdir(parents=True)
     for name in ("d00_te_normal", "d01_te"):
         table(plant(200, seed=1)).to_parquet(tmp_path / f"fdc/tep/{name}.parquet", index=False)
@@ -99,7 +99,7 @@ def test_a_short_machine_has_a_window_in_each_split(num_rows):
         assert rows["calibration"] == num_rows - round(0.75 * num_rows)
 
 
-def test_skab_needs_no_experiment_of_either_kind(tmp_path):
+def test_skab_works_without_experiments_of_other_kinds(tmp_path):
     folder = tmp_path / "fdc/skab"
     folder.mkdir(parents=True)
     for name in ("valve1_0.csv.gz", "valve1_0.labels.csv.gz", "anomaly_free.csv.gz"):
@@ -109,7 +109,7 @@ def test_skab_needs_no_experiment_of_either_kind(tmp_path):
         assert files_of(unit.overrides, split) == ["fdc/skab/valve1_0.csv.gz"]
 
 
-def test_faults_of_an_earlier_pack_are_not_judged_with_those_of_this_one(tmp_path):
+def test_faults_of_an_earlier_pack_are_ignored(tmp_path):
     units = []
     for pack, faults in (("first", ["d01_te", "d02_te"]), ("second", ["d04_te"])):
         (tmp_path / pack / "fdc/tep").mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_faults_of_an_earlier_pack_are_not_judged_with_those_of_this_one(tmp_pat
     ]
 
 
-def test_few_healthy_motors_make_every_split(tmp_path):
+def test_few_healthy_motors_fill_every_split(tmp_path):
     folder = tmp_path / "vibration/motor_pump_3axis"
     folder.mkdir(parents=True)
     (folder / "dataset.json").write_text("{}")
@@ -140,7 +140,7 @@ def whole_rows(z_nc: np.ndarray) -> Rows:
 
 
 @pytest.mark.parametrize("method", [name for name in SIMPLE if name != CHANCE])
-def test_a_mean_over_rows_starts_again_with_each_segment(method):
+def test_a_running_mean_restarts_with_each_segment(method):
     """What the first segment ends with is not seen in the second."""
     rng = np.random.default_rng(0)
     normal_nc, quiet_nc = (rng.normal(size=(rows, 1)) + 0.1 * rng.normal(size=(rows, 3)) for rows in (500, 200))
@@ -156,7 +156,7 @@ def test_a_mean_over_rows_starts_again_with_each_segment(method):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("method", SIMPLE)
 @pytest.mark.parametrize("num_channels", [1, 4])
-def test_simple_methods_score_a_channel_alone_a_missing_one_and_numbers_beyond_measure(method, num_channels):
+def test_simple_methods_score_single_missing_and_extreme_channels(method, num_channels):
     normal_nc, new_nc = plant(300, seed=1, num_channels=num_channels), plant(300, seed=2, num_channels=num_channels)
     new_nc[150, 0] = normal_nc[10, -1] = 3e38
     if num_channels > 1:
@@ -167,7 +167,7 @@ def test_simple_methods_score_a_channel_alone_a_missing_one_and_numbers_beyond_m
     assert score_n[150] >= np.median(score_n)
 
 
-def test_samples_that_are_missing_count_as_the_mean_of_their_window():
+def test_missing_samples_are_replaced_by_the_mean_of_their_window():
     values_nc = np.arange(24, dtype=np.float32).reshape(12, 2)
     values_nc[1, 0] = values_nc[8:, 1] = np.nan
     waves = _waves(WindowSet(Series.of([], values_nc), torch.tensor([0, 4, 8]), 4, np.array([[0, 12]])))

@@ -10,7 +10,7 @@ from benchmarks.false_alarms import simulate
 
 
 @pytest.mark.slow
-def test_the_stated_interval_holds_the_true_rate_of_whole_detectors():
+def test_the_stated_interval_contains_the_true_alarm_rate_of_a_detector():
     """12 of the benchmark's 200 processes: at 95 %, fewer than 10 are held once in fifty runs."""
     logging.getLogger("inference").setLevel(logging.ERROR)
     try:

@@ -24,7 +24,7 @@ def test_the_coefficients_are_those_of_pywavelets(wavelet, precision, num_sample
     assert error < 1e-5 * np.abs(theirs_fbat).max()
 
 
-def test_another_wavelet_and_a_scale_too_small_are_refused():
+def test_other_wavelets_and_too_small_scales_are_rejected():
     x_bat = torch.zeros(1, 1, 64)
     with pytest.raises(ValueError, match="neither morl nor cmorB-C"):
         coefficients(x_bat, (2.0,), "mexh")

@@ -32,7 +32,7 @@ def rewrite_sidecar(path: Path, **changes) -> None:
     sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | changes))
 
 
-def test_a_checkpoint_comes_back_as_it_was(saved):
+def test_a_saved_checkpoint_is_loaded_unchanged(saved):
     payload = checkpoint.load(saved)
     assert torch.equal(payload["model"]["weight"], torch.arange(1000.0))
     assert (payload["epoch"], payload["channels"]) == (3, ["a", "b"])
@@ -58,19 +58,19 @@ assert "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, check=True)
 
 
-def test_a_missing_checkpoint_says_so(tmp_path):
+def test_a_missing_checkpoint_is_an_error(tmp_path):
     for ask in (checkpoint.describe, checkpoint.verify, checkpoint.load):
         with pytest.raises(CheckpointError, match=r"nope\.pt: does not exist — train first"):
             ask(tmp_path / "nope.pt")
 
 
-def test_a_truncated_checkpoint_is_torn(saved):
+def test_a_truncated_checkpoint_is_rejected(saved):
     saved.write_bytes(saved.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="is damaged or was changed"):
         checkpoint.load(saved)
 
 
-def test_one_changed_byte_is_found(saved):
+def test_one_changed_byte_is_detected(saved):
     data = bytearray(saved.read_bytes())
     data[len(data) // 2] ^= 1
     saved.write_bytes(data)
@@ -79,21 +79,21 @@ def test_one_changed_byte_is_found(saved):
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "[" * 100_000], ids=["none", "torn", "list", "deep"])
-def test_without_a_readable_sidecar_nothing_loads(saved, text):
+def test_a_checkpoint_without_a_readable_sidecar_is_rejected(saved, text):
     sidecar = checkpoint.sidecar_path(saved)
     sidecar.unlink() if text is None else sidecar.write_text(text)
     with pytest.raises(CheckpointError, match=r"its sidecar model\.json"):
         checkpoint.load(saved)
 
 
-def test_a_file_that_is_no_checkpoint_is_refused_though_its_sum_is_right(saved):
+def test_a_file_that_is_not_a_checkpoint_is_rejected_despite_a_right_checksum(saved):
     saved.write_bytes(b"not a checkpoint at all")
     rewrite_sidecar(saved, **checkpoint._identity(saved))
     with pytest.raises(CheckpointError, match="cannot be loaded"):
         checkpoint.load(saved)
 
 
-def test_another_format_version_is_refused(saved, monkeypatch):
+def test_another_format_version_is_rejected(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 2)
     with pytest.raises(CheckpointError, match="has format version 1, this Landfall reads 2"):
         checkpoint.load(saved)
@@ -112,7 +112,7 @@ def test_a_checkpoint_runs_no_code(saved, monkeypatch):
     assert not Path("trap-was-sprung").exists()
 
 
-def test_a_failed_save_leaves_the_old_checkpoint_whole(saved):
+def test_a_failed_save_keeps_the_old_checkpoint(saved):
     with pytest.raises(Exception, match="pickle"):
         checkpoint.save(saved, {"model": (step for step in ())}, description={})
     assert checkpoint.load(saved)["epoch"] == 3
@@ -162,7 +162,7 @@ def die_at_call(monkeypatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
-def test_killed_between_any_two_calls_of_the_system_a_saving_leaves_old_or_new(tmp_path, monkeypatch, keep):
+def test_a_save_killed_at_any_system_call_leaves_the_old_or_new_file(tmp_path, monkeypatch, keep):
     """All of them, one after the other; the next saving after each kill finds its way, too."""
     path, seen = tmp_path / "model.pt", []
     for epoch in range(4):
@@ -186,7 +186,7 @@ def test_killed_between_any_two_calls_of_the_system_a_saving_leaves_old_or_new(t
     assert min(seen) < 4 <= max(seen), "some kills came before the checkpoint was replaced, some after"
 
 
-def test_a_reader_never_sees_file_and_sidecar_of_two_savings(tmp_path):
+def test_a_reader_never_sees_file_and_sidecar_of_different_saves(tmp_path):
     path, done = tmp_path / "model.pt", threading.Event()
     save_epoch(path, 0)
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, 
     assert epoch_of(path) == 2
 
 
-def test_previous_states_are_kept_as_many_as_asked_for(tmp_path):
+def test_the_requested_number_of_previous_states_is_kept(tmp_path):
     path = tmp_path / "run.last.pt"
     for epoch in range(5):
         save_epoch(path, epoch, keep=3)
@@ -234,7 +234,7 @@ def test_previous_states_are_kept_as_many_as_asked_for(tmp_path):
     }
 
 
-def test_a_damaged_state_does_not_take_the_place_of_a_whole_one(tmp_path):
+def test_a_damaged_state_does_not_replace_a_valid_one(tmp_path):
     path = tmp_path / "run.last.pt"
     save_epoch(path, 1, keep=2)
     save_epoch(path, 2, keep=2)
@@ -243,7 +243,7 @@ def test_a_damaged_state_does_not_take_the_place_of_a_whole_one(tmp_path):
     assert [epoch_of(path), epoch_of(checkpoint.previous_path(path, 1))] == [3, 1]
 
 
-def test_where_a_file_system_has_no_links_states_are_copied(tmp_path, monkeypatch):
+def test_states_are_copied_on_file_systems_without_links(tmp_path, monkeypatch):
     def refuse(*names):
         raise PermissionError(1, "Operation not permitted")
 
@@ -254,7 +254,7 @@ def test_where_a_file_system_has_no_links_states_are_copied(tmp_path, monkeypatc
     assert [epoch_of(path), epoch_of(checkpoint.previous_path(path, 1))] == [2, 1]
 
 
-def test_what_a_save_renamed_is_on_the_disk_before_it_renames_the_next(saved, monkeypatch):
+def test_each_rename_is_flushed_before_the_next(saved, monkeypatch):
     """After a power cut there is the sidecar of the checkpoint that there is, or one that still knows the old."""
     done, fsync, replace = [], os.fsync, Path.replace
 
@@ -273,7 +273,7 @@ def test_what_a_save_renamed_is_on_the_disk_before_it_renames_the_next(saved, mo
     assert done == [*sidecar, *file, *sidecar[:2]]
 
 
-def test_a_sidecar_forgets_what_was_replaced_and_no_handle_stays_open(tmp_path):
+def test_a_replaced_sidecar_leaves_no_open_handle(tmp_path):
     path, handles = tmp_path / "run.last.pt", psutil.Process().num_fds()
     for epoch in range(4):
         save_epoch(path, epoch, keep=3)
@@ -282,7 +282,7 @@ def test_a_sidecar_forgets_what_was_replaced_and_no_handle_stays_open(tmp_path):
     assert psutil.Process().num_fds() == handles
 
 
-def test_unless_asked_for_no_previous_state_is_kept_nor_half_of_an_older_one(tmp_path):
+def test_previous_states_are_kept_only_on_request(tmp_path):
     path = tmp_path / "run.last.pt"
     for orphan in ("run.last.1.json", "run.last.2.pt"):
         (tmp_path / orphan).touch()
@@ -291,7 +291,7 @@ def test_unless_asked_for_no_previous_state_is_kept_nor_half_of_an_older_one(tmp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run.last.json", "run.last.pt"]
 
 
-def test_a_file_without_previous_states_touches_no_other(tmp_path):
+def test_saving_without_previous_states_changes_no_other_file(tmp_path):
     """`model_v1.1.pt` is no older `model_v1.pt`."""
     for name in ("model_v1.1.pt", "model_v1.pt"):
         checkpoint.save(tmp_path / name, {"name": name}, description={})
@@ -299,7 +299,7 @@ def test_a_file_without_previous_states_touches_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("number, is_saved", [(errno.EINVAL, True), (errno.ENOTSUP, True), (errno.EIO, False)])
-def test_a_file_system_that_flushes_no_folder_still_holds_checkpoints(tmp_path, monkeypatch, number, is_saved):
+def test_checkpoints_work_on_file_systems_without_folder_flush(tmp_path, monkeypatch, number, is_saved):
     fsync, path = os.fsync, tmp_path / "model.pt"
 
     def flush(handle: int) -> None:
@@ -313,7 +313,7 @@ def test_a_file_system_that_flushes_no_folder_still_holds_checkpoints(tmp_path, 
     assert path.exists() is is_saved
 
 
-def test_previous_states_take_no_copy(tmp_path, monkeypatch):
+def test_previous_states_are_not_copied(tmp_path, monkeypatch):
     monkeypatch.delattr(shutil, "copyfile")
     path = tmp_path / "run.last.pt"
     save_epoch(path, 1, keep=2)

@@ -22,7 +22,7 @@ def test_a_package_that_is_missing_is_reported_with_the_command_that_installs_it
     assert "make setup" in line
 
 
-def test_a_workspace_that_is_no_folder_is_a_usage_error(tmp_path, capsys):
+def test_a_workspace_that_is_not_a_folder_is_a_usage_error(tmp_path, capsys):
     def run(folder: str) -> int:
         parser = argparse.ArgumentParser(prog="odd")
         add_root_argument(parser)
@@ -39,6 +39,6 @@ def test_a_run_has_a_name(name):
 
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", "a\\b", "..", ".hidden", "", "two words", "a\n"])
-def test_a_run_is_no_way_to_another_folder(name):
+def test_a_run_name_cannot_lead_to_another_folder(name):
     with pytest.raises(argparse.ArgumentTypeError):
         run_name(name)

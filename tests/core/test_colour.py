@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
     "environment, coloured",
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_a_terminal_shows_colours_unless_told_not_to(environment, coloured):
+def test_a_terminal_shows_colours_unless_disabled(environment, coloured):
     assert has_colour(Terminal(), environment) == coloured
     assert not has_colour(io.StringIO(), environment)
 

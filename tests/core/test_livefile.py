@@ -31,7 +31,7 @@ def step(number: int, loss: float | None) -> tuple[dict, str]:
     return record, json.dumps(record)
 
 
-def test_a_run_is_seen_from_its_first_moment_to_its_last(root, config):
+def test_the_live_file_covers_the_run_from_start_to_end(root, config):
     with RunLog(root, config, "run-1", steps=6, windows=48) as run:
         assert (read(root)["state"], read(root)["step"]) == ("running", 0)
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, float("nan"), 1e-3, 1.0)], reading=Reading(300.0, 0.5))
@@ -56,7 +56,7 @@ def test_time_left_and_throughput_follow_from_the_steps_of_this_process(root, co
     assert read(root)["eta_seconds"] is None
 
 
-def test_a_resumed_run_shows_what_it_did_before(root, config):
+def test_a_resumed_run_shows_its_earlier_steps(root, config):
     with RunLog(root, config, "run-1", steps=6) as run:
         run.steps(1, [(number, 1 / number, 1e-3, 2.0) for number in range(1, 6)])
     with RunLog(root, config, "run-1", steps=6) as run:
@@ -75,7 +75,7 @@ def test_it_is_written_at_most_once_a_second_and_at_the_end(root):
     assert len(read(root)["step_history"]) == 5
 
 
-def test_a_slow_disk_makes_the_pauses_longer(root, monkeypatch):
+def test_writes_are_less_frequent_on_a_slow_disk(root, monkeypatch):
     monkeypatch.setattr("core.livefile.write_text", lambda path, text: time.sleep(0.02))
     monkeypatch.setattr("core.livefile.SHORTEST_PAUSE_S", 0.0)
     live = LiveFile(root, "patchtst")
@@ -83,7 +83,7 @@ def test_a_slow_disk_makes_the_pauses_longer(root, monkeypatch):
     assert live._next - time.perf_counter() == pytest.approx(0.02 / LARGEST_SHARE, rel=0.1)
 
 
-def test_many_steps_become_few_and_keep_the_peak(root):
+def test_thinned_steps_keep_the_peak(root):
     live = LiveFile(root, "patchtst")
     for number in range(12_345):
         live.add([step(number, 99.0 if number == 777 else 1 / (1 + number))])
@@ -94,7 +94,7 @@ def test_many_steps_become_few_and_keep_the_peak(root):
     assert [point["step"] for point in points] == sorted(point["step"] for point in points)
 
 
-def test_a_workspace_without_the_page_gets_no_file(tmp_path, config):
+def test_no_live_file_is_written_without_the_dashboard(tmp_path, config):
     with RunLog(tmp_path, config, "run-1", steps=6):
         pass
     assert not (tmp_path / "training_dashboard").exists()
@@ -107,7 +107,7 @@ def test_other_processes_of_a_run_write_nothing(root, config):
     assert not (root / FOLDER).exists()
 
 
-def test_a_folder_that_cannot_be_written_costs_one_warning_and_no_training(root, config, caplog):
+def test_an_unwritable_folder_causes_one_warning_and_training_continues(root, config, caplog):
     (root / FOLDER).parent.mkdir(parents=True)
     (root / FOLDER).write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING), RunLog(root, config, "run-1", steps=6) as run:

@@ -75,7 +75,7 @@ def take(target, run_id="run-2") -> None:
         mine.take(target, key="logging.checkpoint_path")
 
 
-def test_what_is_taken_is_given_back(target, tmp_path):
+def test_a_lock_is_released(target, tmp_path):
     with Lock("run-1") as mine:
         mine.take(target, key="x")
         mine.take(target, key="x")
@@ -84,7 +84,7 @@ def test_what_is_taken_is_given_back(target, tmp_path):
     take(target)
 
 
-def test_the_second_is_refused_in_one_line_that_names_the_owner_and_the_way_out(target, holder, tmp_path):
+def test_a_second_owner_is_rejected_with_owner_and_hint(target, holder, tmp_path):
     with pytest.raises(LockedError) as refused:
         take(target)
     output = str(refused.value)
@@ -94,12 +94,12 @@ def test_the_second_is_refused_in_one_line_that_names_the_owner_and_the_way_out(
     assert locks(tmp_path) == LOCK, "a refused run leaves nothing"
 
 
-def test_another_file_of_the_folder_is_free(target, holder):
+def test_other_files_of_the_folder_are_not_locked(target, holder):
     take(target.with_name("swinmae_ssl.pt"))
     take(target.with_name("patchtst_ssl"))
 
 
-def test_a_lock_in_this_process_is_a_lock_too(target):
+def test_a_lock_also_applies_within_the_process(target):
     """Two threads of a notebook's kernel, or a run within a run."""
     with Lock("run-1") as mine:
         mine.take(target, key="x")
@@ -115,14 +115,14 @@ def test_the_lock_of_a_killed_process_is_taken_over_and_reported(target, holder,
     assert locks(tmp_path) == []
 
 
-def test_left_overs_of_other_locks_are_removed_and_locks_that_are_held_stay(target, holder, tmp_path):
+def test_abandoned_locks_are_removed_and_held_ones_stay(target, holder, tmp_path):
     for name in (".dead.lock", ".dead.lock.json"):
         (tmp_path / name).touch()
     take(target.with_name("another.pt"))
     assert locks(tmp_path) == LOCK
 
 
-def test_a_killed_process_that_no_one_has_waited_for_is_dead(target, tmp_path):
+def test_a_zombie_process_counts_as_dead(target, tmp_path):
     """Its id still exists: a zombie, as under the first process of a container, which does not wait for children."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(target), "run-1"],
@@ -136,7 +136,7 @@ def test_a_killed_process_that_no_one_has_waited_for_is_dead(target, tmp_path):
     process.wait()
 
 
-def test_of_many_that_ask_again_and_again_one_has_it_at_a_time(target, tmp_path):
+def test_only_one_of_many_competing_processes_holds_the_lock(target, tmp_path):
     inside = tmp_path / "inside"
     contenders = [
         subprocess.Popen(
@@ -166,7 +166,7 @@ def test_a_run_that_lost_its_lock_writes_no_more(target, tmp_path, lost):
             mine.check()
 
 
-def test_a_file_system_without_locks_is_a_warning(target, monkeypatch, caplog):
+def test_a_file_system_without_locks_causes_a_warning(target, monkeypatch, caplog):
     def no_locks(self):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -176,7 +176,7 @@ def test_a_file_system_without_locks_is_a_warning(target, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"], ids=["empty", "torn", "list", "binary"])
-def test_a_damaged_lock_of_a_living_process_still_holds(target, tmp_path, content):
+def test_a_damaged_lock_of_a_running_process_is_still_held(target, tmp_path, content):
     with Lock("run-1") as mine:
         mine.take(target, key="x")
         (tmp_path / LOCK[1]).write_bytes(content)
@@ -192,7 +192,7 @@ def test_the_run_is_named_when_it_is_known(target, tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------------------- owners
-def test_an_owner_is_read_from_the_name_it_is_in():
+def test_an_owner_is_read_from_a_file_name():
     here = Owner.this_process()
     assert Owner.named_in(f".20261121-083000-1f3a.json.{here.token}.abcdef01.part") == here
     assert Owner.named_in(".x.json.part") is None
@@ -208,12 +208,12 @@ def test_a_fork_is_another_process():
     assert os.read(read, 10) == b"False"
 
 
-def test_of_another_machine_no_one_is_known_to_be_dead():
+def test_owners_on_other_machines_are_never_called_dead():
     assert not Owner("0123abcd", 2**22 + 1, 1).is_dead()
     assert Owner(owner._machine(), 2**22 + 1, 1).is_dead()
 
 
-def test_of_a_process_that_the_system_hides_no_one_knows_that_it_is_dead(monkeypatch):
+def test_owners_hidden_by_the_system_are_never_called_dead(monkeypatch):
     """Many clusters show a user nothing of the processes of others."""
 
     def forbidden(pid, number):
@@ -254,7 +254,7 @@ def outcome_of(process: subprocess.Popen) -> str:
     return output[0].strip() or output[1].strip()
 
 
-def test_a_parent_shares_its_lock_with_one_of_its_processes_at_a_time_and_with_no_other(target, tmp_path):
+def test_a_parent_shares_its_lock_with_one_child_at_a_time(target, tmp_path):
     stranger = dict(os.environ)
     with Lock("run-1", command="landfall pipeline", is_shared=True) as mine:
         mine.take(target, key="x")
@@ -279,7 +279,7 @@ def test_a_step_that_outlives_its_parent_keeps_others_out(target):
     take(target)
 
 
-def test_what_may_only_be_read_needs_no_lock(target, monkeypatch):
+def test_a_read_only_folder_needs_no_lock(target, monkeypatch):
     def refused(*_):
         raise OSError(errno.EROFS, "Read-only file system", str(target.with_name(".x")))
 

@@ -32,7 +32,7 @@ def curves(figure: Figure) -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize("history", [[FIRST], [FIRST, SECOND, THIRD], [WITHOUT_NUMBER]])
-def test_the_picture_is_a_whole_png_of_few_colours(tmp_path, history):
+def test_the_picture_is_a_valid_png_with_a_palette(tmp_path, history):
     path = tmp_path / "loss" / "curve.png"
     save_png(loss_figure(history, title="patchtst"), path, dpi=120)
     with Image.open(path) as picture:
@@ -41,7 +41,7 @@ def test_the_picture_is_a_whole_png_of_few_colours(tmp_path, history):
     assert [entry.name for entry in path.parent.iterdir()] == ["curve.png"]
 
 
-def test_fewer_colours_change_nothing_a_person_sees():
+def test_a_palette_causes_no_visible_change():
     figure = loss_figure([FIRST, SECOND, THIRD], title="patchtst")
     full = io.BytesIO()
     figure.savefig(full, format="png", dpi=120)
@@ -63,7 +63,7 @@ def test_the_best_epoch_is_marked_and_steps_come_before_epochs():
     assert curves(loss_figure([], title="x", steps=[(0.1, 1.0), (0.2, 0.9)])) == {"steps": [0.1, 0.2]}
 
 
-def test_a_curve_is_drawn_at_once_then_in_turn_and_in_the_end(clock):
+def test_a_curve_is_drawn_first_periodically_and_at_the_end(clock):
     drawn = []
     with LossCurve(drawn.append, title="x") as curve:
         curve.steps(0.1, 1.0)
@@ -78,7 +78,7 @@ def test_a_curve_is_drawn_at_once_then_in_turn_and_in_the_end(clock):
     assert len(drawn) == 3
 
 
-def test_a_curve_is_drawn_as_far_as_a_run_came_and_not_twice(clock):
+def test_a_curve_shows_all_epochs_and_is_drawn_once(clock):
     drawn = []
     with suppress(RuntimeError), LossCurve(drawn.append, title="x") as curve:
         curve.epoch([FIRST])
@@ -90,7 +90,7 @@ def test_a_curve_is_drawn_as_far_as_a_run_came_and_not_twice(clock):
     assert len(drawn) == 2
 
 
-def test_slow_drawings_take_a_small_share_of_the_time(clock):
+def test_slow_drawing_takes_a_small_share_of_the_time(clock):
     drawn = []
 
     def slowly(figure):

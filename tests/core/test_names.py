@@ -23,7 +23,7 @@ BAD = ("", ".", "..", "../x", "/elsewhere", "a/b", "a\\b", "-x", ".hidden", "a b
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_name_is_good_everywhere(name, tmp_path):
+def test_a_valid_name_is_accepted_everywhere(name, tmp_path):
     assert is_run_id(name)
     assert run_name(name) == name
     assert run_folder(tmp_path, name).parent == tmp_path
@@ -36,7 +36,7 @@ def test_a_good_name_is_good_everywhere(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_name_is_bad_everywhere(name, tmp_path):
+def test_an_invalid_name_is_rejected_everywhere(name, tmp_path):
     assert not is_run_id(name)
     with pytest.raises(argparse.ArgumentTypeError):
         run_name(name)
@@ -44,12 +44,12 @@ def test_a_bad_name_is_bad_everywhere(name, tmp_path):
         run_folder(tmp_path, name)
 
 
-def test_names_that_landfall_makes_are_good():
+def test_names_made_by_landfall_are_valid():
     assert is_run_id(new_run_id())
 
 
 @pytest.mark.parametrize("value", [None, 5, ["a"], "../x"])
-def test_a_bad_name_in_a_record_of_the_pipeline_is_none(value, tmp_path):
+def test_an_invalid_name_in_a_pipeline_record_is_ignored(value, tmp_path):
     (tmp_path / "artifacts/pipeline").mkdir(parents=True)
     (tmp_path / "artifacts/pipeline/last.json").write_text(json.dumps({"run_id": value, "state": "failed"}))
     assert unfinished_run(tmp_path) is None

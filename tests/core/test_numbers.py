@@ -9,7 +9,7 @@ def test_five_significant_digits_whatever_the_scale(scale, decimals):
     assert decimals_for(scale, 5) == decimals
 
 
-def test_what_is_not_finite_becomes_none_at_any_depth():
+def test_non_finite_numbers_become_none_at_any_depth():
     assert listed(np.array([[0.123456, np.nan], [np.inf, 1.0]], dtype=np.float32), 3) == [[0.123, None], [None, 1.0]]
     assert listed(np.array([1.5, 2.5]), 0) == [2.0, 2.0]
 
@@ -41,5 +41,5 @@ def test_plain_numbers_have_no_exponent(value, words):
     [(0, "0 s"), (0.0427, "43 ms"), (0.0005, "0.5 ms"), (1, "1 s"), (2.24, "2.2 s"), (13.2, "13 s"), (119.6, "120 s"),
      (180, "3 min"), (200, "3.3 min"), (5400, "90 min"), (7200, "2 h"), (1e6, "12 days")],
 )  # fmt: skip
-def test_durations_have_the_unit_that_a_person_would_take(seconds, words):
+def test_durations_have_a_readable_unit(seconds, words):
     assert duration_in_words(seconds) == words

@@ -54,7 +54,7 @@ def test_a_terminal_is_watched_and_a_pipe_is_not(monkeypatch, is_terminal, mode)
     assert Progress(1, "x", unit="y").mode == mode
 
 
-def test_ipython_outside_a_kernel_is_no_notebook(monkeypatch):
+def test_ipython_outside_a_kernel_is_not_a_notebook(monkeypatch):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: False, raising=False)
     monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
     assert Progress(1, "x", unit="y").mode == "lines"
@@ -63,5 +63,5 @@ def test_ipython_outside_a_kernel_is_no_notebook(monkeypatch):
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
 )
-def test_times_are_reported_as_people_do(seconds, expected):
+def test_times_are_written_in_readable_units(seconds, expected):
     assert span(seconds) == expected

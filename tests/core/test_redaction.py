@@ -81,7 +81,7 @@ def test_redacted_code_can_be_parsed(lines, comment):
     assert redacted_code(redacted_code(code)) == redacted_code(code)
 
 
-def test_a_known_value_is_hidden_wherever_it_stands(monkeypatch):
+def test_a_known_secret_is_hidden_everywhere(monkeypatch):
     assert redacted_text("got plain-hunter") == "got plain-hunter"
     with known_values(["plain-hunter", "x"]):
         assert redacted_text("got plain-hunter, x") == f"got {HIDDEN}, x"
@@ -102,7 +102,7 @@ def test_lists_under_plural_names_are_hidden_and_counts_stay():
 
 
 @pytest.mark.parametrize("letters", ["\x1b[2J", "\x07", "\r", "\u202e", "\u2066", "\x9b", "\u2028", "\x00"])
-def test_a_log_line_commands_no_terminal_and_forges_no_line(letters):
+def test_control_characters_in_log_lines_are_escaped(letters):
     record = logging.LogRecord("x", logging.WARNING, "", 0, "%s", (f"channel a{letters}b",), None)
     line = RedactingFormatter("%(severity)s%(message)s").format(record)
     assert line.isprintable()

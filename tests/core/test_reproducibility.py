@@ -3,7 +3,7 @@ import torch
 from core.reproducibility import derive_seed, generator
 
 
-def test_a_seed_is_fixed_for_ever():
+def test_seeds_are_stable_across_versions():
     assert derive_seed(42, "masks", 3) == 1960837808621840356
 
 
@@ -14,7 +14,7 @@ def test_each_purpose_has_its_own_seed():
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-def test_no_draw_for_one_purpose_shifts_another():
+def test_draws_for_one_purpose_do_not_affect_another():
     alone = torch.rand(4, generator=generator(1, "order"))
     torch.rand(100, generator=generator(1, "masks"))
     torch.rand(100)

@@ -31,7 +31,7 @@ def status(run: RunLog) -> dict:
 
 
 # --------------------------------------------------------------------------------------------------------------- status
-def test_a_run_is_recorded_from_its_first_moment_to_its_last(run, tmp_path):
+def test_a_run_is_recorded_from_start_to_end(run, tmp_path):
     with run:
         assert run.folder == tmp_path / "runs/x/run-1"
         assert (status(run)["state"], status(run)["epoch"], status(run)["steps"]) == ("running", 0, 6)
@@ -61,7 +61,7 @@ def test_a_run_that_ends_early_says_why(run, error, state, reason):
 
 
 # -------------------------------------------------------------------------------------------------------------- metrics
-def test_metrics_are_one_strict_record_a_line(run):
+def test_metrics_have_one_strict_json_record_per_line(run):
     with run:
         run.steps(1, [(1, float("nan"), 1e-3, float("inf"))])
         run.epoch(FIRST, best=FIRST, skill=SKILL, best_skill=SKILL)
@@ -72,7 +72,7 @@ def test_metrics_are_one_strict_record_a_line(run):
     assert "NaN" not in run.metrics_file.read_text()
 
 
-def test_a_torn_last_line_is_left_out_and_reported(run, caplog):
+def test_an_incomplete_last_line_is_skipped_and_reported(run, caplog):
     with run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
     text = run.metrics_file.read_text()
@@ -85,7 +85,7 @@ def test_a_run_without_metrics_has_none(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
-def test_rewind_drops_what_a_resumed_run_does_again(run, config, tmp_path):
+def test_rewind_drops_steps_that_a_resumed_run_repeats(run, config, tmp_path):
     with suppress(RuntimeError), run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, 0.4, 1e-3, 1.0)])
         run.epoch(FIRST, best=FIRST, skill=SKILL, best_skill=SKILL)
@@ -129,7 +129,7 @@ def test_artifacts_are_named_by_stream(config):
     assert loss_png_path(Path("r"), config) == Path("r/artifacts/loss/patchtst_loss_curve.png")
 
 
-def test_the_loss_history_comes_back_to_the_last_bit(tmp_path):
+def test_the_loss_history_is_read_back_bit_exactly(tmp_path):
     path = tmp_path / "loss" / "history.csv"
     write_loss_csv(path, [FIRST, SECOND, THIRD])
     assert path.read_text().splitlines()[0] == "epoch,train_loss,val_loss,lr,seconds,windows_per_second"
@@ -137,7 +137,7 @@ def test_the_loss_history_comes_back_to_the_last_bit(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "epoch,loss\n1,2\n", "HEADER\n1,0.5\n", "HEADER\n1,a,b,c,d,e\n"])
-def test_a_loss_history_that_is_none_is_refused(tmp_path, text):
+def test_an_invalid_loss_history_is_rejected(tmp_path, text):
     path = tmp_path / "history.csv"
     path.write_text(text.replace("HEADER", "epoch,train_loss,val_loss,lr,seconds,windows_per_second"))
     with pytest.raises(ValueError):

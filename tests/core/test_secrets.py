@@ -30,7 +30,7 @@ FORMS = {
 
 @pytest.mark.parametrize("value", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("text", ["{}", "x = '{}'\n", "Your token: {}\nbye", "https://x.org/?t={}&a=1", "!login {} -y"])
-def test_a_key_with_its_issuers_form_is_found_anywhere_and_only_it_is_masked(value, text):
+def test_a_key_with_a_known_format_is_masked_anywhere(value, text):
     found = find_secrets(text.format(value))
     assert [text.format(value)[secret.start : secret.end] for secret in found] == [value]
     assert masked(text.format(value)) == text.format(MASK)
@@ -56,7 +56,7 @@ def test_a_key_with_its_issuers_form_is_found_anywhere_and_only_it_is_masked(val
         "https://data.host.org/a.csv?access_token={}",
     ],
 )
-def test_a_random_value_is_found_where_a_name_or_a_command_says_that_it_is_secret(text):
+def test_a_random_value_is_masked_if_its_name_or_command_is_secret(text):
     (found,) = find_secrets(text.format(HEX))
     assert HEX in text.format(HEX)[found.start : found.end]
     assert HEX not in masked(text.format(HEX))
@@ -123,18 +123,18 @@ def test_passwords_are_found(text, password):
         "risk-adjusted-performance-of-the-portfolio-2020",
     ],
 )
-def test_placeholders_expressions_and_hashes_are_no_secrets(text):
+def test_placeholders_expressions_and_hashes_are_not_secrets(text):
     assert find_secrets(text) == []
 
 
-def test_base64_of_pictures_holds_no_secrets():
+def test_base64_of_pictures_is_not_searched():
     for seed in range(20):
         picture = base64.b64encode(random.Random(seed).randbytes(200_000)).decode()
         assert find_secrets(f'<img src="data:image/png;base64,{picture}">') == []
         assert find_secrets("\n".join(picture[at : at + 76] for at in range(0, len(picture), 76))) == []
 
 
-def test_secrets_beside_a_picture_inside_html_are_found_where_they_stand():
+def test_secrets_next_to_a_picture_in_html_are_found():
     picture = base64.b64encode(random.Random(0).randbytes(3_000)).decode()
     token = FORMS["Hugging Face token"]
     image = f"<img src='data:image/png;base64,{picture}'>"
@@ -150,13 +150,13 @@ def test_masking_twice_changes_nothing_and_text_without_secrets_is_the_same_obje
     assert not any(value in once for value in [*FORMS.values(), HEX, "hunter2!", "b4c-d5e"])
 
 
-def test_colours_of_a_traceback_hide_nothing():
+def test_colour_codes_of_a_traceback_do_not_hide_secrets():
     token = FORMS["GitHub token"]
     text = f"\x1b[0;32mapi_key\x1b[0m \x1b[34m=\x1b[0m \x1b[38;5;124m'{HEX}'\x1b[39m \x1b[31m{token}\x1b[0m"
     assert masked(text) == text.replace(HEX, MASK).replace(token, MASK)
 
 
-def test_overlapping_finds_become_one():
+def test_overlapping_matches_are_merged():
     text = f"token={FORMS['JSON web token']}"
     assert masked(text) == f"token={MASK}"
 
@@ -179,7 +179,7 @@ def test_a_placeholder_is_reported_from_a_value(value):
 
 
 @pytest.mark.parametrize("value", [*FORMS.values(), HEX, "hunter2!", "Tr0ub4dor&3"])
-def test_a_value_is_no_placeholder(value):
+def test_a_value_is_not_a_placeholder(value):
     assert not is_placeholder(value)
 
 

@@ -60,7 +60,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["trainers.train_patchtst_ssl", "landfall"])
-def test_the_commands_that_import_much_heed_signals_before_that(module):
+def test_slow_commands_handle_signals_before_their_imports(module):
     """By what is imported until then."""
     program = (
         f"import sys, {module} as entry\n"

@@ -13,7 +13,7 @@ from core.stopping import STOP_SIGNALS, StopRequest
 @pytest.mark.parametrize(
     "number, interrupted", [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGUSR1, False)]
 )
-def test_where_work_can_be_saved_the_first_signal_is_a_request(number, interrupted):
+def test_the_first_signal_requests_a_stop_if_work_can_be_saved(number, interrupted):
     with StopRequest() as stop, stop.deferred():
         assert stop.reason is None
         signal.raise_signal(number)
@@ -41,7 +41,7 @@ def credulous(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_where_nothing_can_be_saved_a_signal_ends_the_work_at_once(number):
+def test_a_signal_ends_work_immediately_if_nothing_can_be_saved(number):
     with pytest.raises(StoppedError) as caught, StopRequest():
         signal.raise_signal(number)
     assert str(caught.value) == f"stopped: received {number.name}; there was nothing to save yet — start it again"
@@ -51,20 +51,20 @@ def test_where_nothing_can_be_saved_a_signal_ends_the_work_at_once(number):
         after_saving(stop, number)
 
 
-def test_where_nothing_can_be_saved_an_interrupt_is_one():
+def test_an_interrupt_is_raised_if_nothing_can_be_saved():
     with StopRequest(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_who_expects_any_exception_does_not_swallow_a_stop(number):
+def test_a_stop_is_not_caught_by_except_exception(number):
     """Half a driver raises anything, and `logging` lets no record end a program."""
     with pytest.raises(StoppedError, match=number.name) as caught, StopRequest():
         credulous(number)
     assert any("raise_signal" in str(entry.statement) for entry in caught.traceback), "the traceback is kept"
 
 
-def test_a_signal_that_comes_before_the_work_gives_the_handlers_back_too(monkeypatch):
+def test_handlers_are_restored_after_an_early_signal(monkeypatch):
     before = [signal.getsignal(number) for number in STOP_SIGNALS]
     monkeypatch.setattr(StopRequest, "_set_alarm", lambda stop: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
@@ -72,14 +72,14 @@ def test_a_signal_that_comes_before_the_work_gives_the_handlers_back_too(monkeyp
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
-def test_a_signal_that_comes_after_the_work_does_not_keep_the_handlers(monkeypatch):
+def test_handlers_are_restored_after_a_late_signal(monkeypatch):
     before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with StopRequest(1.0) as stop:
         monkeypatch.setattr(stop._alarm, "join", lambda: signal.raise_signal(signal.SIGTERM))
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
-def test_handlers_are_given_back():
+def test_handlers_are_restored():
     before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with StopRequest():
         assert all(
@@ -88,7 +88,7 @@ def test_handlers_are_given_back():
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
-def test_outside_of_the_main_thread_nothing_is_watched():
+def test_signals_are_not_handled_outside_the_main_thread():
     reasons = []
 
     def work() -> None:
@@ -106,7 +106,7 @@ def test_outside_of_the_main_thread_nothing_is_watched():
     [(0, 10, False), (3500, 20, False), (3500, 41, True), (3541, 0, True)],
     ids=["fresh", "fits", "next one would not fit", "within the reserve of 60 s"],
 )
-def test_the_wall_time_limit_is_met_before_it_is_reached(monkeypatch, running_s, next_s, due):
+def test_work_stops_before_the_wall_time_limit(monkeypatch, running_s, next_s, due):
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: running_s)
     stop = StopRequest(timeout_hours=1.0)
     assert stop.is_due(next_s) is due
@@ -119,7 +119,7 @@ def test_a_short_limit_keeps_a_small_reserve(monkeypatch):
     assert StopRequest(timeout_hours=100 / 3600).is_due(1.5)
 
 
-def test_without_a_limit_time_does_not_matter():
+def test_time_is_ignored_without_a_limit():
     assert not StopRequest().is_due(1e9)
 
 
@@ -127,7 +127,7 @@ def test_time_is_counted_from_the_start_of_the_process():
     assert 0 < stopping.seconds_since_start() < 24 * 3600
 
 
-def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch):
+def test_a_process_older_than_its_limit_is_rejected_with_a_hint(monkeypatch):
     """A notebook's kernel that is open since yesterday would stop before its first step, again and again."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 10 * 3600.0)
     with pytest.raises(UsageError, match=r"has run for 10\.0 h, timeout_hours = 8\.5") as caught, StopRequest(8.5):
@@ -135,7 +135,7 @@ def test_a_process_older_than_its_limit_is_refused_with_the_way_out(monkeypatch)
     assert "restart the kernel" in caught.value.hint
 
 
-def test_a_process_whose_limit_is_near_is_to_be_started_again(monkeypatch):
+def test_a_process_near_its_limit_is_resumable(monkeypatch):
     """Training took all of it; a new start has all of it for what is left to do."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 30.0)
     with pytest.raises(StoppedError, match="the wall-time limit of 1 h is near") as caught, StopRequest(1.0):
@@ -148,7 +148,7 @@ def test_a_process_that_a_command_started_counts_from_the_command(monkeypatch):
     assert stopping.seconds_since_start() == pytest.approx(5000, abs=5)
 
 
-def test_a_clock_that_is_set_changes_nothing_of_the_limit(monkeypatch):
+def test_setting_the_clock_does_not_change_the_limit(monkeypatch):
     before = stopping.seconds_since_start()
     monkeypatch.setattr(time, "time", lambda: 0.0)
     assert stopping.seconds_since_start() == pytest.approx(before, abs=5)
@@ -172,7 +172,7 @@ def young(monkeypatch):
 
 
 @pytest.mark.parametrize("keeps_nothing", [False, True])
-def test_work_that_never_asks_is_ended_before_the_limit(young, keeps_nothing):
+def test_work_that_never_checks_is_ended_before_the_limit(young, keeps_nothing):
     """Most of the limit was over when it began: a new start gives it more time."""
     young(9.0)
     with pytest.raises(StoppedError) as caught, StopRequest(10 / 3600, keeps_nothing=keeps_nothing):
@@ -182,7 +182,7 @@ def test_work_that_never_asks_is_ended_before_the_limit(young, keeps_nothing):
     assert 9.5 < stopping.seconds_since_start() < 10.0
 
 
-def test_work_that_the_whole_limit_does_not_suffice_for_has_failed(young):
+def test_work_longer_than_the_complete_limit_has_failed(young):
     young(0.0)
     with (
         pytest.raises(LandfallError, match="raise timeout_hours") as caught,
@@ -192,14 +192,14 @@ def test_work_that_the_whole_limit_does_not_suffice_for_has_failed(young):
     assert caught.value.exit_code == 1
 
 
-def test_the_alarm_waits_for_work_that_asks(young):
+def test_the_alarm_waits_for_work_that_checks(young):
     young(9.5)
     with StopRequest(10 / 3600) as stop, stop.deferred():
         time.sleep(0.5)
         assert stop.is_due(0.0)
 
 
-def test_an_alarm_does_not_outlive_its_work(young):
+def test_the_alarm_ends_with_its_work(young):
     young(9.5)
     with StopRequest(10 / 3600):
         pass

@@ -44,14 +44,14 @@ BEFORE = OLD
 AFTER = NEW | {f"{target}{SUFFIX}": content for target, content in OLD.items()}
 
 
-def test_all_are_replaced_and_what_was_there_is_kept(sources, tmp_path):
+def test_all_files_are_replaced_and_the_old_ones_kept(sources, tmp_path):
     root = workspace(tmp_path / "root")
     assert sorted(switch(sources, root=root, suffix=SUFFIX)) == sorted(f"{target}{SUFFIX}" for target in OLD)
     assert held(root) == AFTER
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are killed after a fork")
-def test_a_kill_at_any_line_leaves_all_or_nothing(sources, tmp_path):
+def test_a_kill_at_any_line_leaves_all_files_old_or_new(sources, tmp_path):
     """The next start completes or removes it, itself killed once more at any line."""
     outcomes = []
     for line in range(1, 400, 3):

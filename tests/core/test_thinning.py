@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from core.thinning import kept
 
 
-def test_few_values_stay_as_they_are():
+def test_short_series_are_not_thinned():
     assert kept(np.arange(7.0), 7).tolist() == list(range(7))
     assert kept(np.array([]), 5).tolist() == []
 
@@ -23,7 +23,7 @@ def test_peaks_dips_gaps_and_ends_stay():
     st.lists(st.floats(allow_nan=True, allow_infinity=True, width=32), min_size=1, max_size=300),
     st.integers(min_value=5, max_value=60),
 )
-def test_what_stays_is_in_order_within_the_limit_and_as_high_and_low_as_all(values, limit):
+def test_thinned_values_are_ordered_limited_and_keep_the_extremes(values, limit):
     value_n = np.array(values)
     position_k = kept(value_n, limit)
     assert len(position_k) <= limit
@@ -37,7 +37,7 @@ def test_what_stays_is_in_order_within_the_limit_and_as_high_and_low_as_all(valu
         assert not np.isfinite(value_n[position_k]).all()
 
 
-def test_thinning_again_and_again_never_loses_the_peak():
+def test_repeated_thinning_keeps_the_peak():
     value_n = np.random.default_rng(1).normal(size=10_000)
     value_n[4_321] = 50.0
     while len(value_n) > 20:

@@ -18,7 +18,7 @@ def names(folder: Path) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
-def test_a_write_makes_folders_and_replaces(tmp_path):
+def test_a_write_creates_folders_and_replaces_files(tmp_path):
     path = tmp_path / "a" / "b" / "text.txt"
     write_text(path, "old")
     write_text(path, "né")
@@ -54,7 +54,7 @@ with atomic_file(pathlib.Path({str(path)!r})) as part:
     assert path.read_text() == "old"
 
 
-def test_what_a_killed_writer_leaves_matches_no_glob_of_real_files(tmp_path):
+def test_leftover_files_match_no_glob_of_real_files(tmp_path):
     with atomic_file(tmp_path / "curve.png") as part:
         assert part.parent == tmp_path
         assert part not in tmp_path.glob("*.png")
@@ -85,7 +85,7 @@ def test_the_root_is_found_from_any_folder_inside(workspace, monkeypatch):
     assert find_root() == workspace.resolve()
 
 
-def test_outside_of_a_workspace_the_error_says_the_way_in(tmp_path):
+def test_the_error_outside_a_workspace_has_a_hint(tmp_path):
     with pytest.raises(UsageError, match="--repo-root"):
         find_root(tmp_path)
 

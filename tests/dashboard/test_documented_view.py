@@ -19,7 +19,7 @@ def add_documented_view(page):
     app.write_text(f'{source[:at]}import {{ checks }} from "./views/checks.mjs";\n{source[at:]}', encoding="utf-8")
 
 
-def test_the_documented_view_is_drawn_served_and_in_a_single_file(whole, tmp_path, visit):
+def test_the_documented_example_view_works_served_and_in_a_single_file(whole, tmp_path, visit):
     root = shutil.copytree(whole, tmp_path / "workspace")
     page = root / "training_dashboard"
     add_documented_view(page)

@@ -51,7 +51,7 @@ def test_a_curve_grows_and_ends_while_the_page_is_open(page_folder, visit):
         assert page.complaints == []
 
 
-def test_the_overview_follows_the_run_and_says_when_it_has_fallen_silent(page_folder, visit):
+def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
     train(page_folder, 3)
     with serving(page_folder) as url:
         page = visit(url)
@@ -96,7 +96,7 @@ def test_the_pipelines_picture_follows_its_run_and_an_export_takes_over(page_fol
         assert page.complaints == []
 
 
-def test_a_failure_that_no_export_tells_stays_in_the_picture(page_folder, visit):
+def test_a_failure_stays_visible_until_the_next_export(page_folder, visit):
     tell(page_folder, "failed", "PatchTST-SSL failed: In [4]: no data", verdict=None, state="failed")
     with serving(page_folder) as url:
         page = visit(url)
@@ -106,7 +106,7 @@ def test_a_failure_that_no_export_tells_stays_in_the_picture(page_folder, visit)
         page.locator("#stage-train").get_by_text("nothing trained yet").wait_for()
 
 
-def test_a_pipeline_that_has_fallen_silent_is_not_shown_as_running(page_folder, visit):
+def test_a_silent_pipeline_is_not_shown_as_running(page_folder, visit):
     change(page_folder, "dashboard-state.json", generated_at="2026-01-01T00:00:00Z")
     tell(page_folder, "running", "x", updated_at=(datetime.now(UTC) - timedelta(seconds=121)).isoformat())
     with serving(page_folder) as url:
@@ -116,7 +116,7 @@ def test_a_pipeline_that_has_fallen_silent_is_not_shown_as_running(page_folder, 
         assert "nothing trained yet" in page.locator("#stage-train").inner_text()
 
 
-def test_a_run_that_begins_later_is_noticed_and_so_is_a_new_export(page_folder, visit):
+def test_later_runs_and_exports_are_noticed(page_folder, visit):
     with serving(page_folder) as url:
         page = visit(url)
         part = card(page, "PatchTST-SSL")
@@ -130,7 +130,7 @@ def test_a_run_that_begins_later_is_noticed_and_so_is_a_new_export(page_folder, 
         assert page.complaints == []
 
 
-def test_the_notice_of_a_lost_server_stays_where_nothing_trains(page_folder, visit):
+def test_the_message_about_a_lost_server_stays_without_training(page_folder, visit):
     with serving(page_folder) as url:
         page = visit(url)
     page.evaluate(COMING_BACK)
@@ -139,7 +139,7 @@ def test_the_notice_of_a_lost_server_stays_where_nothing_trains(page_folder, vis
     assert "The server does not answer" in page.locator("#contact").inner_text()
 
 
-def test_where_the_server_goes_the_page_says_so_and_keeps_what_it_has(page_folder, visit):
+def test_the_page_reports_a_lost_server_and_keeps_its_data(page_folder, visit):
     train(page_folder, 2)
     with serving(page_folder) as url:
         page = visit(url)

@@ -16,7 +16,7 @@ from tests.support.small_workspace import install_page
 pytestmark = pytest.mark.browser
 
 
-def test_without_an_export_the_page_says_how_to_make_one(bare, visit):
+def test_the_page_without_an_export_names_the_command(bare, visit):
     text = visit(bare[1]).locator("main").inner_text()
     assert "Nothing has been exported yet" in text
     assert "make validate" in text
@@ -44,7 +44,7 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
     assert page.complaints == []
 
 
-def test_anomalies_name_the_command_that_finds_them_and_say_where_there_is_none(bare, visit):
+def test_the_anomalies_view_names_the_scoring_command(bare, visit):
     page_folder, url = bare
     root = page_folder.parent
     write_checkpoint(root, "swinmae", SECOND)
@@ -83,7 +83,7 @@ def test_a_state_the_page_cannot_read_is_explained(bare, visit, content, expecte
     assert page.complaints == []
 
 
-def test_a_damaged_document_costs_only_what_it_holds(bare, visit):
+def test_a_damaged_document_affects_only_its_content(bare, visit):
     page_folder, url = bare
     build_whole_workspace(page_folder.parent)
     export_state(page_folder.parent)
@@ -103,7 +103,7 @@ def test_a_damaged_document_costs_only_what_it_holds(bare, visit):
     assert page.complaints == []
 
 
-def test_an_older_export_is_shown_as_far_as_it_goes(bare, visit):
+def test_an_older_export_is_shown_as_far_as_possible(bare, visit):
     """The fields that came later are missing, as in an export of an earlier release."""
     page_folder, url = bare
     build_workspace(page_folder.parent)
@@ -140,7 +140,7 @@ def test_a_newer_writer_may_add_fields_and_states(bare, visit):
     assert page.complaints == []
 
 
-def test_losses_that_are_no_numbers_or_too_large_are_flagged_and_do_not_stop_the_page(bare, visit):
+def test_invalid_and_huge_losses_are_flagged_and_the_page_continues(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
@@ -180,7 +180,7 @@ def test_a_run_named_like_markup_stays_a_name(bare, visit):
     assert "owned" not in page.title()
 
 
-def test_what_a_spreadsheet_would_compute_is_saved_as_text(bare, visit):
+def test_spreadsheet_formulas_are_saved_as_text(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
@@ -197,7 +197,7 @@ def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
     page.close()
 
 
-def test_a_page_opened_from_a_disk_leads_to_the_report_with_its_data(browser, tmp_path):
+def test_a_page_opened_from_disk_links_to_the_single_file_report(browser, tmp_path):
     folder = install_page(build_workspace(tmp_path))
     export_state(tmp_path)
     write_single_file(tmp_path)

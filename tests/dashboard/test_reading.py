@@ -44,7 +44,7 @@ def test_nothing_is_wider_than_the_window(site, visit, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address
 
 
-def test_the_keyboard_leads_everywhere(site, visit):
+def test_every_control_is_reachable_by_keyboard(site, visit):
     page = visit(site)
     focused = lambda: page.evaluate("document.activeElement.id || document.activeElement.textContent")  # noqa: E731
     page.keyboard.press("Tab")
@@ -81,7 +81,7 @@ def test_ids_are_used_once_and_controls_have_names(site, visit):
 
 
 @pytest.mark.parametrize("address", ["training", EVENT])
-def test_nothing_moves_when_a_chart_below_is_drawn(site, visit, address):
+def test_the_page_does_not_move_when_a_chart_is_drawn(site, visit, address):
     page = visit(f"{site}#{address}")
     settle(page)
     before = heights(page)
@@ -90,7 +90,7 @@ def test_nothing_moves_when_a_chart_below_is_drawn(site, visit, address):
     assert heights(page) == pytest.approx(before, abs=1)
 
 
-def test_paper_gets_every_chart_and_no_controls(site, visit):
+def test_the_printed_page_has_every_chart_and_no_controls(site, visit):
     page = visit(f"{site}#training")
     page.emulate_media(color_scheme="dark")
     assert page.locator(".frame canvas").count() < 12
@@ -114,7 +114,7 @@ def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
     assert page.complaints == []
 
 
-def test_a_chart_that_was_never_near_the_screen_is_saved_as_well(site, visit):
+def test_a_chart_outside_the_screen_is_saved_as_well(site, visit):
     page = visit(f"{site}#training")
     button = "() => document.querySelector('[aria-label=\"Loss, Swin-MAE as SVG\"]').click()"
     assert chart(page, "Loss, Swin-MAE").locator("canvas").count() == 0
@@ -134,7 +134,7 @@ def test_a_table_is_saved_as_it_is_shown(site, visit):
     assert files == [f"lot_{number:02}.parquet" for number in reversed(range(10))]
 
 
-def test_charts_fit_the_paper_and_come_back(opened):
+def test_charts_fit_the_paper_and_are_restored(opened):
     show(opened, "anomalies?stream=patchtst&event=7")
     widths = "() => [...document.querySelectorAll('.uplot')].map((plot) => plot.offsetWidth)"
     before = opened.evaluate(widths)
@@ -145,7 +145,7 @@ def test_charts_fit_the_paper_and_come_back(opened):
     assert opened.evaluate(widths)[: len(before)] == before
 
 
-def test_a_finger_reads_values(site, browser):
+def test_touch_shows_values(site, browser):
     context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)
     page = context.new_page()
     page.goto(f"{site}#anomalies?stream=patchtst&event=7")
@@ -161,7 +161,7 @@ def test_a_finger_reads_values(site, browser):
     context.close()
 
 
-def test_what_the_keyboard_reads_is_announced(opened):
+def test_values_read_by_keyboard_are_announced(opened):
     show(opened, "anomalies?stream=patchtst&event=7")
     figure = chart(opened, "Score")
     figure.press("ArrowRight")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 # ----------------------------------------------------------------------------------------------------------- every view
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_is_drawn_quietly_and_stays_on_this_machine(site, visit, view):
+def test_every_view_is_drawn_without_errors_or_external_requests(site, visit, view):
     page = visit(f"{site}#{view}")
     assert page.locator("h1").inner_text() == view.capitalize()
     assert page.locator("nav [aria-current]").inner_text() == view.capitalize()
@@ -25,7 +25,7 @@ def test_every_view_is_drawn_quietly_and_stays_on_this_machine(site, visit, view
     assert page.complaints == []
 
 
-def test_the_masthead_gives_verdict_time_and_zone(opened):
+def test_the_header_shows_verdict_time_and_zone(opened):
     show(opened, "overview")
     assert "Not ready" in opened.locator("#verdict").inner_text()
     assert "1 of 8 checks failed" in opened.locator("#verdict").inner_text()
@@ -47,7 +47,7 @@ def test_texts_from_files_are_shown_as_texts_everywhere(opened):
 
 
 # ------------------------------------------------------------------------------------------------------------- overview
-def test_the_pipeline_is_a_picture_whose_nodes_lead_to_their_views(opened):
+def test_the_nodes_of_the_pipeline_picture_link_to_their_views(opened):
     show(opened, "overview")
     texts = [text.split("\n") for text in opened.locator(".stages li").all_inner_texts()]
     nodes = [[line for line in text if line] for text in texts]
@@ -57,7 +57,7 @@ def test_the_pipeline_is_a_picture_whose_nodes_lead_to_their_views(opened):
     opened.wait_for_selector("#view[data-view=anomalies]")
 
 
-def test_the_card_of_a_stream_gives_its_run_its_events_and_its_data(opened):
+def test_the_card_of_a_stream_shows_run_events_and_data(opened):
     show(opened, "overview")
     text = card(opened, "PatchTST-SSL").inner_text()
     for expected in (
@@ -74,7 +74,7 @@ def test_the_card_of_a_stream_gives_its_run_its_events_and_its_data(opened):
     assert f"of run {FIRST}" in stopped
 
 
-def test_the_card_of_a_machine_gives_its_light_its_worst_event_and_its_false_alarms(opened):
+def test_the_card_of_a_machine_shows_light_worst_event_and_false_alarms(opened):
     show(opened, "overview")
     machine = card(opened, "Process sensors (FDC)")
     machine.locator(".spark svg").wait_for()
@@ -98,7 +98,7 @@ def test_the_card_of_a_machine_gives_its_light_its_worst_event_and_its_false_ala
     card(opened, "Event 7").wait_for()
 
 
-def test_machines_stand_above_the_software_and_failures_first(opened):
+def test_machines_are_above_software_with_failures_first(opened):
     show(opened, "overview")
     titles = opened.locator("main h2").all_inner_texts()
     assert titles[:4] == ["Machines", "Process sensors (FDC)", "Vibration scalograms", "Software"]
@@ -109,7 +109,7 @@ def test_machines_stand_above_the_software_and_failures_first(opened):
     "light, detail",
     [("drift", "most scores have grown"), ("stale", "an older model"), ("no event", "nothing"), ("no model", "train")],
 )
-def test_every_light_is_a_word_and_a_reason(bare, visit, light, detail):
+def test_every_light_has_a_word_and_a_reason(bare, visit, light, detail):
     page_folder, url = bare
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
@@ -126,7 +126,7 @@ def test_every_light_is_a_word_and_a_reason(bare, visit, light, detail):
     assert "AUROC 0.52" in machine.locator(".warning").inner_text()
 
 
-def test_the_checklist_opens_where_something_failed_and_gives_the_way_out(opened):
+def test_the_checklist_opens_at_failures_with_hints(opened):
     show(opened, "overview")
     groups = card(opened, "Validation checklist").locator("details")
     assert groups.locator("summary").all_inner_texts() == [
@@ -155,7 +155,7 @@ def test_the_loss_has_every_epoch_of_training_and_validation_and_marks_the_best(
     ]  # fmt: skip
 
 
-def test_the_figures_of_every_epoch_unfold_below_the_charts(opened):
+def test_the_table_of_epochs_opens_below_the_charts(opened):
     show(opened, f"training?run={SECOND}")
     part = card(opened, "PatchTST-SSL")
     part.get_by_text("Figures of every epoch").click()
@@ -180,7 +180,7 @@ def test_steps_replace_epochs_and_smoothing_keeps_the_raw_curve(opened):
     assert "smoothing=0.9" in opened.url
 
 
-def test_the_loss_axis_turns_logarithmic_by_key(opened):
+def test_a_key_makes_the_loss_axis_logarithmic(opened):
     show(opened, "training")
     before = chart(opened, "Loss, PatchTST-SSL").screenshot()
     opened.locator("#scale-linear").focus()
@@ -190,7 +190,7 @@ def test_the_loss_axis_turns_logarithmic_by_key(opened):
     assert chart(opened, "Loss, PatchTST-SSL").screenshot() != before
 
 
-def test_several_runs_lie_over_each_other_under_one_address(opened):
+def test_several_runs_are_overlaid_under_one_address(opened):
     show(opened, f"training?run={FIRST}")
     opened.locator("#run-choice").select_option(SECOND)
     opened.get_by_role("link", name=f"Leave out {SECOND}").first.wait_for()
@@ -204,7 +204,7 @@ def test_several_runs_lie_over_each_other_under_one_address(opened):
     opened.wait_for_url(lambda url: url.endswith(f"#training?run={SECOND}"))
 
 
-def test_an_address_of_a_run_that_is_unknown_says_so(site, visit):
+def test_an_address_of_an_unknown_run_is_reported(site, visit):
     for run in ("20991231-000000-0000", "%3Cscript%3E", "%25", "../../dashboard-state"):
         page = visit(f"{site}#training?run={run}")
         assert "json does not exist" in page.locator("main").inner_text()
@@ -225,7 +225,7 @@ def test_runs_sort_by_any_column_and_filter_by_any_word(opened):
     assert list(data_of(opened, "Runs"))[:3] == ["Run", "State", "Started"]
 
 
-def test_a_picked_run_shows_what_it_ran_with_and_two_where_they_differ(site, visit):
+def test_one_selected_run_shows_settings_and_two_show_differences(site, visit):
     page = visit(f"{site}#runs?run={FIRST}")
     details = card(page, "PatchTST-SSL")
     assert "4f2c9d1e77aa, with local changes" in details.inner_text()
@@ -244,7 +244,7 @@ def test_a_picked_run_shows_what_it_ran_with_and_two_where_they_differ(site, vis
 
 
 # ----------------------------------------------------------------------------------------------------------------- data
-def test_the_data_view_gives_decisions_findings_and_maps(opened):
+def test_the_data_view_shows_decisions_findings_and_maps(opened):
     show(opened, "data")
     part = card(opened, "PatchTST-SSL")
     row = part.locator("tr", has_text="lot_broken.csv")
@@ -260,7 +260,7 @@ def test_the_data_view_gives_decisions_findings_and_maps(opened):
 
 
 # ------------------------------------------------------------------------------------------------------------ anomalies
-def test_anomalies_give_statement_figures_and_threshold(opened):
+def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
     show(opened, "anomalies")
     text = opened.locator("main").inner_text().lower()
     for expected in (
@@ -281,7 +281,7 @@ def test_anomalies_give_statement_figures_and_threshold(opened):
     assert "No labels, so no detection figures" in opened.locator("main").inner_text()
 
 
-def test_the_timeline_shows_extremes_at_once_and_every_score_from_near(opened):
+def test_the_timeline_shows_extremes_and_every_score_when_zoomed(opened):
     show(opened, "anomalies")
     title = "Anomaly score, data/07.csv"
     coarse = data_of(opened, title)
@@ -363,7 +363,7 @@ def test_a_vibration_event_has_scalograms(opened):
 
 
 # ------------------------------------------------------------------------------------------------- device and migration
-def test_the_device_view_gives_decisions_with_reasons_and_memory(opened):
+def test_the_device_view_shows_decisions_with_reasons_and_memory(opened):
     show(opened, "device")
     assert "update its driver" in card(opened, "This machine").inner_text()
     text = card(opened, "PatchTST-SSL").inner_text()
@@ -376,7 +376,7 @@ def test_the_device_view_gives_decisions_with_reasons_and_memory(opened):
     assert "The measured peak is 80 % of the forecast." in text
 
 
-def test_the_migration_view_gives_findings_and_what_needs_a_human(opened):
+def test_the_migration_view_shows_findings_and_manual_steps(opened):
     show(opened, "migration")
     assert "cell 3, line 2: a key → revoke it" in card(opened, "What needs you").inner_text()
     assert data_of(opened, "Findings by rule")["Findings"] == ["4", "1"]

@@ -36,7 +36,7 @@ def run(root: Path, stream: str, *arguments: str) -> int:
 
 
 @both_streams
-def test_charts_score_without_a_model_and_write_what_every_scoring_writes(untrained, stream, capsys):
+def test_scoring_by_charts_alone_writes_all_outputs(untrained, stream, capsys):
     assert run(untrained, stream, "--detector", "charts", "--json") == EXIT_OK
     summary = json.loads(capsys.readouterr().out)
     folder = untrained / "artifacts/scores"
@@ -124,13 +124,13 @@ def test_scores_of_charts_are_current_until_data_settings_or_detector_change(unt
     assert "content of data.splits.test" in reasons("charts")
 
 
-def test_a_checkpoint_makes_no_sense_for_charts(untrained, capsys):
+def test_a_checkpoint_option_is_rejected_for_charts(untrained, capsys):
     assert run(untrained, "patchtst", "--detector", "charts", "--checkpoint", "other.pt") == EXIT_USAGE
     assert "--checkpoint" in capsys.readouterr().err
 
 
 @both_streams
-def test_a_scoring_with_a_model_reports_what_the_charts_find_without_it(trained, stream, caplog):
+def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, caplog):
     """Exactly what charts alone report; of vibration the model's scaler is that of the same training data."""
     weight = "scoring.model_weight=0.5"
     with caplog.at_level("INFO"):

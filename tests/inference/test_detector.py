@@ -74,7 +74,7 @@ def assert_same(one: Scored, other: Scored) -> None:
         ("swinmae", ["data.store_dir=''"]),
     ],
 )
-def test_a_stored_detector_gives_the_same_scores_to_the_last_bit(trained, stream, overrides, caplog):
+def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, overrides, caplog):
     caplog.set_level(logging.INFO)
     fresh = score(trained, stream, *overrides)
     assert f"fitting a detector: there is no {stream}_ssl.detector.npz yet" in caplog.text
@@ -86,7 +86,7 @@ def test_a_stored_detector_gives_the_same_scores_to_the_last_bit(trained, stream
 
 
 @pytest.mark.parametrize(("stream", "overrides"), [("patchtst", []), ("swinmae", []), ("patchtst", OWN_PAST)])
-def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overrides):
+def test_the_benchmark_uses_the_scores_of_the_detector(trained, stream, overrides):
     loaded = configuration(stream, trained, *overrides)
     config, scoring = open_model(loaded, root=trained, checkpoint=None)
     data = load_splits(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
@@ -99,7 +99,7 @@ def test_what_a_benchmark_judges_is_what_a_detector_does(trained, stream, overri
 
 
 @both_streams
-def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, tmp_path, caplog):
+def test_scores_are_equal_without_the_training_data(trained, stream, tmp_path, caplog):
     fresh = score(trained, stream)
     plant_root = tmp_path / "plant"
     for folder in ("configs", "checkpoints"):
@@ -121,7 +121,7 @@ def test_a_plant_without_any_of_the_training_data_scores_alike(trained, stream, 
     assert f"copy {stream}_ssl.detector.npz" in str(caught.value)
 
 
-def test_another_threshold_is_asked_of_the_sample_and_fits_nothing_again(trained, caplog):
+def test_another_threshold_is_computed_without_a_new_fit(trained, caplog):
     score(trained, "patchtst")
     written = file_of(trained, "patchtst").read_bytes()
     caplog.set_level(logging.INFO)
@@ -166,7 +166,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize(("change", "expected"), REASONS.values(), ids=REASONS.keys())
-def test_a_detector_that_no_longer_fits_is_made_again_and_one_line_says_why(trained, change, expected, caplog):
+def test_an_outdated_detector_is_fitted_again_with_a_reason(trained, change, expected, caplog):
     score(trained, "patchtst")
     overrides = change(trained)
     caplog.clear()
@@ -190,7 +190,7 @@ def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
-def test_a_file_gives_back_what_it_was_given(trained):
+def test_a_detector_file_is_read_back_unchanged(trained):
     score(trained, "patchtst", *OWN_PAST)
     file = file_of(trained, "patchtst")
     detector = load_detector(file)
@@ -203,7 +203,7 @@ def test_a_file_gives_back_what_it_was_given(trained):
 
 
 @both_streams
-def test_no_changed_byte_of_what_was_learned_goes_unseen(trained, stream):
+def test_every_changed_byte_of_a_detector_is_detected(trained, stream):
     score(trained, stream)
     file = file_of(trained, stream)
     held = dict(np.load(file, allow_pickle=False))
@@ -218,7 +218,7 @@ def test_no_changed_byte_of_what_was_learned_goes_unseen(trained, stream):
             load_detector(file)
 
 
-def test_files_that_are_none_are_refused_and_no_pickle_is_opened(tmp_path):
+def test_invalid_files_are_rejected_and_no_pickle_is_opened(tmp_path):
     path = tmp_path / "x.detector.npz"
     for made in ({"header": np.zeros(3)}, {"sha256": np.array([{}], dtype=object)}):
         np.savez(path, **made)
@@ -237,7 +237,7 @@ def made_up_errors(splits: dict, name: str, seed: int) -> SplitErrors:
     return SplitErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
 
 
-def test_a_recording_no_one_knows_is_judged_by_the_past_of_all_at_its_level(caplog):
+def test_an_unknown_recording_is_scored_by_all_references(caplog):
     """Two machines of which each has a past, and one that came later and is like them."""
     machines = Splits([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
     normal_rows = {"train": (0, 1000), "calibration": (1000, 2000)}
@@ -257,7 +257,7 @@ def test_a_recording_no_one_knows_is_judged_by_the_past_of_all_at_its_level(capl
         assert np.quantile(known, 0.9) == pytest.approx(np.quantile(detector.sample.score_n, 0.9), rel=0.25)
 
 
-def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(trained, tmp_path):
+def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):
     def data_of(root: Path, *overrides: str):
         config, scoring = open_model(configuration("patchtst", root, *overrides), root=root, checkpoint=None)
         splits = load_splits(config, scoring, ("calibration", "test"), root=root).splits
@@ -269,7 +269,7 @@ def test_the_identity_of_data_is_of_what_is_in_it_and_not_of_where_it_lies(train
     assert data_of(trained, "data.score_stride=4") != data_of(trained)
 
 
-def test_the_sample_is_in_order_of_time_and_knows_its_pace(trained):
+def test_the_calibration_sample_is_ordered_in_time_with_its_rate(trained):
     """The files of the sample data are a day apart, and a row takes a second; vibration has no time stamps."""
     sample = score(trained, "patchtst").detector.sample
     assert sample.seconds_per_score == 1.0
@@ -278,7 +278,7 @@ def test_the_sample_is_in_order_of_time_and_knows_its_pace(trained):
     assert sample.seconds_per_score == pytest.approx(0.064)
 
 
-def test_a_folder_that_cannot_be_written_stops_no_scoring(trained, caplog, monkeypatch):
+def test_an_unwritable_folder_does_not_stop_scoring(trained, caplog, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 

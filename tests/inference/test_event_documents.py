@@ -41,7 +41,7 @@ def documents(root: Path, stream: str) -> dict[int, dict]:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_the_worst_events_have_a_document_each_and_older_ones_are_gone(root, results, stream):
+def test_each_of_the_worst_events_has_a_document_and_old_ones_are_removed(root, results, stream):
     events = results[stream].events.sort_values("severity", ascending=False, kind="stable")[: WORST_EVENTS[stream]]
     found = documents(root, stream)
     assert set(found) == set(events["event_id"])
@@ -54,7 +54,7 @@ def test_the_worst_events_have_a_document_each_and_older_ones_are_gone(root, res
         assert [100 * channel["share"] for channel in document["channels"]] == pytest.approx(printed, abs=0.51)
 
 
-def test_process_channels_are_those_of_the_file_around_the_event(root, results):
+def test_process_channels_show_file_values_around_the_event(root, results):
     worst = results["patchtst"].events.sort_values("severity").iloc[-1]
     assert worst["recording"].endswith("test_1.csv")
     channel = documents(root, "patchtst")[worst["event_id"]]["channels"][0]
@@ -68,7 +68,7 @@ def test_process_channels_are_those_of_the_file_around_the_event(root, results):
     assert np.nanmax(np.abs(expected - np.array(channel["seen"], dtype=float))) > 3.0
 
 
-def test_an_event_names_the_component_that_raised_it_and_draws_its_expectation(root, results):
+def test_an_event_names_its_component_and_shows_its_prediction(root, results):
     result = results["patchtst"]
     for number, document in documents(root, "patchtst").items():
         event = result.events.set_index("event_id").loc[number]
@@ -84,7 +84,7 @@ def test_an_event_names_the_component_that_raised_it_and_draws_its_expectation(r
     assert {document["expected_by"] for document in vibration} == {"model"}
 
 
-def test_vibration_has_the_waveform_and_its_maps(root, results):
+def test_a_vibration_event_has_waveform_and_scalograms(root, results):
     worst = results["swinmae"].events.sort_values("severity").iloc[-1]
     document = documents(root, "swinmae")[worst["event_id"]]
     wave, scalogram = document["channels"][0], document["scalograms"][0]
@@ -101,7 +101,7 @@ def test_vibration_has_the_waveform_and_its_maps(root, results):
     assert wave["t"][0] < scalogram["t"][0] < scalogram["t"][-1] < wave["t"][-1]
 
 
-def test_a_long_event_is_thinned_and_a_gap_stays_a_gap(tmp_path, make_table):
+def test_a_long_event_is_thinned_and_gaps_stay(tmp_path, make_table):
     score = np.where(np.arange(6000) > 20, 2.0, 0.5)
     score[3000] = 9.0
     scored, events = scored_over(make_table({"file_0": score}), window=256)

@@ -25,7 +25,7 @@ def at(length: int, *spans: tuple[int, int], value: float = 1) -> list[float]:
     return values.tolist()
 
 
-def test_faults_and_events_are_counted_by_hand(make_table):
+def test_fault_and_event_counts_equal_those_by_hand(make_table):
     """Faults: 10-14 found twice, 30-34 missed; in b 0-4 found. Events: 11 and 14 match, 20 does not; in b 2 does. The
     recording c has no labels."""
     table = make_table(
@@ -49,7 +49,7 @@ def test_faults_and_events_are_counted_by_hand(make_table):
 
 
 @pytest.mark.parametrize(("start", "found", "false"), [(17, 0, 1), (18, 1, 0), (20, 1, 0), (24, 1, 0), (25, 0, 1)])
-def test_an_event_is_matched_by_where_it_starts(make_table, start, found, false):
+def test_an_event_is_matched_by_its_start(make_table, start, found, false):
     """At most event_gap + 1 = 2 scores before the fault of 20-24, and not after it."""
     table = make_table({"a": at(60, (start, 30), value=2)}, labels={"a": at(60, (20, 24))})
     figures = figures_of(table)
@@ -57,7 +57,7 @@ def test_an_event_is_matched_by_where_it_starts(make_table, start, found, false)
     assert figures["event_delay_seconds"] == pytest.approx(start - 20 if found else np.nan, nan_ok=True)
 
 
-def test_one_long_event_does_not_find_all_faults_it_runs_over(make_table):
+def test_one_long_event_does_not_find_all_faults_it_covers(make_table):
     faults = [(10, 12), (20, 22), (30, 32), (40, 42)]
     for start, found, false in ((0, 0, 1), (11, 1, 0)):
         table = make_table({"a": at(60, (start, 55), value=2)}, labels={"a": at(60, *faults)})
@@ -74,14 +74,14 @@ def test_a_fault_ends_with_its_recording_and_so_does_the_tolerance(make_table):
     assert figures_of(both)["faults_total"] == 2
 
 
-def test_gaps_are_no_recorded_time(make_table):
+def test_gaps_do_not_count_as_recorded_time(make_table):
     table = make_table({"a": at(10)}, labels={"a": at(10)}, step_seconds=360.0)
     table.loc[5:, "stretch"] = 1
     table.loc[5:, "seconds"] += 86_400
     assert figures_of(table)["recorded_hours"] == pytest.approx(1.0)
 
 
-def test_figures_of_nothing_are_undefined(make_table):
+def test_figures_without_data_are_undefined(make_table):
     quiet = make_table({"a": [0, 0, 0]}, labels={"a": [0, 1, 0]})
     assert np.isnan(figures_of(quiet)["event_precision"])
     assert figures_of(quiet)["event_recall"] == 0

@@ -29,7 +29,7 @@ def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Sc
     return Scored(scoring, windows, scores, table, errors.expected_sc)
 
 
-def test_rows_are_shown_as_every_window_that_holds_them_expects_in_their_own_units():
+def test_predictions_of_rows_are_averaged_over_windows_in_physical_units():
     values = coupled(400, 0)
     values[210, 3] = np.nan
     scaler = Scaler("robust", tuple("abcdef"), (5.0,) * 6, (20.0,) * 6, 1e9, {})
@@ -56,7 +56,7 @@ class PlaceModelOfOthers(OthersModel):
         return predicted, (predicted - x_btc).square()
 
 
-def test_a_row_no_window_reaches_has_no_expectation_and_what_is_not_asked_for_is_not_kept():
+def test_rows_outside_windows_have_no_prediction():
     windows = windows_over([coupled(64, 0), coupled(20, 1)], window=32, stride=32)
     scoring = scoring_with(OthersModel(), channels=6)
     errors = split_errors(scoring, windows, batch_size=8, keep_expected=True)
@@ -65,7 +65,7 @@ def test_a_row_no_window_reaches_has_no_expectation_and_what_is_not_asked_for_is
     assert split_errors(scoring, windows, batch_size=8).expected_sc is None
 
 
-def test_a_vibration_window_passes_through_the_model_once_however_often_it_is_shown(monkeypatch):
+def test_each_vibration_window_is_predicted_once(monkeypatch):
     windows = windows_over([np.ones((64, 2))], window=16, stride=16)
     scoring = scoring_with(LoudnessModel(), "swinmae", channels=2)
     made = []

@@ -28,7 +28,7 @@ def events_of(table: pd.DataFrame, **settings: float) -> pd.DataFrame:
         (1, 4, []),
     ],
 )
-def test_gaps_join_and_short_events_go(make_table, gap, minimum, spans):
+def test_near_events_are_joined_and_short_ones_dropped(make_table, gap, minimum, spans):
     table = make_table({"a": [0, 2, 2, 0, 2, 0, 0, 2, 2, 2, 0]})
     found = events_of(table, event_gap=gap, event_min_length=minimum)
     assert list(zip(found["start_seconds"], found["end_seconds"], strict=True)) == spans
@@ -42,7 +42,7 @@ def test_events_end_with_their_recording(make_table):
     assert found["alarms"].tolist() == [2, 2]
 
 
-def test_events_end_with_their_stretch(make_table):
+def test_events_end_with_their_segment(make_table):
     """The plant stood still for five days: two disturbances, not one of five days."""
     table = make_table({"a": [0, 2, 2, 2, 2, 0]})
     table["stretch"] = [0, 0, 0, 1, 1, 1]
@@ -51,7 +51,7 @@ def test_events_end_with_their_stretch(make_table):
     assert events["duration_seconds"].tolist() == [1.0, 1.0]
 
 
-def test_semicolons_in_names_do_not_stand_between_channels(make_table):
+def test_semicolons_in_channel_names_are_escaped(make_table):
     table = make_table({"a": [0, 2, 2]})
     error_sc = np.tile([2.0, 1.0], (3, 1))
     (event,) = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["zone 1; flow", "p"]).itertuples()
@@ -59,7 +59,7 @@ def test_semicolons_in_names_do_not_stand_between_channels(make_table):
     assert "mostly zone 1, flow (67%), p (33%)" in event.sentence
 
 
-def test_an_event_tells_when_how_much_and_which_channels(make_table):
+def test_an_event_reports_time_severity_and_channels(make_table):
     table = make_table({"a": [0, 3, 0.5, 7, 2, 0]}, labels={"a": [0, 0, 1, 1, 1, 1]}, step_seconds=2.5)
     error_sc = np.tile([[1.0, 5.0, np.nan, 3.0, 4.0]], (6, 1))
     found = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["p", "q", "lost", "flow rate", "t"])
@@ -85,13 +85,13 @@ def test_top_channels_are_averaged_over_the_event_only(make_table):
     assert found["top_channels"].tolist() == ["q; p", "p; q"]
 
 
-def test_no_alarm_gives_the_same_columns(make_table):
+def test_an_empty_event_table_has_the_same_columns(make_table):
     quiet, loud = events_of(make_table({"a": [0, 0]})), events_of(make_table({"a": [0, 2]}))
     assert len(quiet) == 0
     assert quiet.columns.tolist() == loud.columns.tolist()
 
 
-def test_unlabelled_and_unstamped_recordings(make_table):
+def test_events_of_recordings_without_labels_or_time_stamps(make_table):
     found = events_of(make_table({"a": [np.nan, 2, np.nan, 2]}, stamped=False))
     assert found["start"].isna().all()
     assert found["label_overlap"].isna().all()
@@ -125,7 +125,7 @@ def test_an_event_continues_until_the_score_is_below_the_release(make_table):
     assert found["scores"].tolist() == [6]
 
 
-def test_what_is_held_ends_with_its_recording_and_where_nothing_is_known(make_table):
+def test_a_held_event_ends_with_its_recording_and_at_missing_scores(make_table):
     table = make_table({"a": [0, 2, 0.9], "b": [0.9, 0.9, 2, np.nan, 0.9]})
     found = events_of(table, event_gap=0, event_release=0.5)
     assert found[["recording", "start_seconds", "end_seconds"]].to_numpy().tolist() == [["a", 1, 2], ["b", 2, 2]]
@@ -164,7 +164,7 @@ scores_of_a_recording = st.lists(st.sampled_from([0.0, 0.4, 0.75, 0.95, 1.5, 3.0
     st.integers(1, 3),
     st.sampled_from([0.0, 2.0, 5.0]),
 )
-def test_events_are_those_of_a_plain_loop(scores, release, gap, fewest, shortest):
+def test_events_equal_those_of_a_plain_loop(scores, release, gap, fewest, shortest):
     recordings = {f"r{number}": each for number, each in enumerate(scores)}
     settings = Scoring(event_release=release, event_gap=gap, event_min_length=fewest, event_min_seconds=shortest)
     table = make_score_table(recordings)
@@ -173,7 +173,7 @@ def test_events_are_those_of_a_plain_loop(scores, release, gap, fewest, shortest
     assert list(spans) == plain_loop(recordings, settings)
 
 
-def test_events_shorter_than_the_minimum_go(make_table):
+def test_events_shorter_than_the_minimum_are_dropped(make_table):
     table = make_table({"a": [2, 0, 0, 2, 2, 2, 0, 0, 2, 2]}, step_seconds=10.0)
     assert len(events_of(table, event_gap=0)) == 3
     assert events_of(table, event_gap=0, event_min_seconds=10)["start_seconds"].tolist() == [30, 80]

@@ -28,12 +28,12 @@ def two_recordings(normal_rows: int):
     return Splits([plant(normal_rows + 300, seed=0)] * 2).of(calibration=own, test=test)
 
 
-def test_a_recording_needs_enough_normal_rows_to_be_a_group_of_its_own():
+def test_a_group_of_one_recording_needs_enough_reference_rows():
     assert len(groups_of(two_recordings(OWN_ROWS))) == 2
     assert len(groups_of(two_recordings(OWN_ROWS - 1))) == 1
 
 
-def test_a_normal_score_is_as_large_in_every_group():
+def test_reference_scores_are_equally_large_in_every_group():
     """The second recording is ten times as restless as the first."""
     rng = np.random.default_rng(0)
     restless = np.array([1.0, 10.0])
@@ -50,7 +50,7 @@ def test_a_normal_score_is_as_large_in_every_group():
     np.testing.assert_array_equal(test.score_s, test.channel_error_sc[:, 0])
 
 
-def test_one_group_is_left_as_it_is():
+def test_a_single_group_is_not_scaled():
     calibration_s, test = np.arange(100.0), scores(np.arange(300.0))
     splits = two_recordings(50)
     same, scales = fit_group_scales(calibration_s, halves(100, 2), splits["calibration"], ())
@@ -58,7 +58,7 @@ def test_one_group_is_left_as_it_is():
     assert scales.normalised(test, splits["test"]) is test
 
 
-def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
+def test_the_scale_of_a_recording_does_not_depend_on_other_recordings():
     """Two recordings have reference rows and later rows; which of them is scored does not matter."""
     own = {0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}
     machines = Splits([plant(OWN_ROWS + 300, seed=0)] * 2)
@@ -69,13 +69,13 @@ def test_what_else_is_scored_does_not_decide_how_a_recording_is_judged():
         ]  # fmt: skip
 
 
-def test_a_recording_that_is_normal_to_its_end_is_no_group_of_its_own():
+def test_a_recording_without_later_rows_is_not_a_group():
     machines = Splits([plant(OWN_ROWS + 300, seed=0), plant(OWN_ROWS, seed=1)])
     splits = machines.of(calibration={0: (0, OWN_ROWS), 1: (0, OWN_ROWS)}, test={0: (OWN_ROWS, OWN_ROWS + 300)})
     assert scored_per_recording(reference_of(splits).values()) == ("machine_0",)
 
 
-def test_each_half_is_measured_by_the_level_of_the_other():
+def test_each_half_is_scaled_by_the_other_half():
     """The second half of each recording is twice as restless as the first: measured by its own level, nothing shows."""
     rng = np.random.default_rng(0)
     louder = np.concatenate([np.repeat([level, 2 * level], 500) for level in (1.0, 5.0)])
@@ -88,7 +88,7 @@ def test_each_half_is_measured_by_the_level_of_the_other():
     assert ratio > 2
 
 
-def test_recordings_that_differ_by_chance_alone_have_one_level():
+def test_recordings_that_differ_only_by_chance_have_one_scale():
     rng = np.random.default_rng(0)
     machines = Splits([plant(700, seed=seed) for seed in range(20)])
     splits = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
@@ -99,7 +99,7 @@ def test_recordings_that_differ_by_chance_alone_have_one_level():
     assert np.std(np.log(list(scales.scale.values()))) < 0.6 * np.std(np.log(own))
 
 
-def test_what_no_one_scores_has_no_say_in_the_level_of_others():
+def test_unscored_recordings_do_not_affect_the_scale_of_others():
     splits = two_recordings(1000)
     calibration_s = np.repeat([1.0, 50.0], 1000)
     normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_0",))

@@ -70,7 +70,7 @@ print(json.dumps(peaks))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="peak memory is read from the Unix API")
 @pytest.mark.nightly
-def test_four_times_the_rows_are_scored_in_the_same_memory(tmp_path):
+def test_peak_memory_of_scoring_does_not_grow_with_the_rows(tmp_path):
     command = [sys.executable, "-c", _SCORE, str(tmp_path), "100000", "400000"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)
     of_small, of_large = json.loads(done.stdout.splitlines()[-1])

@@ -36,7 +36,7 @@ def test_threshold_metrics_agree_with_scikit_learn():
     assert found.prevalence == pytest.approx(label_n.mean())
 
 
-def test_a_score_at_the_threshold_is_no_alarm():
+def test_a_score_at_the_threshold_is_not_an_alarm():
     found = detection_metrics(np.array([1.0, 1.0, 2.0]), np.array([0, 1, 1]), threshold=1.0)
     assert (found.precision, found.recall, found.false_alarm_rate) == (1.0, 0.5, 0.0)
 
@@ -68,7 +68,7 @@ def softly_labelled(seed, length, spells, levels):
         ((3, 150, ((20, 21), (25, 26), (30, 60)), 1000), 100, 0.7632552403583469),  # edges that overlap
     ],
 )
-def test_the_volume_is_that_of_the_authors(case, window, expected):
+def test_the_volume_equals_the_authors_implementation(case, window, expected):
     """Expected: `RangeAUC_volume_opt` of the package vus 0.0.6 on the same scores."""
     assert vus_pr(*softly_labelled(*case), window=window) == pytest.approx(expected, abs=1e-12)
 

@@ -36,7 +36,7 @@ def scores(entries: np.ndarray, *, shift: float, seed: int) -> np.ndarray:
     [(2.0, 2.0, "some"), (2.5, 0.0, "none"), (0.5, 3.0, "all"), (9.0, 9.0, "none")],
     ids=["both find some", "the charts alone", "the model alone", "both find all"],
 )
-def test_the_weight_follows_what_finds_the_faults(entries, charts, model, expected):
+def test_the_weight_prefers_the_component_that_finds_faults(entries, charts, model, expected):
     chart_s, model_s = scores(entries, shift=charts, seed=0), scores(entries, shift=model, seed=1)
     choice = choose_weight(lambda weight: (1 - weight) * chart_s + weight * model_s, entries)
     assert choice.num_faults == NUM_FAULTS
@@ -48,7 +48,7 @@ def test_the_weight_follows_what_finds_the_faults(entries, charts, model, expect
     assert choice.found[choice.weight] >= max(choice.found.values()) - 0.05
 
 
-def test_random_scores_find_what_chance_finds_and_the_charts_stay(entries):
+def test_random_model_scores_get_no_weight(entries):
     noise_s = scores(entries, shift=0.0, seed=2)
     assert found(noise_s, entries).mean() == pytest.approx(0.05, abs=0.02)
     choice = choose_weight(lambda weight: (1 - weight) * noise_s + weight * noise_s[::-1], entries)
@@ -56,7 +56,7 @@ def test_random_scores_find_what_chance_finds_and_the_charts_stay(entries):
     assert "comparison" in choice.reason
 
 
-def test_perfect_scores_find_all_and_entries_without_a_score_do_not_count(entries):
+def test_perfect_scores_find_all_faults_and_missing_scores_are_ignored(entries):
     score_s = np.where(entries >= 0, 9.0, 0.0)
     score_s[entries == 3] = np.nan
     share_f = found(score_s, entries)
@@ -64,7 +64,7 @@ def test_perfect_scores_find_all_and_entries_without_a_score_do_not_count(entrie
     assert (np.delete(share_f, 3) == 1).all()
 
 
-def test_few_faults_choose_nothing(entries):
+def test_too_few_faults_choose_no_weight(entries):
     few_s = np.where(entries < FEWEST_FAULTS - 1, entries, BETWEEN)
     choice = choose_weight(lambda weight: scores(few_s, shift=5 * weight, seed=0), few_s)
     assert choice.weight == 0
@@ -72,7 +72,7 @@ def test_few_faults_choose_nothing(entries):
 
 
 @both_streams
-def test_faults_are_put_into_copies_and_the_first_copy_is_as_it_was(trained, stream):
+def test_faults_are_injected_into_copies_except_the_first(trained, stream):
     windows, *_ = reference(trained, stream)
     before_nc = windows.series.values_nc.numpy().copy()
     span = 4
@@ -89,7 +89,7 @@ def test_faults_are_put_into_copies_and_the_first_copy_is_as_it_was(trained, str
 
 
 @both_streams
-def test_the_model_has_the_errors_of_the_calibration_split_in_the_copy_without_faults(trained, stream):
+def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(trained, stream):
     windows, config, scoring, _ = reference(trained, stream)
     injected = inject(windows, stream, span=4, seed=3)
     own, copied = (model_errors(config, scoring, each, "a test") for each in (windows, injected.windows))
@@ -99,7 +99,7 @@ def test_the_model_has_the_errors_of_the_calibration_split_in_the_copy_without_f
 
 
 @both_streams
-def test_a_scoring_chooses_the_weight_stores_it_and_says_why(trained, stream, caplog):
+def test_scoring_chooses_stores_and_explains_the_weight(trained, stream, caplog):
     caplog.set_level("INFO")
     choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]
     assert choice["model_weight"] == choice["weight_choice"]["weight"]
@@ -110,7 +110,7 @@ def test_a_scoring_chooses_the_weight_stores_it_and_says_why(trained, stream, ca
     assert "weight of the model" not in caplog.text, "the stored detector scores"
 
 
-def test_calibration_data_that_cannot_be_halved_leaves_the_charts(trained):
+def test_the_charts_are_kept_if_calibration_data_cannot_be_halved(trained):
     windows, config, scoring, splits = reference(trained, "patchtst")
     normal = reference_of(splits)
     short = {**normal, "calibration": windows.subset(np.arange(1))}

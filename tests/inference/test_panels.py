@@ -63,7 +63,7 @@ def keeping(draw, kept):
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_the_worst_events_have_a_picture_each_and_older_ones_are_gone(drawn, stream):
+def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, stream):
     result = drawn.results[stream]
     worst = result.events.sort_values("severity", ascending=False, kind="stable")[: panels.WORST_EVENTS]
     output = result.summary["panels"]
@@ -76,7 +76,7 @@ def test_the_worst_events_have_a_picture_each_and_older_ones_are_gone(drawn, str
     assert found == {Path(name).name for name in names} | {f"{stream}_event_by_hand.png"}
 
 
-def test_a_process_panel_shows_what_the_file_holds_and_what_the_model_expected(drawn):
+def test_a_process_panel_shows_measured_and_predicted_values(drawn):
     figure, event = drawn.figures["patchtst"][0], drawn.results["patchtst"].summary["panels"][0]
     assert event["sentence"] in figure.get_suptitle().replace("\n", " ")
     *signals, errors = figure.axes
@@ -116,7 +116,7 @@ def test_a_vibration_panel_shows_waveform_and_maps_over_hertz_and_milliseconds(d
     assert np.median(difference) > 3.0  # louder than a model of quiet data expects
 
 
-def test_without_an_event_there_is_no_picture(tmp_path, make_table):
+def test_no_event_means_no_picture(tmp_path, make_table):
     table = make_table({"file_0": np.full(100, 0.5)})
     (tmp_path / "patchtst_event_1.png").write_bytes(b"old")
     scored, events = scored_over(table)
@@ -137,7 +137,7 @@ def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataF
     return Scored(scoring, windows, splits, table, expected_sc), events
 
 
-def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path, make_table):
+def test_dollar_signs_in_names_are_drawn_literally(tmp_path, make_table):
     table = make_table({"DB1$T_1_2 and DB2$P_1_2": [0.5] * 50 + [2.0] * 3 + [0.5] * 47})
     scored, events = scored_over(table)
     events["sentence"] = "mostly DB1$T_1_2 (60%), DB2$P_1_2 (40%)"
@@ -145,7 +145,7 @@ def test_dollar_signs_in_names_are_drawn_as_they_are(tmp_path, make_table):
 
 
 @pytest.mark.parametrize("stamped", [True, False])
-def test_a_long_event_is_shown_around_its_peak_and_lines_break_where_stretches_end(tmp_path, make_table, stamped):
+def test_a_long_event_is_shown_around_its_peak_and_lines_break_at_segments(tmp_path, make_table, stamped):
     score = np.where(np.arange(1000) > 20, 2.0, 0.5)
     score[[300, 301]] = 9.0, np.nan
     scored, events = scored_over(make_table({"file_0": score}, stamped=stamped))

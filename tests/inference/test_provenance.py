@@ -48,7 +48,7 @@ def scored(scored_once, tmp_path, caplog) -> Path:
     return Path(shutil.copytree(scored_once, tmp_path / "workspace"))
 
 
-def test_current_scores_are_left_alone(scored, caplog):
+def test_current_scores_are_not_computed_again(scored, caplog):
     before = summary_file(scored).read_bytes()
     assert score(scored) == EXIT_OK
     assert "the scores are current" in caplog.text
@@ -67,7 +67,7 @@ def test_current_scores_are_left_alone(scored, caplog):
         ("data.score_stride=8", "data.score_stride was 16, is 8"),
     ],
 )
-def test_another_setting_is_scored_again_and_named(scored, caplog, override, reason):
+def test_a_changed_setting_causes_a_new_scoring_and_is_named(scored, caplog, override, reason):
     assert score(scored, override) == EXIT_OK
     assert f"scores are recomputed: settings: {reason}" in caplog.text
     caplog.clear()
@@ -75,7 +75,7 @@ def test_another_setting_is_scored_again_and_named(scored, caplog, override, rea
     assert "the scores are current" in caplog.text
 
 
-def test_another_threshold_is_in_the_files(scored):
+def test_another_threshold_changes_the_files(scored):
     assert score(scored, "scoring.threshold.false_alarm_rate=0.1") == EXIT_OK
     output = summary(scored)["threshold"]
     table = pd.read_parquet(scored / "artifacts/scores/patchtst_scores.parquet")
@@ -84,7 +84,7 @@ def test_another_threshold_is_in_the_files(scored):
 
 
 @pytest.mark.slow
-def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
+def test_scores_follow_a_calibration_and_its_undo(scored, caplog):
     newer = pd.read_csv(scored / "data/fdc/train_1.csv")
     newer["timestamp"] = pd.to_datetime(newer["timestamp"]) + pd.Timedelta(30, "D")
     newer[list("pqrs")] += np.random.default_rng(5).normal(0, 0.3, (len(newer), 4))
@@ -101,14 +101,14 @@ def test_a_calibration_is_followed_and_so_is_its_undoing(scored, caplog):
     assert summary(scored)["threshold"] == before["threshold"]
 
 
-def test_another_test_file_is_scored(scored, caplog):
+def test_a_new_test_file_causes_a_new_scoring(scored, caplog):
     shutil.copy(scored / "data/fdc/test_2.csv", scored / "data/fdc/test_3.csv")
     assert score(scored) == EXIT_OK
     assert "files of data.splits.test was 2, is 3" in caplog.text
     assert summary(scored)["recordings"] == 3
 
 
-def test_changed_values_are_scored(scored, caplog):
+def test_changed_values_cause_a_new_scoring(scored, caplog):
     file = scored / "data/fdc/test_2.csv"
     frame = pd.read_csv(file)
     frame.loc[50:80, "r"] += 9.0
@@ -119,7 +119,7 @@ def test_changed_values_are_scored(scored, caplog):
     assert summary(scored)["alarms"] > before
 
 
-def test_changed_labels_are_judged(scored, caplog):
+def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     file = scored / "data/fdc/test_1.labels.csv"
     frame = pd.read_csv(file)
     frame.loc[FAULT.start : FAULT.stop, "anomaly"] = 0
@@ -131,7 +131,7 @@ def test_changed_labels_are_judged(scored, caplog):
     assert summary(scored)["detection"]["auroc"] < before
 
 
-def test_changed_reference_data_fits_another_detector(scored, caplog):
+def test_changed_reference_data_causes_a_new_detector(scored, caplog):
     file = scored / "data/fdc/train_2.csv"
     frame = pd.read_csv(file)
     frame[list("pqrs")] += np.random.default_rng(3).normal(0, 0.5, (len(frame), 4))
@@ -144,7 +144,7 @@ def test_changed_reference_data_fits_another_detector(scored, caplog):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("written", ["scores.parquet", "events.csv", "events.json", "timeline.png", "event", "panel"])
-def test_a_missing_file_is_written_again(scored, caplog, written):
+def test_a_missing_output_is_written_again(scored, caplog, written):
     output = summary(scored)
     chosen = {"event": output["files"][4], "panel": output["panels"][0]["png"]}
     file = scored / chosen.get(written, f"artifacts/scores/patchtst_{written}")
@@ -155,7 +155,7 @@ def test_a_missing_file_is_written_again(scored, caplog, written):
     assert summary(scored)["files"] == output["files"]
 
 
-def test_a_summary_of_an_older_landfall_or_torn_counts_for_nothing(scored, caplog):
+def test_an_older_or_damaged_summary_is_ignored(scored, caplog):
     output = summary(scored)
     del output["made_of"]
     summary_file(scored).write_text(json.dumps(output), encoding="utf-8")
@@ -166,7 +166,7 @@ def test_a_summary_of_an_older_landfall_or_torn_counts_for_nothing(scored, caplo
     assert "made_of" in summary(scored)
 
 
-def test_recognising_current_scores_takes_no_torch(scored):
+def test_recognising_current_scores_does_not_import_torch(scored):
     program = (
         "import sys; from inference.run_scoring_example import main; "
         f"code = main(['--stream', 'patchtst', '--repo-root', {str(scored)!r}, '--unless-current', *{PATCHTST!r}]); "

@@ -46,7 +46,7 @@ def write_newer(root: Path, stream: str, *, drift: float) -> None:
 
 @pytest.mark.slow
 @both_streams
-def test_drift_is_reported_learned_and_kept_until_it_is_called_back(trained, stream, capsys, caplog):
+def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, capsys, caplog):
     write_newer(trained, stream, drift=4.0)
     file = file_of(trained, stream)
     old = score(trained, stream)
@@ -82,7 +82,7 @@ def test_drift_is_reported_learned_and_kept_until_it_is_called_back(trained, str
     assert "its data has not changed" in caplog.text
 
 
-def test_more_of_the_same_is_no_drift(trained, capsys):
+def test_more_data_of_the_same_process_is_not_drift(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
@@ -91,7 +91,7 @@ def test_more_of_the_same_is_no_drift(trained, capsys):
     assert change["high_score_ratio"] == pytest.approx(1.0, abs=0.2)
 
 
-def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsys):
+def test_no_drift_is_reported_without_a_previous_detector(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     assert (
@@ -102,7 +102,7 @@ def test_without_a_detector_before_it_there_is_nothing_to_compare(trained, capsy
     assert "nothing was calibrated" in capsys.readouterr().err
 
 
-def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
+def test_recordings_keep_their_own_reference(trained):
     rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
     own = [
         f"data.splits.{split}={{files: ['data/fdc/train_*.csv'], start: {start}, stop: {stop}}}"
@@ -117,7 +117,7 @@ def test_recordings_that_have_a_past_of_their_own_keep_one(trained):
     assert load_detector(file_of(trained, "patchtst")).own_past == ()
 
 
-def test_the_detector_of_the_training_outlives_two_calibrations(trained, capsys):
+def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
     """At a plant that has none of the training's files."""
     write_newer(trained, "patchtst", drift=1.0)
     first = score(trained, "patchtst").detector
@@ -130,7 +130,7 @@ def test_the_detector_of_the_training_outlives_two_calibrations(trained, capsys)
     assert json.loads(capsys.readouterr().out.split("\n}\n")[-2] + "\n}")["change"] is None
 
 
-def test_a_torn_detector_takes_no_place_of_one_that_can_be_read(trained):
+def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
@@ -141,14 +141,14 @@ def test_a_torn_detector_takes_no_place_of_one_that_can_be_read(trained):
     assert previous_path(file).read_bytes() == kept
 
 
-def test_with_other_settings_drift_cannot_be_reported(trained, capsys):
+def test_drift_cannot_be_reported_with_other_settings(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], "scoring.smoothing_span=3") == EXIT_OK
     assert "drift is unknown" in json.loads(capsys.readouterr().out)["change"]["sentence"]
 
 
-def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):
+def test_a_failed_calibration_changes_nothing(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
     written = file_of(trained, "patchtst").read_bytes()
@@ -162,7 +162,7 @@ def test_what_cannot_be_calibrated_changes_nothing(trained, capsys):
     assert not previous_path(file_of(trained, "patchtst")).exists()
 
 
-def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(trained, caplog):
+def test_scoring_with_other_settings_keeps_the_calibration(trained, caplog):
     write_newer(trained, "patchtst", drift=2.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     written = file_of(trained, "patchtst").read_bytes()
@@ -180,7 +180,7 @@ def test_a_scoring_with_other_settings_leaves_the_calibration_where_it_is(traine
         ((0.0, 0.0, 0.002), 0.5, "become quieter"),
     ],
 )
-def test_drift_is_reported_by_whether_the_interval_holds_the_rate(achieved, ratio, expected):
+def test_drift_is_reported_if_the_rate_is_outside_the_interval(achieved, ratio, expected):
     words = drift_in_words(FalseAlarms(*achieved, scores=1000, bursts=9), 0.01, ratio)
     assert expected in words
     assert f"{ratio_in_words(ratio)} times" in words
@@ -195,7 +195,7 @@ ELSEWHERE = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "
 
 
 @both_streams
-def test_calibrating_on_rows_of_the_training_is_refused_with_these_rows(trained, stream, capsys, caplog):
+def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, stream, capsys, caplog):
     score(trained, stream)
     written = file_of(trained, stream).read_bytes()
     assert calibrate(trained, stream, *TRAINED[stream]) == EXIT_DATA
@@ -211,7 +211,7 @@ def test_calibrating_on_rows_of_the_training_is_refused_with_these_rows(trained,
 
 
 @both_streams
-def test_fitting_a_detector_to_rows_of_the_training_is_refused(trained, stream):
+def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     """Where the training's own split is not named, only the checkpoint knows it."""
     with pytest.raises(DataError, match="train_2"):
         score(trained, stream, *ELSEWHERE, *TRAINED[stream])
@@ -222,7 +222,7 @@ def test_fitting_a_detector_to_rows_of_the_training_is_refused(trained, stream):
     assert calibrate(trained, stream, *ELSEWHERE, *TRAINED[stream], "--from-config") == EXIT_DATA
 
 
-def test_rows_of_the_training_are_recognised_in_a_copy_that_has_grown(trained, capsys):
+def test_training_rows_are_recognised_in_an_extended_copy(trained, capsys):
     frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])
     later = frame.assign(timestamp=frame["timestamp"] + pd.Timedelta(len(frame), "s"))
     pd.concat([frame, later]).to_parquet(trained / "data/fdc/plant_log.parquet")

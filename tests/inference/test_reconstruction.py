@@ -24,7 +24,7 @@ class HalfModel(torch.nn.Module):
 
 @pytest.mark.parametrize("frequency_hz", [31.0, 120.0])
 @pytest.mark.parametrize("image_size", [32, 64])
-def test_a_tone_stands_at_its_frequency_and_level(frequency_hz, image_size):
+def test_a_tone_is_shown_at_its_frequency_and_level(frequency_hz, image_size):
     time_t = np.arange(1024) / RATE_HZ
     values = np.repeat(0.1 * np.sin(2 * np.pi * frequency_hz * time_t)[:, None], 2, axis=1).astype(np.float32)
     windows = windows_over([values], window=1024, stride=1024)

@@ -21,7 +21,7 @@ def run(root: Path, stream: str, *arguments: str) -> int:
     return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
 
 
-def test_a_person_reads_the_worst_events_and_what_to_do_next(trained, capsys):
+def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert run(trained, "patchtst") == EXIT_OK
     told = capsys.readouterr().out
     events = pd.read_csv(trained / "artifacts/scores/patchtst_events.csv")
@@ -75,7 +75,7 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
 
 
 @pytest.mark.slow
-def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
+def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     by_model = score_stream(configuration("patchtst", trained, "scoring.model_weight=1"), root=trained)
     first = by_model.scores[by_model.scores["recording"] == "data/fdc/test_1.csv"]
     # A patch of 8 rows is predicted from the 24 before it; what follows the gap is shorter than a window.
@@ -91,7 +91,7 @@ def test_rows_no_window_reaches_are_scored_by_the_statistics_alone(trained):
 
 
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
-def test_without_the_files_of_training_calibration_serves_alone_and_it_is_said(trained, stream, caplog):
+def test_calibration_alone_is_used_and_reported_without_training_files(trained, stream, caplog):
     gone = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
     result = score_stream(configuration(stream, trained, *gone), root=trained)
     assert "the files of train and validation are missing" in caplog.text
@@ -125,7 +125,7 @@ def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
     assert (loud["top_channel"] == "z").mean() > 0.9
 
 
-def test_faults_end_with_their_exit_codes_and_leave_no_summary_of_other_files(trained, capsys):
+def test_errors_have_exit_codes_and_leave_no_outdated_summary(trained, capsys):
     assert run(trained, "patchtst", "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
     assert run(trained, "patchtst", "--checkpoint", "checkpoints/swinmae_ssl.pt") == EXIT_OUTPUT
     assert "is a swinmae model" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span, cuts):
 
 @pytest.mark.parametrize("cuts", PIECES)
 @pytest.mark.parametrize("span", [2, 12.5, 300])
-def test_cusum_agrees_with_its_recursion_and_begins_again_at_every_stretch(span, cuts):
+def test_cusum_agrees_with_its_recursion_and_restarts_at_each_segment(span, cuts):
     rng = np.random.default_rng(int(span))
     z_nc = with_gaps(rng.normal(size=(2000, 3)) + np.array([0.0, 1.0, -1.0]), rng)
     found_nc = in_pieces(Cusum(span, 0.5, 3), z_nc, cuts)
@@ -55,7 +55,7 @@ def _recursion(z_nc: np.ndarray, decay: float, *, allowance: float) -> np.ndarra
     return found_nc
 
 
-def test_a_small_push_to_one_side_adds_up_and_noise_below_the_allowance_does_not():
+def test_a_small_shift_accumulates_and_noise_below_the_allowance_does_not():
     z_nc = np.random.default_rng(0).normal(scale=0.1, size=(2000, 2))
     z_nc[:, 1] -= 1.0
     quiet, pushed = Cusum(20, 0.5, 2)(z_nc, np.zeros(2000))[100:].T

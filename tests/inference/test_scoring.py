@@ -53,7 +53,7 @@ class ZeroModel(torch.nn.Module):
 
 # -------------------------------------------------------------------------------------------------------------- a batch
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
-def test_same_input_same_score_twice_and_in_any_batch(stream):
+def test_scores_are_deterministic_and_independent_of_the_batch(stream):
     model, batch = model_for(stream).train(), batch_for(stream)
     score_b, aux = infer_score(batch, model, stream)
     assert torch.equal(score_b, infer_score(batch, model, stream)[0])
@@ -83,7 +83,7 @@ def test_aux_averages_what_was_observed(stream, channels, columns):
 
 
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
-def test_nothing_observed_is_no_score(stream):
+def test_a_window_without_observed_values_has_no_score(stream):
     batch = batch_for(stream)
     batch[3] = torch.nan
     score_b, _ = infer_score(batch, model_for(stream), stream)
@@ -108,7 +108,7 @@ def saved(folder: Path, config: Any, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("config", [PATCHTST, SWINMAE], ids=["patchtst", "swinmae"])
-def test_a_checkpoint_gives_back_the_model_and_its_input_chain(tmp_path, config):
+def test_a_checkpoint_restores_the_model_and_its_preprocessing(tmp_path, config):
     scoring = load_scoring_model(saved(tmp_path, config), PLAN, config=config)
     batch = batch_for(config.stream)
     expected, _ = infer_score(batch, model_for(config.stream), config.stream)
@@ -135,7 +135,7 @@ def test_every_key_that_changes_the_input_is_named(tmp_path):
     assert load_scoring_model(path, PLAN, config=PATCHTST.model_copy(update={"data": free})).run_id == "run-1"
 
 
-def test_foreign_and_torn_checkpoints_are_refused(tmp_path):
+def test_foreign_and_damaged_checkpoints_are_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist"):
         load_scoring_model(tmp_path / "model.pt", PLAN)
     path = saved(tmp_path, SWINMAE)

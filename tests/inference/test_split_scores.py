@@ -128,7 +128,7 @@ class CrampedPlaceModel(PlaceModel):
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
-def test_out_of_memory_scores_the_same_windows_fewer_at_a_time(caplog):
+def test_out_of_memory_reduces_the_batch_and_keeps_the_scores(caplog):
     windows = windows_over([coupled(50, 1)], window=10, stride=2)
     roomy = split_errors(scoring_with(PlaceModel(), channels=6), windows, batch_size=16)
     cramped = split_errors(scoring_with(CrampedPlaceModel(), channels=6), windows, batch_size=16)
@@ -179,7 +179,7 @@ def test_a_split_is_forecast_from_the_rows_before_it():
     assert np.isfinite(errors.error_sc).all()
 
 
-def test_rows_without_a_window_are_unscored_and_missing_values_stay_missing():
+def test_rows_without_a_window_have_no_score_and_missing_values_stay_missing():
     values_tc = coupled(60, seed=0, channels=3)
     values_tc[25, 1] = np.nan
     values_tc[40] = np.nan
@@ -223,7 +223,7 @@ def test_channels_are_normalised_by_their_own_calibration_error():
     assert scores.top_channel_s.tolist()[1] == 0
 
 
-def test_a_rare_state_of_a_quiet_channel_makes_it_count_less():
+def test_a_quiet_channel_with_a_rare_state_counts_less():
     train_sc, calibration_sc = np.full((1000, 1), 0.1), np.full((300, 1), 0.1)
     train_sc[:5] = 50.0
     rare = channel_baseline({"train": errors_of(train_sc), "calibration": errors_of(calibration_sc)})
@@ -231,19 +231,19 @@ def test_a_rare_state_of_a_quiet_channel_makes_it_count_less():
     assert channel_baseline({"calibration": errors_of(calibration_sc)}) == pytest.approx(0.1)
 
 
-def test_a_split_that_is_predicted_worse_sets_the_normal_error():
+def test_the_split_with_the_largest_error_sets_the_baseline():
     seen, unseen = errors_of(np.full((900, 1), 0.1)), errors_of(np.full((100, 1), 0.4))
     assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
 
-def test_statistics_count_by_their_share_and_alone_where_the_model_is_silent():
+def test_charts_count_by_their_weight_and_alone_without_a_model_error():
     errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan]])
     chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
     scores = score_split(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
     np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
 
 
-def test_what_does_not_fit_into_memory_is_scored_from_files_in_pieces(monkeypatch, tmp_path):
+def test_scores_larger_than_memory_are_computed_in_pieces(monkeypatch, tmp_path):
     windows = windows_over([coupled(500, seed=1), coupled(300, seed=2)], window=32, stride=8)
 
     def scores(room: Path | None):
@@ -291,7 +291,7 @@ def test_a_level_shift_of_one_channel_raises_the_score_and_names_the_channel():
 
 
 # ---------------------------------------------------------------------------------------------------------------- table
-def test_the_table_tells_where_when_and_what_was_labelled():
+def test_the_table_contains_recording_time_and_label():
     windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
     errors = split_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
     scores = score_split(errors, np.array([1.0, 2.0]), smoothing_span=1)
@@ -308,7 +308,7 @@ def test_the_table_tells_where_when_and_what_was_labelled():
     assert set(table["top_channel"]) == {"a"}
 
 
-def test_a_table_written_in_groups_of_lines_is_read_whole(monkeypatch, tmp_path):
+def test_a_table_written_in_row_groups_is_read_completely(monkeypatch, tmp_path):
     windows = windows_over([coupled(50, seed=0), coupled(30, seed=1)], window=10, stride=5)
     scores = score_split(split_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
     names = tuple(f"c{channel}" for channel in range(6))
@@ -320,7 +320,7 @@ def test_a_table_written_in_groups_of_lines_is_read_whole(monkeypatch, tmp_path)
     pd.testing.assert_frame_equal(found, expected)
 
 
-def test_a_window_is_anomalous_where_half_of_its_rows_are(monkeypatch):
+def test_a_window_is_anomalous_if_half_of_its_rows_are(monkeypatch):
     label_n = np.zeros(40, dtype=np.int8)
     label_n[12:20] = 1
     monkeypatch.setattr("inference.score_table.labels_of", lambda recording: label_n)

@@ -47,7 +47,7 @@ POT = {"method": "pot", "false_alarm_rate": 0.01}
 @pytest.mark.parametrize(
     ("n", "rate", "rank"), [(99, 0.01, 99), (100, 0.01, 100), (199, 0.01, 198), (1000, 0.05, 951), (60, 0.5, 31)]
 )
-def test_of_independent_scores_the_value_is_that_of_the_conformal_rank(n, rate, rank):
+def test_the_threshold_of_independent_scores_has_the_conformal_rank(n, rate, rank):
     scores = np.random.default_rng(0).permutation(np.arange(1, n + 1))
     found = calibrate(independent(scores), asked(false_alarm_rate=rate))
     assert found.value == rank
@@ -57,7 +57,7 @@ def test_of_independent_scores_the_value_is_that_of_the_conformal_rank(n, rate, 
     assert (found.method, found.false_alarm_rate, found.calibration_scores) == ("conformal quantile", rate, n)
 
 
-def test_the_rate_holds_on_new_scores_of_the_same_kind():
+def test_the_alarm_rate_holds_on_new_scores():
     rng = np.random.default_rng(1)
     wanted = asked(false_alarm_rate=0.05)
     rates = [
@@ -67,7 +67,7 @@ def test_the_rate_holds_on_new_scores_of_the_same_kind():
     assert np.mean(rates) == pytest.approx(0.05, abs=0.003)
 
 
-def test_a_threshold_leaves_room_for_one_more_burst():
+def test_a_threshold_allows_for_one_more_burst():
     """Ten bursts of ten alarms in 10,000 scores: 1 % may alarm, and the next burst would make it more."""
     scores = np.random.default_rng(0).random(10_000)
     for burst in range(10):
@@ -77,7 +77,7 @@ def test_a_threshold_leaves_room_for_one_more_burst():
     assert found.value == 10
 
 
-def test_too_few_scores_take_the_largest_and_say_what_it_supports():
+def test_too_few_scores_use_the_largest_and_report_the_supported_rate():
     scores = np.random.default_rng(0).permutation(np.arange(1, 51))
     found = calibrate(independent(scores), asked(false_alarm_rate=0.01))
     assert found.value == 50
@@ -87,7 +87,7 @@ def test_too_few_scores_take_the_largest_and_say_what_it_supports():
     assert found.shortfall in found.statement
 
 
-def test_fewer_scores_than_the_setting_asks_for_are_refused():
+def test_fewer_scores_than_the_minimum_are_rejected():
     with pytest.raises(DataError, match=r"\b49\b.*\b50\b") as caught:
         calibrate(sample_of(np.arange(49)), Scoring())
     assert caught.value.exit_code == EXIT_DATA
@@ -117,7 +117,7 @@ def smoothed_squares(rng: np.random.Generator, recordings: int, rows: int, phi: 
 
 
 @pytest.mark.slow
-def test_the_stated_interval_holds_the_true_rate_of_stationary_processes():
+def test_the_stated_interval_contains_the_true_rate_of_stationary_processes():
     """200 processes: white or autocorrelated, smoothed or not, one recording or 34, 96 to 10,000 rows each."""
     rng, held, supported, ratios = np.random.default_rng(5), [], 0, []
     truth = {
@@ -145,13 +145,13 @@ def test_the_stated_interval_holds_the_true_rate_of_stationary_processes():
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 200])
-def test_the_interval_of_a_count_is_that_of_garwood(count):
+def test_the_interval_of_a_count_equals_garwood(count):
     low, high = poisson_interval(count)
     assert low == pytest.approx(chi2.ppf(0.025, 2 * count) / 2)
     assert high == pytest.approx(chi2.ppf(0.975, 2 * (count + 1)) / 2)
 
 
-def test_no_alarm_at_all_is_no_proof_of_none():
+def test_zero_alarms_do_not_prove_a_rate_of_zero():
     found = sample_of(np.arange(1000.0), seconds_per_score=1.0).false_alarms(2000.0, asked())
     assert (found.rate, found.low, found.bursts, found.events_per_day) == (0, 0, 0, 0)
     assert found.high >= poisson_interval(0)[1] / 1000
@@ -169,7 +169,7 @@ def hourly(num_days: float, heights: list[float], length: int = 5) -> Calibratio
     return sample_of(scores, seconds_per_score=60.0)
 
 
-def test_a_threshold_keeps_the_events_a_day_that_are_asked_for():
+def test_a_threshold_gives_the_requested_events_per_day():
     sample = hourly(4, [2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
     rare = asked(false_alarm_rate=0.05, false_events_per_day=1.0)
     found = calibrate(sample, rare)
@@ -186,14 +186,14 @@ def test_events_too_short_to_count_do_not_raise_the_threshold():
     assert calibrate(sample, patient).value < 2
 
 
-def test_calibration_data_shorter_than_an_event_takes_has_none_and_says_so():
+def test_calibration_data_shorter_than_an_event_is_reported():
     found = calibrate(hourly(0.5, [2.0, 3.0]), asked(false_alarm_rate=0.1, false_events_per_day=1.0))
     assert found.value == 3.0
     assert "12 h" in found.shortfall
     assert f"{number(poisson_interval(0)[1] / 0.5)} a day" in found.shortfall
 
 
-def test_without_time_there_is_no_rate_of_events():
+def test_a_rate_of_events_needs_time_stamps():
     scores = np.random.default_rng(0).random(2000)
     found = calibrate(sample_of(scores), asked(false_events_per_day=1.0))
     assert found.expected.events_per_day is None
@@ -203,7 +203,7 @@ def test_without_time_there_is_no_rate_of_events():
 # ------------------------------------------------------------------------------------------------- peaks over threshold
 @pytest.mark.parametrize("shape", [-0.2, 0.0, 0.3])
 @pytest.mark.parametrize("rate", [1e-2, 1e-4])
-def test_an_extrapolated_tail_leaves_the_rate_on_many_more_scores(shape, rate):
+def test_an_extrapolated_tail_keeps_the_rate_on_many_scores(shape, rate):
     """5,000 scores set a threshold for 1 in 10,000; a million others are held against it. Over the fits of 20 samples
     the mean rate is the one asked for."""
     rng = np.random.default_rng(0)
@@ -218,13 +218,13 @@ def test_an_extrapolated_tail_leaves_the_rate_on_many_more_scores(shape, rate):
     assert np.exp(np.mean(np.log(np.maximum(rates, 1e-6)))) == pytest.approx(rate, rel=0.5)
 
 
-def test_both_methods_agree_where_the_scores_are_many():
+def test_both_methods_agree_for_many_scores():
     scores = independent(np.random.default_rng(1).gamma(3, size=100_000))
     found = [calibrate(scores, asked(method=method, false_alarm_rate=0.001)).value for method in ("conformal", "pot")]
     assert found[1] == pytest.approx(found[0], rel=0.03)
 
 
-def test_too_few_excesses_are_refused_and_so_are_scores_that_are_the_same():
+def test_too_few_excesses_and_equal_scores_are_rejected():
     with pytest.raises(DataError, match=r"\b1499\b.*\b1500\b"):
         calibrate(sample_of(np.arange(1499.0)), asked(**POT))
     same = np.r_[np.zeros(1995), np.arange(1, 6)]
@@ -251,7 +251,7 @@ def test_a_tail_without_a_shape_is_exponential(monkeypatch):
     assert (found[0], found[2]) == pytest.approx((found[1], found[1]), rel=1e-3)
 
 
-def test_without_scipy_a_tail_says_how_to_get_it(monkeypatch):
+def test_a_tail_without_scipy_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(UsageError, match=r"method=pot needs scipy") as caught:
         calibrate(sample_of(np.arange(2000.0)), asked(**POT))
@@ -268,7 +268,7 @@ def test_a_changed_process_is_named_in_the_statement():
     assert "process changed" not in kept.statement
 
 
-def test_scores_unlike_those_of_the_calibration_are_named():
+def test_scores_unlike_those_of_calibration_are_reported():
     rng = np.random.default_rng(0)
     calibration = sample_of(rng.gamma(4, size=5000))
     threshold = calibrate(calibration, asked())
@@ -288,6 +288,6 @@ def test_numbers_have_two_digits_and_no_exponent(value, words):
     assert number(value) == words
 
 
-def test_shares_in_words():
+def test_shares_are_written_in_words():
     assert in_words(FalseAlarms(0.0123, 0.00456, 0.98, 100, 3)) == "1.2 % (0.46 to 98 %)"
     assert percent(0.01) == "1 %"

@@ -35,7 +35,7 @@ def noise(length: int, seed: int = 0) -> np.ndarray:
     "lengths", [[300], [40, 50, 60], [1], [200 + 5 * number for number in range(35)], [1] * 120, [300_000]]
 )
 @pytest.mark.parametrize("stamped", [True, False])
-def test_any_number_of_recordings_fits_one_picture(tmp_path, make_table, lengths, stamped):
+def test_any_number_of_recordings_fits_into_one_picture(tmp_path, make_table, lengths, stamped):
     scores = {f"data/fdc/run_{number}.csv": noise(length, number) for number, length in enumerate(lengths)}
     labels = {"data/fdc/run_0.csv": [0, 1] * (lengths[0] // 2) + [0] * (lengths[0] % 2)} if lengths[0] < 1000 else None
     width, height = draw(tmp_path / "t.png", make_table(scores, stamped=stamped, labels=labels))
@@ -76,7 +76,7 @@ def test_events_are_found_again_among_the_lines(make_table):
     assert timeline.event_lines(table, events[:0]).shape == (0, 2)
 
 
-def test_the_channels_shown_are_those_of_the_events_where_there_are_any():
+def test_the_channels_shown_are_those_of_the_events():
     error_sc = np.tile(np.arange(6.0), (100, 1))
     error_sc[40:50, 1] = 300.0
     error_sc[45, 3] = np.nan
@@ -96,7 +96,7 @@ def test_cells_keep_peaks_and_leave_gaps_empty(make_table):
     assert np.isnan(error_kx).mean() == pytest.approx(0.5, abs=0.01)
 
 
-def test_severities_are_written_worst_first_and_never_over_each_other():
+def test_severities_are_labelled_worst_first_without_overlap():
     axes = Figure().subplots()
     axes.set_xlim(0, 100)
     timeline._write_severities(axes, np.array([10.0, 10.5, 50.0, 100.0]), np.array([1.04, 3.21, 12.3, 1.5]))

@@ -21,7 +21,7 @@ def table_of(score_n: np.ndarray, threshold: float) -> pd.DataFrame:
     )
 
 
-def test_counts_are_those_of_scoring_at_each_threshold():
+def test_counts_equal_those_of_scoring_at_each_threshold():
     rng = np.random.default_rng(0)
     sample = CalibrationSample(rng.gamma(2, 0.5, 3000), np.zeros(3000, int), seconds_per_score=60.0)
     table = table_of(np.concatenate([rng.gamma(2, 0.5, 900), np.full(30, 40.0)]), 4.0)
@@ -37,7 +37,7 @@ def test_counts_are_those_of_scoring_at_each_threshold():
     assert [each["events"] for each in found[-2:]] == [1, 0]
 
 
-def test_without_times_there_is_no_rate_per_day_and_without_scores_no_entry():
+def test_rates_per_day_need_times_and_entries_need_scores():
     sample = CalibrationSample(np.linspace(0.5, 2.0, 200), np.zeros(200, int))
     assert {each["per_day"] for each in what_if(sample, table_of(np.ones(5), 1.5), 1.5, SETTINGS)} == {None}
     assert what_if(sample, table_of(np.full(5, np.nan), 1.5), 1.5, SETTINGS) == []

@@ -40,7 +40,7 @@ def sources(path: str) -> list[str]:
     return [cell["source"] for cell in nbformat.read(path, as_version=4)["cells"]]
 
 
-def test_a_notebook_is_written_and_its_input_is_what_it_was():
+def test_a_notebook_is_written_and_its_input_is_unchanged():
     path = save(Path("a.ipynb"), markdown("# A"), code("open('/content/x.txt')"), accelerator="GPU")
     before = path.read_bytes()
     report = one(path)
@@ -54,7 +54,7 @@ def test_a_notebook_is_written_and_its_input_is_what_it_was():
     assert not any("/content" in source for source in sources("local_a.ipynb"))
 
 
-def test_a_second_migration_of_the_input_touches_nothing():
+def test_a_second_migration_of_the_input_writes_nothing():
     path = save(Path("a.ipynb"), code("!pip install numpy==1.26\n%cd /content"))
     first = one(path)
     stamps = {name: Path(name).stat().st_mtime_ns for name in (first.output, *first.files)}
@@ -62,7 +62,7 @@ def test_a_second_migration_of_the_input_touches_nothing():
     assert {name: Path(name).stat().st_mtime_ns for name in stamps} == stamps
 
 
-def test_a_migrated_notebook_is_local_already():
+def test_a_migrated_notebook_is_recognised_as_local():
     save(Path("a.ipynb"), code("x = '/content/x'"))
     one(Path("a.ipynb"))
     local = Path("local_a.ipynb")
@@ -73,7 +73,7 @@ def test_a_migrated_notebook_is_local_already():
 
 
 @pytest.mark.parametrize("occupied", ["local_a.ipynb", "local_a.requirements.txt", "landfall_runtime.py"])
-def test_what_is_there_stays_unless_forced(occupied):
+def test_existing_outputs_are_kept_unless_forced(occupied):
     path = save(Path("a.ipynb"), code("!pip install numpy==1.26"), code(UPLOAD))
     Path(occupied).write_text("mine", encoding="utf-8")
     report = one(path)
@@ -85,7 +85,7 @@ def test_what_is_there_stays_unless_forced(occupied):
     assert Path(occupied).read_text(encoding="utf-8") != "mine"
 
 
-def test_requirements_lie_beside_the_output():
+def test_requirements_are_written_next_to_the_output():
     cells = code("!pip install -q 'numpy==1.26.4' requests[socks]"), code("!apt-get install -y ffmpeg")
     report = one(save(Path("a.ipynb"), *cells))
     assert report.requirements.system == ("ffmpeg",)
@@ -96,12 +96,12 @@ def test_requirements_lie_beside_the_output():
     assert report.files == ("local_a.requirements.txt", "local_a.system-requirements.txt")
 
 
-def test_a_notebook_that_installs_nothing_has_nothing_beside_it():
+def test_a_notebook_without_installs_has_no_requirements_file():
     one(save(Path("a.ipynb"), code("x = '/content/x'")))
     assert files() == ["a.ipynb", "local_a.ipynb"]
 
 
-def test_the_runtime_module_comes_along_unless_landfall_is_there():
+def test_the_runtime_module_is_copied_unless_landfall_is_installed():
     report = one(save(Path("a.ipynb"), code(UPLOAD)))
     assert report.files == ("landfall_runtime.py",)
     assert Path("landfall_runtime.py").read_bytes() == (REPO_ROOT / "landfall_runtime.py").read_bytes()
@@ -133,7 +133,7 @@ def test_checking_counts_what_only_colab_has():
     assert strict.hazards[0].rule == "LF821"
 
 
-def test_a_finding_tells_its_line_of_the_file():
+def test_a_finding_has_its_line_in_the_file():
     path = save(Path("a.ipynb"), markdown("# A"), code("x = 1\ny = '/content/x'"))
     report = migrate_file(Task(path, None, 0), Options(mode="check", details=True)).report
     (found,) = [item for item in report.findings if "/content" in item.before]
@@ -141,7 +141,7 @@ def test_a_finding_tells_its_line_of_the_file():
     assert "/content/x" in path.read_text(encoding="utf-8").splitlines()[found.file_line - 1]
 
 
-def test_without_details_only_what_waits_for_a_person_is_kept():
+def test_only_manual_steps_are_kept_without_details():
     path = save(Path("a.ipynb"), code("x = '/content/x'\n!sudo rm -rf /opt/thing"))
     report = one(path)
     assert report.changes > 0
@@ -173,7 +173,7 @@ def test_secrets_are_reported_by_place_and_kind_and_are_nowhere_else():
         (b"{}", "no cells"),
     ],
 )
-def test_what_is_no_notebook_fails_in_one_line_without_the_path(data, expected):
+def test_an_invalid_notebook_fails_in_one_line_without_the_path(data, expected):
     folder = Path("deep") / "down"
     folder.mkdir(parents=True)
     path = (folder / "a.ipynb").absolute()
@@ -185,7 +185,7 @@ def test_what_is_no_notebook_fails_in_one_line_without_the_path(data, expected):
     assert str(path) not in report.error
 
 
-def test_what_cannot_be_written_fails_in_one_line():
+def test_an_unwritable_output_fails_in_one_line():
     path = save(Path("a.ipynb"), code("x = '/content/x'"))
     Path("file").touch()
     report = migrate_file(Task(path, Path("file/a.ipynb"), 0), Options()).report
@@ -195,7 +195,7 @@ def test_what_cannot_be_written_fails_in_one_line():
     assert one(path, force=True).status == "failed"
 
 
-def test_a_fault_of_ours_is_a_line_too(monkeypatch):
+def test_an_internal_error_is_one_line(monkeypatch):
     def fail(*arguments, **options):
         raise ValueError(f"a\n{SECRET}")
 
@@ -205,7 +205,7 @@ def test_a_fault_of_ours_is_a_line_too(monkeypatch):
     assert SECRET not in report.error
 
 
-def test_several_processes_give_what_one_gives():
+def test_several_processes_give_the_same_result_as_one():
     for number in range(5):
         save(Path(f"nb/{number}.ipynb"), code(f"x = '/content/{number}'"), code("!pip install numpy"))
     Path("nb/bad.ipynb").write_text("nonsense", encoding="utf-8")
@@ -247,14 +247,14 @@ def end_process_at_the_second(task: Task, options: Options):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
-def test_a_process_that_is_ended_costs_one_notebook(monkeypatch):
+def test_a_killed_process_loses_one_notebook(monkeypatch):
     tasks = [task(save(Path(f"{number}.ipynb"), code("x = 1"))) for number in range(4)]
     monkeypatch.setattr(batch, "migrate_file", end_process_at_the_second)
     statuses = [result.report.status for result in run_tasks(tasks, Options(), jobs=2)]
     assert statuses == ["migrated", "migrated", "failed", "migrated"]
 
 
-def test_a_rewrite_taken_back_is_reported(monkeypatch):
+def test_a_reverted_rewrite_is_reported(monkeypatch):
     """Whatever goes wrong in a rule, the notebook is written and the report says which cell is left."""
     monkeypatch.setattr("migration.migrate._broke", lambda *arguments: True)
     report = one(save(Path("a.ipynb"), code("x = '/content/x'")))

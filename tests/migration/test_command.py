@@ -42,7 +42,7 @@ def files() -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------ migrating
 @pytest.mark.parametrize("words", [("landfall", "migrate"), ("migration",)])
-def test_a_notebook_is_migrated_beside_itself_by_either_name(words):
+def test_a_notebook_is_migrated_next_to_itself_by_both_commands(words):
     before = save(Path("colab_a.ipynb"), markdown("# A"), COLAB).read_bytes()
     done = run(*words, "colab_a.ipynb")
     assert (done.returncode, done.stderr) == (0, "")
@@ -58,7 +58,7 @@ def test_the_output_can_be_named(capsys):
     assert files() == ["a.ipynb", "made/here/b.ipynb"]
 
 
-def test_a_folder_goes_into_a_folder_with_its_tree(capsys):
+def test_a_folder_is_migrated_with_its_tree(capsys):
     save(Path("nb/a.ipynb"), COLAB)
     save(Path("nb/deep/a.ipynb"), COLAB)
     save(Path("nb/.ipynb_checkpoints/a-checkpoint.ipynb"), COLAB)
@@ -67,7 +67,7 @@ def test_a_folder_goes_into_a_folder_with_its_tree(capsys):
     assert capsys.readouterr().out.endswith("2 notebooks: 2 migrated, 0 already local\n")
 
 
-def test_a_second_run_over_a_folder_changes_nothing_and_says_what_it_left_out(capsys):
+def test_a_second_run_over_a_folder_changes_nothing(capsys):
     save(Path("nb/colab_a.ipynb"), COLAB)
     assert main(["nb"]) == 0
     capsys.readouterr()
@@ -85,7 +85,7 @@ def test_folders_become_parameters_of_the_notebook(capsys):
     assert "team/drive" in text
 
 
-def test_a_file_that_is_no_notebook_is_one_line_and_the_others_are_done():
+def test_an_invalid_notebook_does_not_stop_the_others():
     save(Path("nb/a.ipynb"), COLAB)
     Path("nb/bad.ipynb").write_text("<html>", encoding="utf-8")
     done = run("migration", "nb", "gone.ipynb")
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_notebook_is_one_line_and_the_others_are_done():
     assert Path("nb/local_a.ipynb").is_file()
 
 
-def test_an_output_that_was_edited_stays(capsys):
+def test_an_edited_output_is_kept(capsys):
     save(Path("a.ipynb"), COLAB)
     assert main(["a.ipynb"]) == 0
     Path("local_a.ipynb").write_text("edited", encoding="utf-8")
@@ -117,7 +117,7 @@ def test_the_input_is_never_the_output(capsys):
     assert Path("a.ipynb").read_bytes() == before
 
 
-def test_strict_fails_after_writing_where_a_person_must_act(capsys):
+def test_strict_fails_after_writing_if_manual_steps_remain(capsys):
     save(Path("a.ipynb"), COLAB)
     save(Path("tpu.ipynb"), TPU)
     assert main(["a.ipynb", "--strict"]) == 0
@@ -139,7 +139,7 @@ def test_check_finds_what_only_colab_has_and_writes_nothing(capsys):
     assert files() == ["a.ipynb"]
 
 
-def test_check_is_content_with_what_migration_made(capsys):
+def test_check_passes_for_migrated_notebooks(capsys):
     save(Path("a.ipynb"), markdown("# A"), COLAB, code("!pip install numpy"), accelerator="GPU")
     assert main(["a.ipynb"]) == 0
     capsys.readouterr()
@@ -147,13 +147,13 @@ def test_check_is_content_with_what_migration_made(capsys):
     assert capsys.readouterr().out == "1 notebook: no Colab-only constructs\n"
 
 
-def test_check_does_not_mind_an_old_format_or_missing_ids(capsys):
+def test_check_accepts_an_old_format_and_missing_ids(capsys):
     plain = {"nbformat": 4, "nbformat_minor": 2, "metadata": {}, "cells": [code("x = 1")]}
     Path("a.ipynb").write_text(json.dumps(plain), encoding="utf-8")
     assert main(["--check", "a.ipynb"]) == 0
 
 
-def test_check_of_what_is_no_notebook_is_no_success(capsys):
+def test_check_fails_for_an_invalid_notebook(capsys):
     save(Path("a.ipynb"), COLAB)
     Path("bad.ipynb").write_text("", encoding="utf-8")
     assert main(["--check", "a.ipynb", "bad.ipynb"]) == 2
@@ -262,7 +262,7 @@ def test_the_table_of_rules_is_printed(capsys):
         (["a.ipynb", "--jobs", "-1"], "--jobs is a number of processes"),
     ],
 )
-def test_arguments_that_cannot_work_are_one_line(arguments, expected, capsys):
+def test_invalid_arguments_are_reported_in_one_line(arguments, expected, capsys):
     save(Path("a.ipynb"), COLAB)
     assert main(arguments) == 2
     error = capsys.readouterr().err
@@ -271,14 +271,14 @@ def test_arguments_that_cannot_work_are_one_line(arguments, expected, capsys):
     assert files() == ["a.ipynb"]
 
 
-def test_inputs_may_stand_before_and_after_the_options(capsys):
+def test_inputs_may_be_before_and_after_the_options(capsys):
     for name in "ab":
         save(Path(f"{name}.ipynb"), COLAB)
     assert main(["a.ipynb", "--out-dir", "out", "b.ipynb", "--in-place", "never", "--jobs", "1"]) == 0
     assert {"out/a.ipynb", "out/b.ipynb"} <= set(files())
 
 
-def test_help_names_every_option_and_waits_for_nothing():
+def test_help_lists_every_option_and_imports_little():
     program = f"""
 import sys
 import migration.command
@@ -294,7 +294,7 @@ except SystemExit:
     assert isinstance(build_parser(), argparse.ArgumentParser)
 
 
-def test_help_is_there_at_once():
+def test_help_starts_fast():
     """In seconds of the processor, which other work on this machine does not lengthen."""
     seconds = []
     for _ in range(3):

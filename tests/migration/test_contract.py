@@ -57,7 +57,7 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
         ("  - local: default\n", "", "TR-02", "logging.artifacts_dir = /content/drive"),
     ],
 )
-def test_each_breach_of_a_configuration_is_caught(copy, old, new, rule, problem):
+def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, problem):
     rewrite(copy / "configs/patchtst_ssl_local.yaml", old, new)
     found = breaches(copy, rules=[rule])
     assert any(problem in breach.problem for breach in found), found
@@ -74,7 +74,7 @@ def test_each_breach_of_a_configuration_is_caught(copy, old, new, rule, problem)
         ("data = Path('~/data.csv')", "TR-01", "~/data.csv"),
     ],
 )
-def test_each_breach_of_a_notebook_is_caught(copy, source, rule, problem):
+def test_each_violation_in_a_notebook_is_reported(copy, source, rule, problem):
     append_cell(copy / "notebooks/local_swinmae_ssl.ipynb", source)
     (breach,) = breaches(copy, rules=[rule])
     assert breach.file == "notebooks/local_swinmae_ssl.ipynb"
@@ -91,25 +91,25 @@ ORIGINALS = sorted(colab_originals())
     lambda text: f"{text}\n# more\n",
     lambda text: "",
 ], ids=["truncated", "another text", "an added line", "empty"])  # fmt: skip
-def test_a_colab_original_keeps_every_letter(copy, file, damage):
+def test_a_changed_colab_original_is_reported(copy, file, damage):
     path = copy / file
     path.write_text(damage(path.read_text()))
     assert [breach.file for breach in breaches(copy, rules=["TR-03"])] == [file]
 
 
-def test_a_changed_value_of_a_colab_configuration_is_caught(copy):
+def test_a_changed_value_of_a_colab_configuration_is_reported(copy):
     rewrite(copy / "configs/patchtst_ssl.yaml", "learning_rate: 3.0e-3", "learning_rate: 3.1e-3")
     assert [breach.file for breach in breaches(copy, rules=["TR-03"])] == ["configs/patchtst_ssl.yaml"]
 
 
-def test_line_ends_of_the_system_do_not_count(copy):
+def test_line_ends_are_ignored(copy):
     for file in ORIGINALS:
         path = copy / file
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert breaches(copy, rules=["TR-03"]) == []
 
 
-def test_the_digests_are_those_of_the_originals():
+def test_the_digests_equal_those_of_the_originals():
     """Who changes an original on purpose renews them: python -m migration.contract --write."""
     assert {file: digest_of(REPO_ROOT / file) for file in ORIGINALS} == colab_originals()
 
@@ -126,7 +126,7 @@ def test_the_digests_are_those_of_the_originals():
     ("configs/examples/skab_patchtst.yaml",
      "defaults: [/patchtst_ssl_local, _self_]\nlogging: {artifacts_dir: ../x}\n", "TR-01"),
 ])  # fmt: skip
-def test_every_local_asset_is_looked_at(copy, file, text, rule):
+def test_every_local_asset_is_checked(copy, file, text, rule):
     (copy / file).write_text(text)
     assert file in {breach.file for breach in breaches(copy, rules=[rule])}
 
@@ -135,7 +135,7 @@ def test_every_local_asset_is_looked_at(copy, file, text, rule):
     ("notebooks/local_third_ssl.ipynb", "TR-04"), ("configs/trainer/mine.yaml", "TR-05"),
     ("configs/third_ssl_local.yaml", "TR-05"),
 ])  # fmt: skip
-def test_what_git_tracks_must_be_there(copy, file, rule):
+def test_tracked_files_must_exist(copy, file, rule):
     assert [breach.file for breach in breaches(copy, [file, "core/x.py"], rules=[rule])] == [file]
 
 
@@ -147,12 +147,12 @@ def test_what_git_tracks_must_be_there(copy, file, rule):
         ("configs/swinmae_ssl_local.yaml", "TR-05"),
     ],
 )
-def test_each_missing_file_is_caught(copy, file, rule):
+def test_each_missing_file_is_reported(copy, file, rule):
     (copy / file).unlink()
     assert (rule, file) in {(breach.rule, breach.file) for breach in breaches(copy)}
 
 
-def test_a_missing_colab_configuration_is_caught(copy):
+def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()
     found = {(breach.rule, breach.file) for breach in breaches(copy)}
     assert {("TR-03", "configs/swinmae_ssl.yaml"), ("TR-05", "configs/swinmae_ssl_local.yaml")} <= found

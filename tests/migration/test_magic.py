@@ -32,7 +32,7 @@ def test_the_magic_migrates_and_prints_the_summary(shell, capsys):
     assert Path("local_a.ipynb").is_file()
 
 
-def test_it_takes_the_options_of_the_command(shell, capsys):
+def test_the_magic_accepts_the_options_of_the_command(shell, capsys):
     save(Path("a b.ipynb"), COLAB)
     assert shell.run_cell("name = 'a b.ipynb'\n%migrate \"{name}\" -o 'made/b.ipynb' --report report.json").success
     assert json.loads(Path("report.json").read_text(encoding="utf-8"))["summary"]["notebooks"] == 1
@@ -42,7 +42,7 @@ def test_it_takes_the_options_of_the_command(shell, capsys):
     assert "a b.ipynb: cell 0, line 1: LF4" in capsys.readouterr().out
 
 
-def test_it_explains_itself(shell, capsys):
+def test_the_magic_has_help(shell, capsys):
     assert shell.run_cell("%migrate --help").success
     assert capsys.readouterr().out.startswith("usage: migrate ")
     assert shell.run_cell("%migrate --rules").success
@@ -50,7 +50,7 @@ def test_it_explains_itself(shell, capsys):
 
 
 @pytest.mark.parametrize("line", ["--fly", "gone.ipynb", "a.ipynb --jobs -1", ""])
-def test_what_cannot_work_is_an_error_of_one_line_without_a_traceback(shell, capsys, line):
+def test_an_error_of_the_magic_is_one_line_without_a_traceback(shell, capsys, line):
     save(Path("a.ipynb"), COLAB)
     result = shell.run_cell(f"%migrate {line}")
     assert not result.success
@@ -59,7 +59,7 @@ def test_what_cannot_work_is_an_error_of_one_line_without_a_traceback(shell, cap
     assert "Traceback" not in output.out + output.err
 
 
-def test_alone_it_takes_the_notebook_of_the_kernel(shell, capsys, monkeypatch):
+def test_the_magic_uses_the_current_notebook_by_default(shell, capsys, monkeypatch):
     path = save(Path("nb/colab_open.ipynb"), COLAB).absolute()
     monkeypatch.setenv("JPY_SESSION_NAME", str(path))
     assert shell.run_cell("%migrate").success
@@ -69,7 +69,7 @@ def test_alone_it_takes_the_notebook_of_the_kernel(shell, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_it_works_in_a_kernel(tmp_path):
+def test_the_magic_works_in_a_kernel(tmp_path):
     save(tmp_path / "colab_a.ipynb", COLAB)
     for number in range(3):
         save(tmp_path / f"many/{number}.ipynb", COLAB)

@@ -83,7 +83,7 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
 
 
 @given(NOTEBOOKS)
-def test_what_a_person_must_do_is_said_with_its_place(notebook):
+def test_manual_steps_have_a_place(notebook):
     rules = {rule.id for rule in RULES}
     for found in migrate(notebook).findings:
         assert found.rule in rules
@@ -92,7 +92,7 @@ def test_what_a_person_must_do_is_said_with_its_place(notebook):
             assert found.cell is None or 0 <= found.cell < len(notebook["cells"])
 
 
-def test_the_first_promise():
+def test_migrated_notebooks_are_valid_and_stable():
     migration = migrate(
         notebook_of(
             {"cell_type": "markdown", "source": "# Title"},
@@ -113,7 +113,7 @@ def test_the_first_promise():
     assert list(leftovers(migration.notebook)) == []
 
 
-def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatch):
+def test_a_rewrite_that_does_not_compile_is_reverted_and_reported(monkeypatch):
     monkeypatch.setattr("migration.migrate._broke", lambda before, after: True)
     migration = migrate(notebook_of("x = '/content/a'"))
     assert texts(migration)[-1] == "x = '/content/a'"
@@ -131,18 +131,18 @@ def test_a_rewritten_cell_that_would_not_compile_is_left_and_reported(monkeypatc
         ("x = 1", False),
     ],
 )
-def test_a_cell_is_reported_that_cannot_be_parsed_where_a_rule_had_to_read_it(text, expected):
+def test_an_unparsable_cell_is_reported_if_a_rule_needs_it(text, expected):
     findings = migrate(notebook_of(text)).findings
     assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * expected
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])
-def test_lines_keep_their_ends(ends):
+def test_line_ends_are_kept(ends):
     source = ends.join(["x = 1", "y = '/content/a'", "z = 2", ""])
     assert texts(migrate(notebook_of(source)))[-1] == source.replace("'/content/a'", "f'{WORK_DIR}/a'")
 
 
-def test_the_independent_check_finds_what_is_colabs():
+def test_the_independent_check_finds_colab_code():
     code = "from google.colab import files\n#@title T\n!apt install x\nx = '/content/a'\n"
     code += "os.kill(os.getpid(), 9)\n!sleep 1 &"
     assert {construct for construct, _ in code_leftovers(code)} == {

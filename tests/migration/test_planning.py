@@ -35,7 +35,7 @@ def outputs(plan) -> dict[str, str]:
         ("train.json", "local_train.ipynb"),
     ],
 )
-def test_the_name_beside_the_input(name, expected):
+def test_the_default_output_name_is_next_to_the_input(name, expected):
     assert beside(Path("a", name)) == Path("a", expected)
 
 
@@ -51,7 +51,7 @@ def test_a_folder_stands_for_its_notebooks_but_not_for_hidden_ones():
     }
 
 
-def test_an_output_folder_mirrors_the_folder_asked_for():
+def test_an_output_folder_mirrors_the_input_folder():
     touch("nb/a.ipynb", "nb/deep/a.ipynb", "other.ipynb")
     plan = make_plan([Path("nb"), Path("other.ipynb")], out_dir=Path("out"))
     assert outputs(plan) == {
@@ -61,7 +61,7 @@ def test_an_output_folder_mirrors_the_folder_asked_for():
     }
 
 
-def test_notebooks_of_one_name_keep_the_folders_that_tell_them_apart():
+def test_notebooks_with_equal_names_keep_their_folders():
     names = touch("course/en/1/a.ipynb", "course/fr/1/a.ipynb", "course/fr/b.ipynb")
     assert outputs(make_plan(names, out_dir=Path("out"))) == {
         "course/en/1/a.ipynb": "out/en/1/a.ipynb",
@@ -74,12 +74,12 @@ def test_notebooks_of_one_name_keep_the_folders_that_tell_them_apart():
     }
 
 
-def test_outputs_of_an_earlier_run_below_the_folder_are_no_inputs():
+def test_outputs_of_an_earlier_run_are_not_inputs():
     touch("a.ipynb", "made/a.ipynb", "made/b/c.ipynb")
     assert outputs(make_plan([Path()], out_dir=Path("made"))) == {"a.ipynb": "made/a.ipynb"}
 
 
-def test_local_notebooks_beside_their_originals_are_left_out_and_it_is_said():
+def test_local_notebooks_next_to_their_originals_are_skipped_with_a_message():
     touch("nb/colab_a.ipynb", "nb/local_a.ipynb", "nb/local_attention.ipynb")
     for inputs in ([Path("nb")], sorted(Path("nb").iterdir())):
         plan = make_plan(inputs)
@@ -90,12 +90,12 @@ def test_local_notebooks_beside_their_originals_are_left_out_and_it_is_said():
         assert plan.left_out == ("nb/local_a.ipynb is skipped: it is the local form of colab_a.ipynb",)
 
 
-def test_a_local_notebook_asked_for_alone_is_an_input():
+def test_a_local_notebook_named_explicitly_is_an_input():
     touch("colab_a.ipynb", "local_a.ipynb")
     assert outputs(make_plan([Path("local_a.ipynb")])) == {"local_a.ipynb": "local_a_local.ipynb"}
 
 
-def test_into_another_folder_nothing_is_left_out():
+def test_all_notebooks_are_migrated_into_another_folder():
     touch("nb/a.ipynb", "nb/local_a.ipynb")
     plan = make_plan([Path("nb")], out_dir=Path("out"))
     assert (len(plan.tasks), plan.left_out) == (2, ())
@@ -109,7 +109,7 @@ def test_one_notebook_named_twice_is_migrated_once():
 
 
 @pytest.mark.parametrize("make_link", [os.symlink, os.link])
-def test_an_output_that_is_an_input_is_refused_also_through_a_link(make_link):
+def test_an_output_that_is_an_input_is_rejected_also_through_a_link(make_link):
     touch("a.ipynb", "b.ipynb")
     make_link(Path("a.ipynb").absolute(), "alias.ipynb")
     for name in ("a.ipynb", "alias.ipynb", "./x/../a.ipynb"):
@@ -118,7 +118,7 @@ def test_an_output_that_is_an_input_is_refused_also_through_a_link(make_link):
         assert "is an input, which is never changed" in plan.failed[0].error
 
 
-def test_an_output_folder_that_leads_back_to_the_inputs_is_refused():
+def test_an_output_folder_equal_to_the_inputs_is_rejected():
     touch("nb/a.ipynb")
     Path("back").symlink_to("nb")
     for folder in ("nb", "back"):
@@ -141,7 +141,7 @@ def test_two_inputs_never_share_an_output():
     assert "local_x.ipynb is already that of colab_x.ipynb" in plan.failed[0].error
 
 
-def test_what_is_missing_fails_and_the_rest_is_planned():
+def test_missing_inputs_fail_and_the_others_are_planned():
     touch("a.ipynb")
     Path("dangling.ipynb").symlink_to("nowhere.ipynb")
     plan = make_plan([Path("gone.ipynb"), Path("a.ipynb"), Path("dangling.ipynb")])
@@ -149,7 +149,7 @@ def test_what_is_missing_fails_and_the_rest_is_planned():
     assert outputs(plan) == {"a.ipynb": "local_a.ipynb"}
 
 
-def test_without_writing_every_notebook_is_looked_at_and_none_has_an_output():
+def test_every_notebook_is_checked_without_an_output():
     touch("colab_a.ipynb", "local_a.ipynb")
     plan = make_plan([Path()], writes=False)
     assert [(task.input.name, task.output) for task in plan.tasks] == [

@@ -99,11 +99,11 @@ def faults(case: Case, outcome: Outcome) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("case", TIERED)
-def test_a_notebook_does_the_same(run: Run, case: Case):
+def test_a_migrated_notebook_has_the_same_effects(run: Run, case: Case):
     assert faults(case, run(case)) == {}
 
 
-def test_a_notebook_that_is_left_as_it_was_is_reported_apart(run: Run):
+def test_an_unchanged_notebook_is_reported_separately(run: Run):
     (case,) = [case for case in CASES if case.name == "paths on the drive"]
     outcome = run(case, Migration(notebook=notebook_of(case.cells), findings=[]))
     assert [cell for cell in range(len(case.cells)) if differences(case, outcome, cell)] == list(range(len(case.cells)))

@@ -48,7 +48,7 @@ def straight(page) -> Outcome:
     return outcome_of(page)
 
 
-def test_interrupted_and_run_again_a_cell_gives_the_same_to_the_last_bit(page, straight):
+def test_an_interrupted_cell_that_runs_again_is_bit_exact(page, straight):
     training = page.cell("from trainers.run import train")
     for words in (f"epoch 2/{EPOCHS}", f"epoch 20/{EPOCHS}"):
         stopped = page.run(training, stop_when=words)
@@ -58,7 +58,7 @@ def test_interrupted_and_run_again_a_cell_gives_the_same_to_the_last_bit(page, s
     assert outcome_of(page).differences(straight) == []
 
 
-def test_after_its_kernel_was_killed_a_cell_gives_the_same_to_the_last_bit(page, straight):
+def test_a_cell_that_runs_again_after_a_killed_kernel_is_bit_exact(page, straight):
     training = page.cell("from trainers.run import train")
     kill_when(page, training, f"epoch 3/{EPOCHS}")
     page.open(*WORDS, epochs=EPOCHS)

@@ -80,14 +80,14 @@ def test_all_cells_run_without_an_error_or_a_warning(seen):
     assert (seen["errors"], seen["stderr"]) == ([], [])
 
 
-def test_pictures_are_whole_and_sized_for_reading(lab, seen):
+def test_pictures_are_complete_and_readable(lab, seen):
     panels = json.loads((lab.root / "artifacts/scores/patchtst_summary.json").read_text(encoding="utf-8"))["panels"]
     assert len({picture[0] for picture in seen["pictures"]}) == 3 + len(panels), "channels, loss, timeline, events"
     assert all(complete and natural > 600 for _, complete, natural, _ in seen["pictures"])
     assert all(shown > 0.65 * natural for _, _, natural, shown in seen["pictures"]), "small print stays legible"
 
 
-def test_tables_are_tables(seen):
+def test_data_frames_are_shown_as_tables(seen):
     files, parts, figures, events = seen["tables"]
     assert "data/fdc/test_1.csv" in files
     assert "calibration" in parts
@@ -95,11 +95,11 @@ def test_tables_are_tables(seen):
     assert "× threshold" in events
 
 
-def test_finished_bars_say_so(seen):
+def test_finished_progress_bars_are_marked(seen):
     assert all(share == 1.0 and " in 00:" in output for output, share in seen["bars"])
 
 
-def test_nothing_is_fetched_from_other_machines_and_no_one_is_asked_to(page, seen):
+def test_no_external_requests_are_made(page, seen):
     assert page.elsewhere == []
     assert page.get_by_text("Jupyter news").count() == 0
 
@@ -114,7 +114,7 @@ def test_the_saved_notebook_is_small(page, seen, lab):
 
 
 # --------------------------------------------------------------------------------------------------------- the ■ button
-def test_the_stop_button_saves_and_the_cell_run_again_continues(browser, lab):
+def test_the_stop_button_saves_and_the_cell_resumes(browser, lab):
     """Training is asked for more epochs than anybody waits for; ■ is clicked in the third."""
     text = (lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8")
     (lab.root / "notebooks/long.ipynb").write_text(re.sub(r"epochs = \d+\b", "epochs = 40", text), encoding="utf-8")

@@ -39,7 +39,7 @@ def test_the_notebook_is_valid_and_every_cell_has_its_own_name(stream):
 
 
 @each_stream
-def test_one_cell_holds_the_parameters_papermill_sets(stream):
+def test_one_cell_contains_the_papermill_parameters(stream):
     (cell,) = [cell for cell in code_cells(stream) if "parameters" in cell.metadata.get("tags", ())]
     assert re.findall(r"^(\w+) =", cell.source, flags=re.MULTILINE) == PARAMETERS
     assert f'"configs/{stream}_ssl_local.yaml"' in cell.source
@@ -69,14 +69,14 @@ def test_a_work_folder_elsewhere_needs_a_workspace_and_the_error_says_how_to_mak
 
 
 @each_stream
-def test_no_output_and_no_count_is_committed(stream):
+def test_no_outputs_or_execution_counts_are_committed(stream):
     assert [(cell.outputs, cell.execution_count) for cell in code_cells(stream)] == [([], None)] * len(
         code_cells(stream)
     )
 
 
 @each_stream
-def test_nothing_of_colab_is_left(stream):
+def test_no_colab_code_is_left(stream):
     text = NOTEBOOKS[stream].read_text(encoding="utf-8")
     assert re.findall(r"/content\b|google\.colab|drive\.mount|^\s*[!%]|pip install", text, flags=re.MULTILINE) == []
 
@@ -99,7 +99,7 @@ def meaning(notebook: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
 
 
 @each_stream
-def test_the_notebook_is_what_migration_makes_of_the_colab_one(stream):
+def test_the_notebook_equals_the_migrated_colab_notebook(stream):
     original = json.loads((REPO_ROOT / f"notebooks/colab_{stream}_ssl.ipynb").read_text(encoding="utf-8"))
     made = migrate(original, workspace=REPO_ROOT)
     assert meaning(json.loads(NOTEBOOKS[stream].read_text(encoding="utf-8"))) == meaning(made.notebook), (

@@ -123,7 +123,7 @@ def runs(page: Page) -> set[Path]:
     return set(folder.iterdir()) if folder.is_dir() else set()
 
 
-def test_stop_saves_a_checkpoint_and_the_cell_run_again_continues(page):
+def test_stop_saves_a_checkpoint_and_the_cell_resumes(page):
     page.open(epochs=30)
     training, before = page.cell("from trainers.run import train"), runs(page)
 
@@ -162,7 +162,7 @@ def test_another_configuration_does_not_continue_with_a_stopped_run(page):
     assert len(runs(page) - before) == 2
 
 
-def test_bar_and_curve_move_in_their_place_and_nothing_is_on_stderr(page):
+def test_bar_and_curve_update_in_place_without_stderr(page):
     page.open("training.resume=never", epochs=30)
     trained = page.run(page.cell("from trainers.run import train"))
     assert (trained.reply["status"], trained.complained) == ("ok", "")
@@ -178,7 +178,7 @@ def test_bar_and_curve_move_in_their_place_and_nothing_is_on_stderr(page):
     assert len({version["image/png"] for version in curve}) == len(curve) > 1
 
 
-def test_a_failure_begins_with_its_cause_and_its_cure(page):
+def test_a_failure_starts_with_cause_and_remedy(page):
     page.open(epochs=2)
     failed = page.run(
         page.cell("load_stream_data").replace("loaded.config", "wide").replace("import pandas as pd", WIDE)
@@ -197,7 +197,7 @@ def test_a_failure_begins_with_its_cause_and_its_cure(page):
     assert page.run("1 +").reply["ename"] == "SyntaxError"
 
 
-def test_a_warning_is_said_in_the_cell(page):
+def test_a_warning_is_shown_in_the_cell(page):
     page.open(epochs=2)
     warned = page.run("import warnings; warnings.warn('getting warm')")
     assert "getting warm" in warned.said

@@ -106,7 +106,7 @@ def post(server, body: bytes, *, path: str = "/annotations/patchtst", **headers:
     return status
 
 
-def test_the_page_may_annotate(root, server):
+def test_the_page_can_write_annotations(root, server):
     assert post(server, json.dumps(note(7)).encode()) == 200
     assert json.loads((root / FILE).read_text())[0]["comment"] == "a leak"
 
@@ -126,7 +126,7 @@ def test_the_page_may_annotate(root, server):
         (404, {"path": "/data/dashboard-state.json"}),
     ],
 )
-def test_no_other_page_and_no_other_place_can_be_written(root, server, status, changes):
+def test_other_pages_and_paths_cannot_write(root, server, status, changes):
     before = (root / "training_dashboard/data/dashboard-state.json").read_bytes()
     assert post(server, json.dumps(note(7)).encode(), **changes) == status
     assert not (root / FILE).exists()
@@ -144,6 +144,6 @@ def test_no_other_page_and_no_other_place_can_be_written(root, server, status, c
         json.dumps(note(7, start_seconds="soon")).encode(),
     ],
 )
-def test_what_is_not_an_annotation_is_refused(root, server, body):
+def test_invalid_annotations_are_rejected(root, server, body):
     assert post(server, body) == 400
     assert not (root / FILE).exists()

@@ -64,7 +64,7 @@ def test_a_stream_without_data_is_left_out(workspace, capsys):
 
 
 @pytest.mark.parametrize("rows", [40, 90, 200, 230, 260])
-def test_the_rows_that_are_named_are_enough(workspace, tmp_path, capsys, rows):
+def test_the_reported_number_of_rows_is_sufficient(workspace, tmp_path, capsys, rows):
     file = tmp_path / "own" / "pump.csv"
     file.parent.mkdir()
     pump(rows).to_csv(file, index=False)
@@ -78,7 +78,7 @@ def test_the_rows_that_are_named_are_enough(workspace, tmp_path, capsys, rows):
     assert check(capsys, workspace, file, "--no-time")[0] == EXIT_OK
 
 
-def test_a_split_without_rows_says_how_many_it_needs(workspace):
+def test_a_split_without_rows_reports_the_number_needed(workspace):
     (workspace / "data/fdc").mkdir(parents=True)
     pump(60).to_csv(workspace / "data/fdc/train_1.csv", index=False)
     config = load_config(local_config_file("patchtst"), root=workspace).config
@@ -88,7 +88,7 @@ def test_a_split_without_rows_says_how_many_it_needs(workspace):
     assert "landfall check" in raised.value.hint
 
 
-def test_what_is_odd_is_named(workspace, tmp_path, capsys):
+def test_unusual_data_is_named(workspace, tmp_path, capsys):
     frame = pump(2000)
     frame["setpoint"], frame["copy"], frame["flow_lpm"] = 5.0, frame["flow"], frame["flow"] * 1000 / 60
     frame["operator"] = "early shift"
@@ -104,7 +104,7 @@ def test_what_is_odd_is_named(workspace, tmp_path, capsys):
     assert "false events" in noted, "half an hour says nothing about events per day"
 
 
-def test_every_faulty_file_is_named_at_once(workspace, tmp_path, capsys):
+def test_every_faulty_file_is_named(workspace, tmp_path, capsys):
     pump(1000).to_csv(tmp_path / "train_1.csv", index=False)
     pump(1000).drop(columns="flow").to_csv(tmp_path / "train_2.csv", index=False)
     (tmp_path / "train_3.csv").write_text("", encoding="utf-8")
@@ -119,7 +119,7 @@ def test_every_faulty_file_is_named_at_once(workspace, tmp_path, capsys):
 @pytest.mark.parametrize(
     "name, stream", [("wave.npy", "swinmae"), ("axes.csv", "swinmae"), ("sensors.csv", "patchtst")]
 )
-def test_the_stream_of_a_file_is_seen_from_its_content(workspace, tmp_path, capsys, name, stream):
+def test_the_stream_of_a_file_is_recognised_from_its_content(workspace, tmp_path, capsys, name, stream):
     rng = np.random.default_rng(0)
     if name == "wave.npy":
         write_wave(tmp_path / name)
@@ -135,7 +135,7 @@ def test_the_stream_of_a_file_is_seen_from_its_content(workspace, tmp_path, caps
     assert str(tmp_path / name) in found[stream]["next"]
 
 
-def test_the_text_ends_with_what_to_do(workspace, capsys):
+def test_the_text_ends_with_the_next_step(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     arguments = ["--repo-root", str(workspace), "--no-time"]
     assert check_data.main(arguments) == EXIT_OK

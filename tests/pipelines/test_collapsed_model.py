@@ -55,7 +55,7 @@ def test_the_sidecar_holds_the_skill_of_the_best_epoch(finished_workspace, strea
 
 
 @both_streams
-def test_the_mean_training_input_as_the_answer_to_everything_fails(finished_workspace, monkeypatch, stream):
+def test_a_model_that_predicts_the_mean_input_fails(finished_workspace, monkeypatch, stream):
     """The best constant picture: better than the mean of each channel, and still no model."""
     monkeypatch.setattr(MaskedModel, "inpaint", lambda model, x: (model.picture.expand_as(x), None))
     real = load_scoring_model
@@ -79,7 +79,7 @@ def test_weights_of_zero_fail(copied, stream):
 
 
 @both_streams
-def test_a_head_that_answers_one_patch_to_everything_fails(copied, stream):
+def test_a_model_that_predicts_one_patch_fails(copied, stream):
     """All the rest is alive, and so is the bias: values differ, but within a patch only."""
     change_weights(copied, stream, lambda name, values: torch.zeros_like(values) if name == "head.weight" else values)
     with pytest.raises(CheckFailed, match="has collapsed"):
@@ -101,13 +101,13 @@ def test_a_model_that_never_learned_fails(copied, stream):
 
 
 @both_streams
-def test_weights_that_are_no_numbers_fail(copied, stream):
+def test_non_finite_weights_fail(copied, stream):
     change_weights(copied, stream, lambda name, values: values * float("nan"))
     with pytest.raises(CheckFailed, match="the reconstruction is not finite"):
         check(copied, stream)
 
 
-def test_the_checklist_reports_it_as_failed(copied, monkeypatch, capsys):
+def test_the_checklist_reports_a_collapsed_model(copied, monkeypatch, capsys):
     for module in (environment, static):
         monkeypatch.setattr(module, "CHECKS", ())
     change_weights(copied, "patchtst", lambda name, values: torch.zeros_like(values))
@@ -118,7 +118,7 @@ def test_the_checklist_reports_it_as_failed(copied, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("total, passes", [(0.005, True), (0.0005, False), (0.0, False), (-0.5, False)])
-def test_too_little_skill_fails_however_lively_the_reconstruction(finished_workspace, monkeypatch, total, passes):
+def test_too_little_skill_fails_despite_a_varying_reconstruction(finished_workspace, monkeypatch, total, passes):
     answers = Answers(Skill(total, {"a": total}), change=0.5)
     monkeypatch.setattr(scoring, "_answers", lambda *_: answers)
     if passes:
@@ -128,14 +128,14 @@ def test_too_little_skill_fails_however_lively_the_reconstruction(finished_works
             check(finished_workspace.root, "patchtst")
 
 
-def test_data_that_never_moves_is_skipped(finished_workspace, monkeypatch):
+def test_constant_data_is_skipped(finished_workspace, monkeypatch):
     monkeypatch.setattr(scoring, "_answers", lambda *_: Answers(Skill(None, {}), None))
     with pytest.raises(CheckSkipped, match="no channel changes"):
         check(finished_workspace.root, "patchtst")
 
 
 @both_streams
-def test_a_checkpoint_of_before_has_nothing_to_compare_with(copied, stream):
+def test_an_older_checkpoint_without_a_mean_input_fails(copied, stream):
     path = copied / f"checkpoints/{stream}_ssl.pt"
     payload, described = checkpoint.load(path), checkpoint.describe(path)
     del payload["mean_input"]

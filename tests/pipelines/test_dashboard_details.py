@@ -30,7 +30,7 @@ def workspace(tmp_path):
 
 
 # ----------------------------------------------------------------------------------------------------------- a real run
-def test_every_document_of_a_real_run_matches_its_schema_and_is_where_it_is_named(finished_workspace):
+def test_every_document_of_a_real_run_matches_its_schema_and_path(finished_workspace):
     root = finished_workspace.root
     state = load(root, "dashboard-state.json")
     validate(state, "dashboard-state.schema.json")
@@ -63,7 +63,7 @@ def run_records(root):
 
 
 # --------------------------------------------------------------------------------------------------------------- series
-def test_few_scores_are_all_there_with_labels_events_and_the_recording_s_clock(workspace):
+def test_short_series_contain_all_scores_labels_events_and_times(workspace):
     state = export_state(workspace)
     series = load(workspace, state.streams["patchtst"].series)
     first, second = series["recordings"]
@@ -74,7 +74,7 @@ def test_few_scores_are_all_there_with_labels_events_and_the_recording_s_clock(w
     assert (first["events"], second["events"], first["details"]) == ([6], [7], [])
 
 
-def test_a_line_breaks_where_the_recording_paused(workspace):
+def test_a_line_breaks_at_a_pause_of_the_recording(workspace):
     path = write_score_table(workspace, "patchtst", {"a": np.linspace(0, 1, 6)})
     table = pd.read_parquet(path)
     table["stretch"] = [0, 0, 0, 1, 1, 1]
@@ -89,7 +89,7 @@ def test_a_line_breaks_where_the_recording_paused(workspace):
     assert recording["low"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
-def test_a_pause_stays_one_however_many_scores_share_a_bin(workspace):
+def test_a_pause_is_kept_for_any_bin_size(workspace):
     path = write_score_table(workspace, "patchtst", {"a": np.full(50_000, 0.5)})
     table = pd.read_parquet(path)
     table["stretch"] = np.searchsorted([7_005, 30_003], np.arange(50_000), side="right")
@@ -101,7 +101,7 @@ def test_a_pause_stays_one_however_many_scores_share_a_bin(workspace):
     assert len(recording["t"]) == len(recording["high"]) <= MAX_BINS + 4
 
 
-def test_a_million_scores_become_bins_that_keep_the_peak_and_parts_that_keep_everything(tmp_path):
+def test_a_million_scores_become_bins_and_detail_files(tmp_path):
     score = np.random.default_rng(0).gamma(2, 1, 1_000_000).astype(np.float32)
     score[777_777], score[500:1000] = 99.0, np.nan
     write_score_table(tmp_path, "swinmae", {"long": score}, stamped=False)
@@ -146,7 +146,7 @@ def test_many_recordings_share_the_bins(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------------------- events
-def test_an_event_s_document_is_copied_and_one_of_another_scoring_is_not(workspace):
+def test_documents_of_events_are_copied_only_for_the_current_scoring(workspace):
     write_event(workspace, "patchtst", 6, start_s=1.0)
     write_event(workspace, "swinmae", 5)
     streams = export_state(workspace).streams
@@ -158,7 +158,7 @@ def test_an_event_s_document_is_copied_and_one_of_another_scoring_is_not(workspa
     assert load(workspace, "events/swinmae/5.json")["id"] == 5
 
 
-def test_documents_of_an_earlier_scoring_go_and_those_of_others_stay(workspace):
+def test_documents_of_an_earlier_scoring_are_removed(workspace):
     data = workspace / "training_dashboard/data"
     write_score_table(workspace, "patchtst", {RECORDING: np.zeros(MAX_BINS + 1)})
     export_state(workspace)
@@ -178,7 +178,7 @@ def test_documents_of_an_earlier_scoring_go_and_those_of_others_stay(workspace):
 
 
 # -------------------------------------------------------------------------------------------------------- live and runs
-def test_the_run_in_hand_keeps_its_live_document_until_it_is_over(workspace):
+def test_the_current_run_keeps_its_live_document_until_it_ends(workspace):
     live = workspace / "training_dashboard/data/live/swinmae.json"
     write_run(workspace, "swinmae", SECOND, state="running", done=4, updated_at=utc_now(), eta_seconds=33.5)
     builders.write(live, {"schema_version": 1})
@@ -243,7 +243,7 @@ def test_decisions_of_a_run_come_with_their_reasons(workspace):
     assert decisions["precision"] == ("bf16-mixed", "bf16 is native")
 
 
-def test_migrated_notebooks_say_what_waits_for_a_person(workspace):
+def test_migrated_notebooks_list_their_manual_steps(workspace):
     write_migration(workspace)
     write_migration(workspace, "other.ipynb", to_do=False)
     state = export_state(workspace)

@@ -19,7 +19,7 @@ PUBLISHED = REPOSITORY / FOLDER
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_committed_schema_is_the_one_of_the_model(name):
+def test_the_committed_schema_equals_the_model(name):
     committed = (PUBLISHED / name).read_text(encoding="utf-8")
     assert committed == schema_text(SCHEMAS[name]), "run python -m pipelines.dashboard.schemas --write"
 
@@ -38,7 +38,7 @@ def test_no_folder_holds_a_schema_without_a_model():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_values_json_cannot_hold_become_null(value):
+def test_non_json_values_become_null(value):
     point = EpochPoint(epoch=1, train_loss=value)
     run = RunStream(state="failed", config={"training": {"clip": [value]}})
     assert point.train_loss is None
@@ -46,19 +46,19 @@ def test_values_json_cannot_hold_become_null(value):
 
 
 @pytest.mark.parametrize("text", ["2026-11-21T08:30:00", "2026-11-21T08:30:00Z", "2026-11-21T17:30:00+09:00"])
-def test_times_are_utc_whatever_zone_they_came_in(text):
+def test_times_are_converted_to_utc(text):
     point = EpochPoint.model_validate({"epoch": 1, "time": text})
     assert point.time == datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
     assert '"2026-11-21T08:30:00Z"' in point.model_dump_json()
 
 
-def test_an_unknown_field_is_ignored_and_another_version_is_refused():
+def test_unknown_fields_are_ignored_and_other_versions_rejected():
     assert RunsIndex.model_validate({"schema_version": 1, "runs": [], "colour": "blue"}).runs == []
     with pytest.raises(ValidationError, match="schema_version"):
         RunsIndex.model_validate({"schema_version": 2, "runs": []})
 
 
-def test_every_field_says_what_it_is():
+def test_every_field_has_a_description():
     silent = [
         f"{model.__name__}.{name}"
         for model in Document.__subclasses__()

@@ -87,7 +87,7 @@ def notebook(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
-def test_cells_are_reported_as_they_start_and_end_and_their_words_are_heard(notebook):
+def test_cells_are_reported_at_start_and_end_with_their_output(notebook):
     ended = execute(
         notebook("print(name * count)", "import os; print(os.getcwd())"), "-p", "count=3", "-p", 'name="ab"'
     )
@@ -136,7 +136,7 @@ def test_a_failing_cell_decides_the_exit_code_and_leaves_what_came_before(notebo
     assert after == []
 
 
-def test_the_copy_is_whole_at_any_moment(notebook):
+def test_the_copy_is_valid_at_any_time(notebook):
     path = notebook("print('before')", "import time; time.sleep(60)")
     process, executed = start(path), path.parent / "executed/a.ipynb"
     try:
@@ -200,7 +200,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_a_dead_kernel_names_its_cell_its_memory_and_the_cause(notebook, death):
+def test_an_error_for_a_dead_kernel_names_cell_memory_and_cause(notebook, death):
     cell, cause = DEATHS[death]
     ended = execute(notebook("print('before')", cell))
     assert ended.code == EXIT_FAILURE
@@ -226,14 +226,14 @@ def test_a_crash_shows_the_lines_that_led_to_it(notebook):
 EAT = "import time\nheld = []\nfor _ in range(200):\n    held.append(b'x' * (10 << 20)); time.sleep(0.02)"
 
 
-def test_a_kernel_over_its_memory_limit_is_ended_and_reported_apart(notebook):
+def test_a_kernel_over_its_memory_limit_is_ended_and_reported(notebook):
     ended = execute(notebook(EAT), "--memory-limit", "500")
     assert ended.code == EXIT_FAILURE
     assert "In [2] (First): its kernel died: out of memory: --memory-limit is 500 MiB" in ended.last_line
     assert 450 < peak_of(ended.last_line) < 1500
 
 
-def test_a_kernel_that_dies_before_its_first_cell_says_so(notebook):
+def test_a_kernel_that_dies_before_its_first_cell_is_reported(notebook):
     ended = execute(notebook("1"), "--memory-limit", "20")
     assert ended.code == EXIT_FAILURE
     assert "a.ipynb, before its first cell: its kernel died: out of memory: --memory-limit is 20 MiB" in ended.last_line
@@ -263,7 +263,7 @@ def control_group() -> Iterator[Path]:
             time.sleep(0.1)
 
 
-def test_a_kernel_that_the_system_ends_for_want_of_memory_is_reported_apart(notebook, control_group):
+def test_a_kernel_killed_by_the_system_for_low_memory_is_reported(notebook, control_group):
     path = notebook(EAT)
     enter = f"echo $$ > {control_group}/cgroup.procs && exec "
     words = " ".join([sys.executable, "-m", "pipelines.execute_notebook", str(path), f"{path.parent}/executed/a.ipynb"])

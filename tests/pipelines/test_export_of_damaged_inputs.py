@@ -61,7 +61,7 @@ def test_no_damaged_input_stops_the_export(workspace, content):
 
 
 @pytest.mark.parametrize("path", DAMAGE, ids=DAMAGE.values())
-def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
+def test_an_input_that_is_a_folder_is_a_named_problem(workspace, path):
     target = workspace / path.format(run=SECOND)
     target.unlink()
     target.mkdir()
@@ -77,7 +77,7 @@ def test_an_input_that_is_a_folder_is_a_problem_that_names_it(workspace, path):
     ],
     ids=["columns", "types", "empty"],
 )
-def test_a_table_that_is_no_score_table_is_a_problem_and_no_series(workspace, table):
+def test_an_invalid_score_table_is_a_problem_without_series(workspace, table):
     path = workspace / "artifacts/scores/patchtst_scores.parquet"
     table.to_parquet(path)
     state = export_state(workspace)
@@ -85,7 +85,7 @@ def test_a_table_that_is_no_score_table_is_a_problem_and_no_series(workspace, ta
     assert [problem.path for problem in state.problems] == ["artifacts/scores/patchtst_scores.parquet"]
 
 
-def test_a_missing_status_is_unreadable_with_what_the_metrics_tell(workspace):
+def test_a_run_without_status_is_shown_from_its_metrics(workspace):
     (workspace / f"runs/patchtst_ssl/{SECOND}/status.json").unlink()
     stream = export_state(workspace).streams["patchtst"]
     assert (stream.state, stream.reason, stream.epoch) == ("unreadable", "status.json is missing", 12)
@@ -125,7 +125,7 @@ def test_odd_yaml_values_are_written_as_text(workspace):
     assert config == {"when": "2026-11-21", "1": None, "raw": "b'hi'"}
 
 
-def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
+def test_a_lone_surrogate_is_written_as_a_question_mark(workspace):
     half = "\\ud800"
     folder = workspace / f"runs/patchtst_ssl/{SECOND}"
     write(folder / "status.json", f'{{"state": "failed", "reason": "{half}"}}')
@@ -140,7 +140,7 @@ def test_half_a_surrogate_pair_is_written_as_a_question_mark(workspace):
     assert "runs/patchtst_ssl/?" in [problem.path for problem in state.problems]
 
 
-def test_a_folder_that_is_no_run_id_is_left_out(workspace):
+def test_a_folder_without_a_run_id_is_ignored(workspace):
     write_run(workspace, "patchtst", "index")
     state = export_state(workspace)
     assert state.streams["patchtst"].run_id == SECOND

@@ -61,7 +61,7 @@ def test_all_documents_match_their_published_schemas(workspace):
         validate(load(workspace, f"runs/{run_id}.json"), "run.schema.json")
 
 
-def test_the_state_says_what_the_folders_say(workspace):
+def test_the_state_agrees_with_the_folders(workspace):
     state = export_state(workspace)
     patchtst, swinmae = state.streams["patchtst"], state.streams["swinmae"]
     assert (patchtst.state, patchtst.run_id, patchtst.progress) == ("completed", SECOND, 1.0)
@@ -77,7 +77,7 @@ def test_the_state_says_what_the_folders_say(workspace):
     assert state.problems == []
 
 
-def test_stages_and_verdict_name_what_is_wrong(workspace):
+def test_stages_and_verdict_name_problems(workspace):
     state = export_state(workspace)
     stages = {node.id: node for node in state.pipeline}
     assert list(stages) == ["data", "quality", "train", "score", "validate", "export", "migration"]
@@ -88,7 +88,7 @@ def test_stages_and_verdict_name_what_is_wrong(workspace):
     assert "Swin-MAE failed" in state.verdict.detail
 
 
-def test_a_workspace_where_all_went_well_is_ready(root):
+def test_a_complete_workspace_is_ready(root):
     build_finished_workspace(root)
     verdict = export_state(root).verdict
     assert (verdict.state, verdict.title) == ("done", "Ready")
@@ -106,7 +106,7 @@ def test_scores_near_chance_are_not_ready(root):
         assert ("PatchTST-SSL are near chance" in verdict.detail) == (state == "attention")
 
 
-def test_a_dropped_file_is_named_and_does_not_spoil_the_verdict(root):
+def test_a_dropped_file_is_named_and_does_not_change_the_verdict(root):
     build_finished_workspace(root)
     builders.write_quality(root, "fdc", 3, dropped=True)
     verdict = export_state(root).verdict
@@ -154,7 +154,7 @@ def running_run(root, owner, age=timedelta(hours=1)):
 
 @pytest.mark.parametrize("owner", ["", replace(OWN, machine="0" * 8).token], ids=["unknown", "on another host"])
 @pytest.mark.parametrize("age, expected", [(timedelta(minutes=3), "stopped"), (timedelta(minutes=1), "running")])
-def test_a_run_whose_process_cannot_be_looked_up_is_running_until_it_is_silent(root, owner, age, expected):
+def test_a_run_on_another_host_is_running_until_it_is_silent(root, owner, age, expected):
     running_run(root, owner, age)
     stream = export_state(root).streams["patchtst"]
     assert stream.state == expected
@@ -162,12 +162,12 @@ def test_a_run_whose_process_cannot_be_looked_up_is_running_until_it_is_silent(r
 
 
 @pytest.mark.parametrize("owner, expected", [(OWN, "running"), (replace(OWN, started=OWN.started + 1), "stopped")])
-def test_a_process_of_this_host_is_looked_up_and_another_with_its_number_is_not_taken_for_it(root, owner, expected):
+def test_a_reused_process_id_is_not_the_run(root, owner, expected):
     running_run(root, owner.token)
     assert export_state(root).streams["patchtst"].state == expected
 
 
-def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root):
+def test_a_running_run_is_read_again_without_changed_files(root):
     folder = running_run(root, OWN.token)
     assert export_state(root).streams["patchtst"].state == "running"
     status = json.loads((folder / "status.json").read_text())
@@ -178,7 +178,7 @@ def test_a_running_run_is_looked_at_again_though_its_files_did_not_change(root):
     assert export_state(root).streams["patchtst"].state == "stopped"
 
 
-def test_a_torn_last_line_is_skipped_with_a_warning_and_is_no_problem(workspace, caplog):
+def test_an_incomplete_last_line_is_skipped_with_a_warning(workspace, caplog):
     with caplog.at_level(logging.WARNING):
         state = export_state(workspace)
     assert "is truncated and skipped" in caplog.text
@@ -245,7 +245,7 @@ def test_the_worst_events_come_first_with_shares_as_numbers_and_the_statement_in
     assert unlabelled.false_alarms is None
 
 
-def test_a_scoring_without_a_list_of_events_is_shown_without(workspace):
+def test_a_scoring_without_an_event_list_is_shown(workspace):
     (workspace / "artifacts/scores/patchtst_events.json").unlink()
     state = export_state(workspace)
     assert (state.streams["patchtst"].detections.total, state.problems) == (7, [])
@@ -281,7 +281,7 @@ def test_without_history_only_the_state_is_written(workspace):
     assert not (workspace / "training_dashboard/data/runs").exists()
 
 
-def test_a_run_can_be_asked_for_and_an_unknown_one_is_a_problem(workspace):
+def test_a_run_can_be_requested_and_an_unknown_one_is_a_problem(workspace):
     asked = export_state(workspace, run_id=FIRST)
     assert (asked.streams["patchtst"].run_id, asked.streams["patchtst"].state) == (FIRST, "stopped")
     unknown = export_state(workspace, run_id="20991231-000000-0000")
@@ -304,7 +304,7 @@ def test_the_command_prints_one_line_of_json(workspace, capsys):
     assert {path.name for path in out.parent.iterdir()} >= {"state.json", "runs", "quality"}
 
 
-def test_nothing_of_the_export_loads_torch():
+def test_the_export_does_not_import_torch():
     code = "import sys; import pipelines.export_training_dashboard_state, pipelines.serve_dashboard; "
     code += "sys.exit(bool({'torch', 'plotly', 'pandas', 'matplotlib'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
@@ -327,7 +327,7 @@ def move_run(root, stream, run_id, log_dir):
     (root / f"runs/{stream}_ssl/{run_id}").rename(root / log_dir / run_id)
 
 
-def test_runs_of_another_configuration_are_listed_and_not_taken_for_those_of_the_stream(root):
+def test_runs_of_another_configuration_are_listed_separately(root):
     """`landfall pool` trains a model of its own, here after the plant's."""
     build_finished_workspace(root)
     write_run(root, "patchtst", POOL, start=builders.START + timedelta(days=1))

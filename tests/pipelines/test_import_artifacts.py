@@ -43,7 +43,7 @@ def drive(bundles, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("stream", CONFIGS)
-def test_a_bundle_arrives_byte_for_byte(stream, bundles, finished_workspace, workspace):
+def test_a_bundle_is_imported_byte_for_byte(stream, bundles, finished_workspace, workspace):
     placed = import_artifacts(bundles[stream], root=workspace)
     assert {f"checkpoints/{stream}_ssl.pt", f"checkpoints/{stream}_ssl.json"} < set(placed)
     assert {f"checkpoints/{stream}_ssl.detector.npz", f"artifacts/scores/{stream}_events.json"} < set(placed)
@@ -54,7 +54,7 @@ def test_a_bundle_arrives_byte_for_byte(stream, bundles, finished_workspace, wor
     assert [path.name for path in workspace.iterdir() if path.name.startswith(".import-")] == []
 
 
-def test_a_drive_folder_brings_both_streams_wherever_they_lie_in_it(drive, workspace):
+def test_both_streams_are_found_in_any_subfolder_of_a_drive_folder(drive, workspace):
     placed = import_artifacts(drive.parent, root=workspace)
     assert {"checkpoints/patchtst_ssl.pt", "checkpoints/swinmae_ssl.pt"} < set(placed)
     assert import_artifacts(drive.parent, root=workspace) == []
@@ -71,7 +71,7 @@ def test_an_imported_model_scores(drive, finished_workspace, workspace):
     assert scores.summary["threshold"]["value"] == pytest.approx(before["threshold"]["value"], rel=1e-6)
 
 
-def test_an_imported_model_scores_new_files_where_none_of_the_training_is(drive, finished_workspace, workspace):
+def test_an_imported_model_scores_new_files_without_training_data(drive, finished_workspace, workspace):
     from inference.run_scoring_example import score_stream
 
     import_artifacts(drive, root=workspace)
@@ -85,7 +85,7 @@ def test_an_imported_model_scores_new_files_where_none_of_the_training_is(drive,
     assert (found["alarms"], found["events"]) == (before["alarms"], before["events"])
 
 
-def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
+def test_existing_files_are_not_overwritten_by_default(drive, workspace):
     import_artifacts(drive, root=workspace)
     (workspace / LOSSES).write_text("mine\n")
     with pytest.raises(OutputError, match=f"exist with other contents: {re.escape(LOSSES)}"):
@@ -98,7 +98,7 @@ def test_what_is_here_is_not_overwritten_unless_asked_for(drive, workspace):
 
 
 @pytest.mark.parametrize("target", [MODEL, f"runs/patchtst_ssl/{RUN_ID}"])
-def test_nothing_is_put_under_a_run_that_writes_it(drive, workspace, target):
+def test_a_running_run_is_not_overwritten(drive, workspace, target):
     with Lock("run-1") as running:
         running.take(workspace / target, key="x")
         with pytest.raises(LockedError, match=r"is being written by run run-1 .*--repo-root"):
@@ -173,7 +173,7 @@ def test_the_log_of_a_run_with_a_name_of_its_own_is_imported(drive, workspace):
 
 
 @pytest.mark.parametrize("damage", ["encrypted", "packed by Windows", "damaged list", "cut"])
-def test_a_zip_that_cannot_be_read_is_refused_in_one_line(damage, workspace, tmp_path):
+def test_an_unreadable_zip_is_rejected_in_one_line(damage, workspace, tmp_path):
     path = tmp_path / "b.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(LOSSES, b"epoch,train_loss\n" * 100)
@@ -196,7 +196,7 @@ def test_a_zip_that_cannot_be_read_is_refused_in_one_line(damage, workspace, tmp
 
 
 @pytest.mark.parametrize("leads", ["nowhere", "to itself"])
-def test_a_link_that_leads_nowhere_is_not_left_out_in_silence(drive, workspace, leads):
+def test_a_broken_link_is_reported(drive, workspace, leads):
     (drive / LOSSES).unlink()
     (drive / LOSSES).symlink_to("missing" if leads == "nowhere" else Path(LOSSES).name)
     with pytest.raises(OutputError, match="broken link"):
@@ -204,7 +204,7 @@ def test_a_link_that_leads_nowhere_is_not_left_out_in_silence(drive, workspace, 
 
 
 @pytest.mark.parametrize("text", ['{"config": null}', "[" * 100_000, '{"run_id": "../../x"}', "9" * 100_000])
-def test_a_hostile_sidecar_is_refused_in_one_line(drive, workspace, text):
+def test_a_hostile_sidecar_is_rejected_in_one_line(drive, workspace, text):
     sidecar = drive / "checkpoints/patchtst_ssl.json"
     if text.startswith("{"):
         text = json.dumps(json.loads(sidecar.read_text()) | json.loads(text))
@@ -215,7 +215,7 @@ def test_a_hostile_sidecar_is_refused_in_one_line(drive, workspace, text):
     assert not (workspace / "checkpoints").exists()
 
 
-def test_a_configuration_whose_aliases_expand_is_not_imported_and_holds_up_no_export(drive, workspace):
+def test_a_yaml_bomb_is_not_imported(drive, workspace):
     bomb = "a: &a [x, x]\n" + "".join(
         f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(24)
     )
@@ -229,7 +229,7 @@ def test_a_configuration_whose_aliases_expand_is_not_imported_and_holds_up_no_ex
 
 
 @pytest.mark.parametrize(("harm", "expected"), DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_bundle_places_nothing_and_says_which_file(harm, expected, drive, workspace):
+def test_a_damaged_bundle_imports_nothing_and_names_the_file(harm, expected, drive, workspace):
     harm(drive)
     with pytest.raises(OutputError, match=expected):
         import_artifacts(drive, root=workspace)
@@ -237,7 +237,7 @@ def test_a_damaged_bundle_places_nothing_and_says_which_file(harm, expected, dri
     assert not (workspace / "artifacts").exists()
 
 
-def test_two_different_files_for_one_place_are_refused(drive, workspace):
+def test_two_different_files_for_one_path_are_rejected(drive, workspace):
     copy = shutil.copytree(drive, drive.parent / "older")
     (copy / LOSSES).write_text((copy / LOSSES).read_text().replace("1,", "9,", 1))
     with pytest.raises(OutputError, match=f"different files would become {LOSSES}: landfall/.*, older/"):
@@ -245,7 +245,7 @@ def test_two_different_files_for_one_place_are_refused(drive, workspace):
 
 
 @pytest.mark.parametrize("name", ["../checkpoints/patchtst_ssl.pt", "/checkpoints/patchtst_ssl.pt"])
-def test_a_zip_that_leads_out_of_its_folder_is_refused(name, workspace, tmp_path):
+def test_a_zip_with_paths_outside_its_folder_is_rejected(name, workspace, tmp_path):
     path = tmp_path / "evil.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, b"x")
@@ -253,7 +253,7 @@ def test_a_zip_that_leads_out_of_its_folder_is_refused(name, workspace, tmp_path
         import_artifacts(path, root=workspace)
 
 
-def test_the_command(bundles, workspace, tmp_path, capsys):
+def test_the_command_imports_a_bundle(bundles, workspace, tmp_path, capsys):
     arguments = ["--repo-root", str(workspace)]
     assert main([str(bundles["patchtst"]), *arguments]) == EXIT_OK
     assert MODEL in json.loads(capsys.readouterr().out)["placed"]
@@ -264,7 +264,7 @@ def test_the_command(bundles, workspace, tmp_path, capsys):
     assert main([str(tmp_path / "torn.zip"), *arguments]) == EXIT_USAGE
 
 
-def test_a_folder_without_anything_of_landfall_is_refused(workspace, tmp_path):
+def test_a_folder_without_landfall_files_is_rejected(workspace, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="contains no checkpoint"):
         import_artifacts(tmp_path / "empty", root=workspace)
@@ -291,7 +291,7 @@ def checklist(root: Path) -> dict[str, str]:
     return {item["id"]: item["status"] for item in report["items"]}
 
 
-def test_import_then_validate_passes_where_the_data_is(bundles, emptied):
+def test_import_then_validate_passes_with_the_data(bundles, emptied):
     imported(emptied, bundles)
     statuses = checklist(emptied)
     skipped = {identity for identity, status in statuses.items() if status != "PASS"}
@@ -299,7 +299,7 @@ def test_import_then_validate_passes_where_the_data_is(bundles, emptied):
     assert list((emptied / "artifacts/scores/patchtst_events").glob("*.json")), "an event opens on the dashboard"
 
 
-def test_import_then_validate_says_what_cannot_be_checked_without_the_data(bundles, emptied):
+def test_validation_after_import_names_checks_that_need_the_data(bundles, emptied):
     shutil.rmtree(emptied / "data")
     imported(emptied, bundles)
     statuses = checklist(emptied)
@@ -309,7 +309,7 @@ def test_import_then_validate_says_what_cannot_be_checked_without_the_data(bundl
     assert set(statuses.values()) == {"PASS", "SKIP"}
 
 
-def test_missing_quality_reports_are_made_from_the_data_that_is_there(drive, emptied):
+def test_missing_quality_reports_are_made_from_available_data(drive, emptied):
     for report in (drive / "artifacts/dqvl/fdc").glob("*.json"):
         report.unlink()
     for test in (emptied / "data/fdc").glob("test_*"):
@@ -319,7 +319,7 @@ def test_missing_quality_reports_are_made_from_the_data_that_is_there(drive, emp
     assert names == {"data/fdc/train_1.csv", "data/fdc/train_2.csv"}
 
 
-def test_a_model_that_is_trained_here_is_no_imported_one(bundles, emptied):
+def test_a_model_trained_here_is_not_an_imported_one(bundles, emptied):
     imported(emptied, bundles)
     model = emptied / MODEL
     assert is_imported(emptied, "patchtst", model)

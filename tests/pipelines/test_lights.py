@@ -47,12 +47,12 @@ def test_scores_near_chance_are_a_warning(auroc, warned):
 
 
 @pytest.mark.parametrize("low, warned", [(0.03, True), (0.01, False)])
-def test_a_broken_promise_of_false_alarms_is_a_warning(low, warned):
+def test_more_false_alarms_than_stated_are_a_warning(low, warned):
     achieved = FalseAlarms(rate=0.05, low=low, high=0.1, scores=50, bursts=1)
     assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved))).warnings) == warned
 
 
-def test_a_stream_that_is_not_in_use_says_why():
+def test_an_unused_stream_has_a_reason():
     light = light_of(MODEL, scores(), why_off="no data: data/vib has no files")
     assert light.state == "not in use"
     assert "data/vib" in light.detail

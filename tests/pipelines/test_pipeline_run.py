@@ -41,7 +41,7 @@ def exported(root, run: dict):
 
 
 # ----------------------------------------------------------------------------------------------------------- the export
-def test_stages_say_how_long_their_steps_took_or_that_they_were_skipped(root):
+def test_stages_have_durations_or_are_skipped(root):
     steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
     state, nodes = exported(root, output(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
@@ -60,7 +60,7 @@ def test_a_failed_step_is_the_state_of_its_stage_and_the_verdict_with_the_cell_a
     assert state.verdict.detail == f"Train: PatchTST-SSL failed: {why}"
 
 
-def test_what_was_done_by_hand_since_counts_for_more_than_an_older_failure(root):
+def test_later_manual_work_overrides_an_older_failure(root):
     steps = [{"state": "failed", "stage": stage, "reason": "gone wrong"} for stage in ("train", "score")]
     state, nodes = exported(root, output(*steps, state="failed", at=LONG_AGO))
     assert nodes["train"].state == nodes["score"].state == "done"
@@ -77,7 +77,7 @@ def test_a_check_that_failed_is_reported_with_its_count(root):
     assert nodes["validate"].steps == "failed: one check failed"
 
 
-def test_a_pipeline_that_runs_is_running_and_one_whose_process_is_gone_has_stopped(root):
+def test_a_pipeline_without_a_process_has_stopped(root):
     live = root / "training_dashboard/data/live/pipeline.json"
     write(live, "{}")
     owner = Owner.this_process().token
@@ -104,7 +104,7 @@ def test_a_damaged_record_is_a_problem_and_stops_nothing(root, text):
     assert problem.path == f"artifacts/pipeline/{RUN}/pipeline.json"
 
 
-def test_a_record_of_an_earlier_release_says_nothing_of_stages(root):
+def test_a_record_of_an_earlier_release_has_no_stages(root):
     before = export_state(root).pipeline
     run = output({}, state="failed")
     run["steps"] = {"notebook-patchtst": {"state": "failed", "reason": "no such luck"}}
@@ -112,7 +112,7 @@ def test_a_record_of_an_earlier_release_says_nothing_of_stages(root):
 
 
 # ------------------------------------------------------------------------------------------------------ during a run
-def test_the_live_document_has_a_verdict_while_it_runs_and_after_a_failure_that_no_export_tells():
+def test_the_live_document_always_has_a_verdict():
     going = live_of(output({"state": "running"}, state="running"))
     assert (going.verdict.title, going.verdict.detail) == ("Pipeline running", f"run {RUN}")
     export = {"stage": "export", "stream": None}

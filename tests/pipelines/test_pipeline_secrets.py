@@ -55,7 +55,7 @@ def run_twice(folder: Path) -> None:
     (folder / "said.json").write_text(json.dumps(said_by_each), encoding="utf-8")
 
 
-def test_the_pipeline_did_what_it_does(piped):
+def test_the_pipeline_succeeded(piped):
     artifacts = piped.root / "artifacts"
     steps = {path.stem for path in (artifacts / "pipeline/steps").iterdir()}
     logs = {path.stem for path in (artifacts / "pipeline" / RUN_ID).glob("*.log")}
@@ -67,12 +67,12 @@ def test_the_pipeline_did_what_it_does(piped):
     assert "run: configuration: patchtst seed was 42, is 3\n" in piped.said_of_next
 
 
-def test_the_pipeline_says_no_secret(piped):
+def test_the_pipeline_prints_no_secret(piped):
     assert CANARY not in piped.said
     assert CANARY not in piped.said_of_next
 
 
-def test_no_file_of_the_pipeline_holds_a_secret(piped):
+def test_no_file_of_the_pipeline_contains_a_secret(piped):
     """Except the original notebook, and checkpoints, which contain the path of the data for resuming."""
     given = [piped.root / NOTEBOOK, *piped.root.glob("checkpoints/*.pt"), *piped.root.glob("runs/*/*/model.pt")]
     assert files_that_hold_it(piped.root, but=given) == []

@@ -53,7 +53,7 @@ def test_each_sensor_becomes_a_file_in_units_of_its_own_spread(machines, capsys)
     assert [name.split(": ")[1] for name in left_out] == ["door", "mode"]
 
 
-def test_every_file_lies_in_the_pool_whatever_its_sensor_is_called(machines):
+def test_every_file_is_in_the_pool_folder_for_any_sensor_name(machines):
     pool(machines)
     inside = {path.relative_to(machines / "data/pool").as_posix() for path in (machines / "data/pool").rglob("*.*")}
     assert inside == {
@@ -77,7 +77,7 @@ def test_the_configuration_of_the_pool_reads_it_as_recordings_of_one_channel(mac
     assert len(data.splits["train"]) == 3 * windows_each
 
 
-def test_a_pool_is_replaced_only_when_asked_and_other_files_never(machines, capsys):
+def test_a_pool_is_replaced_only_on_request_and_other_files_never(machines, capsys):
     pool(machines)
     assert pool(machines) == 2
     assert "--force" in capsys.readouterr().err
@@ -93,13 +93,13 @@ def test_a_pool_is_replaced_only_when_asked_and_other_files_never(machines, caps
     assert (machines / "plant/pump.csv").is_file()
 
 
-def test_reports_of_other_machines_do_not_stand_among_the_streams_own(machines):
+def test_reports_of_other_machines_are_separate(machines):
     pool(machines)
     assert sorted(path.name for path in (machines / "artifacts/dqvl").iterdir()) == ["pool"]
     assert len(list((machines / "artifacts/dqvl/pool").glob("*.json"))) == 2
 
 
-def test_what_is_there_stays_where_nothing_can_be_learned(machines, capsys):
+def test_an_existing_pool_is_kept_if_no_sensor_is_usable(machines, capsys):
     pool(machines)
     before = written(machines)
     for file in (machines / "plant").iterdir():
@@ -112,6 +112,6 @@ def test_what_is_there_stays_where_nothing_can_be_learned(machines, capsys):
     assert written(machines).keys() == before.keys()
 
 
-def test_vibration_is_refused(machines, capsys):
+def test_vibration_data_is_rejected(machines, capsys):
     assert pool(machines, "--config", "configs/swinmae_ssl_local.yaml") == 2
     assert "only process sensors are pooled" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def index_of(root: Path) -> dict:
     return run
 
 
-def test_a_scoring_leaves_its_figures_with_the_run_of_its_model(copied):
+def test_a_scoring_stores_its_figures_with_its_run(copied):
     summary = read_summary(load_config(CONFIGS["patchtst"], root=copied).config, root=copied)
     kept = read_detection(folder_of(copied))
     assert kept["events"] == summary["events"]
@@ -38,7 +38,7 @@ def test_a_scoring_leaves_its_figures_with_the_run_of_its_model(copied):
     assert run["streams"]["patchtst"]["auroc"] == summary["detection"]["auroc"]
 
 
-def test_figures_are_not_kept_where_the_run_is_gone(tmp_path):
+def test_figures_of_a_removed_run_are_not_stored(tmp_path):
     record_detection(tmp_path / "gone", {})
     assert not (tmp_path / "gone").exists()
 
@@ -58,13 +58,13 @@ def test_tags_and_a_note_are_listed_and_exported(copied, capsys):
     assert index_of(copied)["streams"]["patchtst"]["tags"] == ["pump-7", "good"]
 
 
-def test_only_runs_that_are_there_can_be_tagged(copied, capsys):
+def test_only_existing_runs_can_be_tagged(copied, capsys):
     assert tag_run.main(["no-such-run", "good", "--repo-root", str(copied)]) == EXIT_USAGE
     assert "no-such-run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tags": 3}', '{"tags": [1], "note": null}'])
-def test_damaged_notes_are_read_as_far_as_they_go(tmp_path, text):
+def test_damaged_notes_are_read_as_far_as_possible(tmp_path, text):
     (tmp_path / NOTES).write_text(text, encoding="utf-8")
     found = read_notes(tmp_path)
     assert found["note"] == ""

@@ -54,7 +54,7 @@ def is_whole_png(path: Path) -> bool:
 
 
 # --------------------------------------------------------------------------------------------- what a run leaves behind
-def test_the_command_ends_well_with_checklist_and_places(finished_workspace):
+def test_the_command_succeeds_with_checklist_and_paths(finished_workspace):
     assert finished_workspace.exit_code == EXIT_OK, finished_workspace.stdout
     assert "29 passed, 0 failed, 0 warnings, 0 skipped" in finished_workspace.stdout
     places = finished_workspace.stdout.partition("Where to look")[2].partition("Next")[0].split()
@@ -63,7 +63,7 @@ def test_the_command_ends_well_with_checklist_and_places(finished_workspace):
     assert all((finished_workspace.root / place).exists() for place in found)
 
 
-def test_the_summary_begins_with_what_was_found(finished_workspace):
+def test_the_summary_starts_with_the_events(finished_workspace):
     lines = finished_workspace.stdout.splitlines()
     first, checklist = lines.index("What was found"), next(i for i, line in enumerate(lines) if "Checklist" in line)
     assert first < checklist
@@ -76,7 +76,7 @@ def test_the_summary_begins_with_what_was_found(finished_workspace):
 
 
 @pytest.mark.parametrize(("stream", "epochs"), [("patchtst", 3), ("swinmae", 4)])
-def test_the_log_is_short_and_the_rest_is_in_files(finished_workspace, stream, epochs):
+def test_the_log_is_short_and_details_are_in_files(finished_workspace, stream, epochs):
     log = finished_workspace.log
     assert len(log) + len(finished_workspace.stdout.splitlines()) <= 60
     assert sum("started: " in line for line in log) == sum("completed in " in line for line in log) == 8
@@ -107,7 +107,7 @@ def test_the_loss_is_a_table_and_a_picture(root, stream):
 
 
 @each_stream
-def test_the_log_of_the_run_is_whole(root, stream):
+def test_the_log_of_the_run_is_complete(root, stream):
     folder = root / f"runs/{stream}_ssl" / RUN_ID
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert {record["kind"] for record in records} == {"step", "epoch"}
@@ -154,7 +154,7 @@ def test_scores_events_and_timeline_belong_together(root, stream):
 
 
 @each_stream
-def test_the_faults_planted_in_the_test_data_are_found(root, stream):
+def test_injected_faults_of_the_sample_data_are_found(root, stream):
     assert read_json(root / f"artifacts/scores/{stream}_summary.json")["detection"]["auroc"] > 0.9
 
 
@@ -182,7 +182,7 @@ def test_the_dashboard_documents_match_their_schemas_and_say_ready(root):
     assert [run["run_id"] for run in load(root, "runs/index.json")["runs"]] == [RUN_ID]
 
 
-def test_the_notebooks_themselves_stay_as_they_are(root):
+def test_the_notebooks_are_unchanged(root):
     for path in (root / "notebooks").iterdir():
         assert path.suffix == ".ipynb"
         assert not any(cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
@@ -225,7 +225,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
+def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, capsys):
     """No part has room for such a window, which the quality check cannot know. One step at a time: of two streams that
     fail at once, either may be the first."""
     assert run(fresh, "--jobs", "1", "data.window=8192") == EXIT_DATA
@@ -250,7 +250,7 @@ def test_a_failing_notebook_is_one_line_evidence_and_a_dashboard(fresh, capsys):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies_is_one_line(fresh, capsys):
+def test_a_dead_kernel_is_reported_in_one_line(fresh, capsys):
     path = fresh / "notebooks/local_patchtst_ssl.ipynb"
     notebook = nbformat.read(path, as_version=4)
     is_parameters = ["parameters" in cell.metadata.get("tags", ()) for cell in notebook.cells]
@@ -280,7 +280,7 @@ def test_the_error_in_a_notebook_decides_the_exit_code(ename, code):
 
 
 @pytest.mark.slow
-def test_a_glob_that_matches_nothing_ends_before_any_notebook(fresh, capsys):
+def test_a_glob_without_matches_ends_before_any_notebook(fresh, capsys):
     assert run(fresh, "data.splits.test.files=[data/none/*]") == EXIT_DATA
     assert "the pattern 'data/none/*' matches nothing" in last_line(capsys)
     assert not (fresh / "artifacts/notebooks").exists()
@@ -301,7 +301,7 @@ def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
 
 
 @pytest.mark.slow
-def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
+def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
     folder = copied / "artifacts/scores"
     kept = (folder / "patchtst_summary.json").read_bytes()
     (folder / "swinmae_summary.json").unlink()
@@ -311,7 +311,7 @@ def test_scores_are_made_again_only_where_the_notebook_left_none(copied):
 
 
 @pytest.mark.slow
-def test_scores_follow_the_threshold_that_is_asked_for_and_go_back_with_it(copied):
+def test_scores_follow_the_requested_threshold(copied):
     """What was asked for once is not what a later run without it resumes."""
     file, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst")
     before = read_json(file)["threshold"]
@@ -347,7 +347,7 @@ def test_a_failing_check_is_the_exit_code_and_the_verdict(copied, capsys):
 
 # ------------------------------------------------------------------------------------------------ choosing and resuming
 @pytest.mark.slow
-def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, capsys):
+def test_resuming_a_finished_run_repeats_only_the_dashboard(copied, capsys):
     before = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()}
     assert run(copied, "--resume") == EXIT_OK
     history = read_json(copied / f"artifacts/pipeline/{RUN_ID}/pipeline.json")["steps"]
@@ -359,7 +359,7 @@ def test_resuming_a_finished_run_does_nothing_again_but_the_dashboard(copied, ca
     assert "29 passed" in capsys.readouterr().out
 
 
-def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
+def test_a_dry_run_lists_steps_with_reasons_and_runs_nothing(copied, capsys):
     labels = copied / "data/vib/test_good.labels.csv"
     labels.write_text("start,end\n1,2\n", encoding="utf-8")
     before = sorted(path for path in copied.rglob("*") if "cache" not in path.parts)
@@ -379,21 +379,21 @@ def test_a_dry_run_says_what_would_run_and_why_and_does_nothing(copied, capsys):
         (("--only", "notebooks-patchtst"), "there is no step 'notebooks-patchtst' — did you mean notebook-patchtst?"),
     ],
 )
-def test_what_no_step_or_notebook_knows_is_refused_before_anything_runs(fresh, capsys, words, problem):
+def test_unknown_arguments_are_rejected_before_any_step(fresh, capsys, words, problem):
     assert run(fresh, *words) == EXIT_USAGE
     assert problem in last_line(capsys)
     assert not (fresh / "artifacts").exists()
 
 
 @pytest.mark.parametrize("words", [("--jobs", "0"), ("--timeout", "soon"), ("-p", "epochs=many"), ("-p", "epochs")])
-def test_options_that_make_no_sense_are_usage_errors(fresh, words):
+def test_invalid_options_are_usage_errors(fresh, words):
     with pytest.raises(SystemExit) as caught:
         run(fresh, *words)
     assert caught.value.code == EXIT_USAGE
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_resume_continues_from_there_under_the_same_name(fresh):
+def test_ctrl_c_saves_and_resume_continues_the_same_run(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=60"]
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]
     command += [*PIPELINE_ARGUMENTS, "--verbose", *words]

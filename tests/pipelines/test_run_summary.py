@@ -57,7 +57,7 @@ def test_rates_are_never_written_with_an_exponent(lines_of, hours, false_events,
     assert words in "\n".join(lines_of(DETECTION | rate))
 
 
-def test_missed_faults_are_named_as_far_as_is_known(lines_of):
+def test_missed_faults_are_named_if_known(lines_of):
     (line,) = (line for line in lines_of(DETECTION) if "missed" in line)
     assert "leak, test_1.csv from 2026-01-09 06:10:00" in line
     assert "; test_2.csv from second 90.0;" in line
@@ -67,12 +67,12 @@ def test_missed_faults_are_named_as_far_as_is_known(lines_of):
 
 
 @pytest.mark.parametrize(("auroc", "warned"), [(0.599, True), (0.6, False), (0.45, True)])
-def test_scores_near_chance_are_called_so(lines_of, auroc, warned):
+def test_scores_near_chance_are_reported(lines_of, auroc, warned):
     (line,) = (line for line in lines_of(DETECTION | {"auroc": auroc}) if "AUROC" in line)
     assert ("near chance" in line) == warned
 
 
-def test_without_labels_there_is_nothing_to_compare_with(lines_of):
+def test_detection_is_not_evaluated_without_labels(lines_of):
     text = "\n".join(lines_of(None, missed=[]))
     assert "15 events in 3 recordings" in text
     assert "no labels" in text

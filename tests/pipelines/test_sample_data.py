@@ -51,7 +51,7 @@ def test_size_and_manifest(plant):
     assert on_disk == {entry["path"] for entry in manifest["files"]} | {MANIFEST.as_posix()}
 
 
-def test_whole_data_is_kept_and_torn_data_made_again(plant, tmp_path):
+def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
     first = make_sample_data(tmp_path, seed=7)
     assert first["files"] == plant[1]["files"]
     assert make_sample_data(tmp_path, seed=7)["kept"]
@@ -80,7 +80,7 @@ def test_files_of_the_user_are_not_overwritten(tmp_path):
     assert mine.stat().st_size > 1e6
 
 
-def test_chamber_files_are_read_and_sound(plant):
+def test_chamber_files_are_valid(plant):
     root, _ = plant
     train, test = recordings(root, "data/fdc/train_*", "patchtst"), recordings(root, "data/fdc/test_*", "patchtst")
     assert (len(train), len(test)) == (4, 3)
@@ -96,7 +96,7 @@ def test_chamber_files_are_read_and_sound(plant):
     assert all(0.05 < labels_of(recording).mean() < 0.3 for recording in test)
 
 
-def test_chamber_faults_are_of_every_kind_and_hide_from_a_range_check(plant):
+def test_chamber_faults_of_every_kind_stay_within_range_limits(plant):
     root, _ = plant
     train_tc = np.concatenate([recording.values_tc for recording in recordings(root, "data/fdc/train_*", "patchtst")])
     low_c, high_c = np.nanmin(train_tc, axis=0), np.nanmax(train_tc, axis=0)
@@ -110,7 +110,7 @@ def test_chamber_faults_are_of_every_kind_and_hide_from_a_range_check(plant):
     assert kinds == chamber.FAULTS.keys()
 
 
-def test_a_fault_leaves_the_rest_of_the_recording_alone():
+def test_a_fault_changes_no_other_rows():
     fault = chamber.Fault("oscillation", 1000, 1200, 3.0)
     healthy = chamber.simulate(np.random.default_rng(1), 2000, age=0.2)
     faulty = chamber.simulate(np.random.default_rng(1), 2000, age=0.2, faults=(fault,))
@@ -119,7 +119,7 @@ def test_a_fault_leaves_the_rest_of_the_recording_alone():
     assert set(np.flatnonzero(changed_t)) <= set(range(1000, 1200))
 
 
-def test_rig_files_are_read_and_sound(plant):
+def test_rig_files_are_valid(plant):
     root, _ = plant
     train, test = recordings(root, "data/vib/train_*", "swinmae"), recordings(root, "data/vib/test_*", "swinmae")
     assert (len(train), len(test)) == (8, 12)
@@ -181,7 +181,7 @@ def test_the_envelope_shows_the_defect_frequency(fault, order):
 
 
 @pytest.mark.parametrize("fault", rig.FAULTS)
-def test_an_onset_leaves_the_time_before_it_alone(fault):
+def test_rows_before_an_onset_are_unchanged(fault):
     def simulate(size):
         run = rig.Run(2.0, ((0.0, 1500, 0.2), (2.0, 1800, 1.0)), fault, size, 1.0)
         return rig.simulate(np.random.default_rng(3), run)[0]

@@ -53,7 +53,7 @@ def write_table(root: Path, rows: int, *, group: int, gaps: float, seed: int = 0
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("gaps", [0.0, 0.2])
-def test_parts_hold_every_score_and_bins_every_extreme(tmp_path, monkeypatch, seed, gaps):
+def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monkeypatch, seed, gaps):
     for name, value in (("MAX_BINS", 40), ("FEWEST_BINS", 8), ("POINTS_PER_PART", 30)):
         monkeypatch.setattr(series, name, value)
     write_table(tmp_path, 400, group=90, gaps=gaps, seed=seed)

@@ -65,7 +65,7 @@ def ask(server, path, *, method="GET", host=None, **headers):
         ("/data/dashboard-state.json?again", "application/json"),
     ],
 )
-def test_files_come_with_their_type_and_are_asked_for_again(server, path, kind):
+def test_files_have_a_content_type_and_are_revalidated(server, path, kind):
     response, body = ask(server, path)
     assert response.status == 200
     assert int(response.headers["Content-Length"]) == len(body) > 0
@@ -101,13 +101,13 @@ def test_a_file_that_changed_within_the_same_second_is_sent_again(server, page):
     assert (again.status, body) == (200, b'{"schema_version": 2}')
 
 
-def test_a_head_request_tells_the_length_and_sends_nothing(server):
+def test_a_head_request_returns_the_length_without_a_body(server):
     response, body = ask(server, "/style.css", method="HEAD")
     assert (response.status, body) == (200, b"")
     assert int(response.headers["Content-Length"]) > 0
 
 
-def test_a_run_that_does_not_train_is_no_error(server):
+def test_a_missing_live_run_is_not_an_error(server):
     assert ask(server, "/data/live/patchtst.json")[0].status == 204
     assert ask(server, "/data/series/patchtst.json")[0].status == 404
 
@@ -129,7 +129,7 @@ def test_a_run_that_does_not_train_is_no_error(server):
         "/%00",
     ],
 )
-def test_nothing_else_is_served(server, path):
+def test_no_other_file_is_served(server, path):
     response, body = ask(server, path)
     assert response.status == 404
     assert SECRET.encode() not in body
@@ -137,7 +137,7 @@ def test_nothing_else_is_served(server, path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-def test_a_link_that_leads_outwards_is_not_followed(server, page):
+def test_a_link_to_the_outside_is_not_followed(server, page):
     (page / "data" / "link.txt").symlink_to(page.parent / "secret.txt")
     (page / "data" / "folder").symlink_to(page.parent)
     assert ask(server, "/data/link.txt")[0].status == 404
@@ -145,13 +145,13 @@ def test_a_link_that_leads_outwards_is_not_followed(server, page):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-def test_a_circle_of_links_is_not_found(server, page):
+def test_a_circular_link_is_not_found(server, page):
     (page / "data" / "a").symlink_to("b")
     (page / "data" / "b").symlink_to("a")
     assert ask(server, "/data/a")[0].status == 404
 
 
-def test_a_client_that_sends_a_letter_now_and_then_loses_its_place(server, monkeypatch):
+def test_a_slow_client_is_disconnected(server, monkeypatch):
     """Its silences are shorter than the time-out, and would never end it."""
     monkeypatch.setattr(DashboardHandler, "timeout", 1.0)
     began = time.monotonic()
@@ -166,7 +166,7 @@ def test_a_client_that_sends_a_letter_now_and_then_loses_its_place(server, monke
     assert time.monotonic() - began < 10
 
 
-def test_a_page_of_another_site_gets_nothing(server):
+def test_a_request_from_another_site_is_rejected(server):
     for host in ("attacker.example:80", "127.0.0.1.attacker.example", "localhost.", "", "[::1]"):
         response, body = ask(server, "/data/dashboard-state.json", host=host or " ")
         assert response.status == 421
@@ -176,7 +176,7 @@ def test_a_page_of_another_site_gets_nothing(server):
 
 
 @pytest.mark.parametrize("hosts", [b"", b"Host: 127.0.0.1\r\nHost: attacker.example\r\n"])
-def test_a_request_without_one_host_gets_nothing(server, hosts):
+def test_a_request_without_one_host_is_rejected(server, hosts):
     assert b" 421 " in raw(server, b"GET / HTTP/1.1\r\n" + hosts + b"\r\n").splitlines()[0]
 
 
@@ -189,15 +189,15 @@ def raw(server, request):
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
-def test_nothing_can_be_written(server, method):
+def test_write_requests_are_rejected(server, method):
     assert ask(server, "/data/dashboard-state.json", method=method)[0].status == 501
 
 
-def test_it_listens_on_this_machine_only(server):
+def test_the_server_listens_on_localhost_only(server):
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_a_taken_port_says_the_way_out(page, capsys):
+def test_an_occupied_port_has_a_hint(page, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--port", str(port), "--no-open", "--repo-root", str(page.parent)]) == EXIT_USAGE
@@ -206,7 +206,7 @@ def test_a_taken_port_says_the_way_out(page, capsys):
     assert "--port 0" in message
 
 
-def test_a_port_that_cannot_exist_and_a_folder_without_page_are_usage_errors(page, tmp_path):
+def test_invalid_ports_and_folders_without_page_are_usage_errors(page, tmp_path):
     with pytest.raises(UsageError, match="not a valid port"):
         make_server(page, 70_000)
     with pytest.raises(UsageError, match=re.escape("index.html")):
@@ -219,7 +219,7 @@ def test_no_browser_opens_over_ssh(monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent differently on Windows")
-def test_ctrl_c_ends_it_cleanly(page):
+def test_ctrl_c_ends_the_server_cleanly(page):
     command = [sys.executable, "-m", "pipelines.serve_dashboard", "--port", "0", "--no-open"]
     process = subprocess.Popen(
         [*command, "--repo-root", str(page.parent)],

@@ -34,7 +34,7 @@ def inlined(text):
     return json.loads(re.search(r'<script type="application/json" id="landfall-data">(.*?)</script>', text, re.S)[1])
 
 
-def test_everything_that_was_exported_is_in_the_file(workspace):
+def test_all_exported_documents_are_in_the_file(workspace):
     data = workspace / "training_dashboard/data"
     text = write_single_file(workspace).read_text(encoding="utf-8")
     exported = {path.relative_to(data).as_posix(): json.loads(path.read_text()) for path in data.rglob("*.json")}
@@ -42,13 +42,13 @@ def test_everything_that_was_exported_is_in_the_file(workspace):
     assert {"series/patchtst/0.json", "events/patchtst/7.json", f"runs/{FIRST}.json"} <= set(exported)
 
 
-def test_the_page_opened_from_a_disk_links_to_the_file(workspace):
+def test_the_page_opened_from_disk_links_to_the_file(workspace):
     page = workspace / "training_dashboard"
     (link,) = re.findall(r'<a href="([^"]+)"', (page / "index.html").read_text(encoding="utf-8"))
     assert (page / link).resolve() == write_single_file(workspace).resolve()
 
 
-def test_nothing_in_the_file_is_loaded_and_nothing_unnamed_may_run(workspace):
+def test_the_file_loads_nothing_and_runs_only_its_scripts(workspace):
     text = write_single_file(workspace).read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:)', text)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
@@ -66,7 +66,7 @@ def test_text_from_data_cannot_end_its_script(workspace):
     assert inlined(text)["events/patchtst/7.json"]["channels"][0]["name"] == "</script>"
 
 
-def test_what_does_not_fit_stays_out_and_nothing_leads_there(workspace, monkeypatch):
+def test_documents_that_do_not_fit_are_left_out_without_links(workspace, monkeypatch):
     data = workspace / "training_dashboard/data"
     series = (data / "series/patchtst.json").stat().st_size
     needed = [data / "runs/index.json", data / f"runs/{SECOND}.json", data / "series/patchtst.json"]
@@ -82,14 +82,14 @@ def test_what_does_not_fit_stays_out_and_nothing_leads_there(workspace, monkeypa
 
 
 @pytest.mark.parametrize("name", ["report.html", "deep/er/report.html"])
-def test_the_command_writes_it_where_it_is_asked_to(workspace, capsys, monkeypatch, name):
+def test_the_command_writes_to_the_requested_path(workspace, capsys, monkeypatch, name):
     monkeypatch.chdir(workspace)
     assert main(["--repo-root", str(workspace), "--single-file", name]) == 0
     assert json.loads(capsys.readouterr().out)["single_file"] == name
     assert inlined((workspace / name).read_text())["dashboard-state.json"]["runs"]["total"] == 2
 
 
-def test_without_a_page_or_an_export_the_way_out_is_named(tmp_path, capsys):
+def test_a_missing_page_or_export_has_a_hint(tmp_path, capsys):
     assert main(["--repo-root", str(tmp_path), "--single-file", str(tmp_path / "x.html")]) == EXIT_USAGE
     assert "contains no dashboard" in capsys.readouterr().err
     install_page(tmp_path / "fresh")
@@ -101,7 +101,7 @@ def test_without_a_page_or_an_export_the_way_out_is_named(tmp_path, capsys):
 
 
 # ------------------------------------------------------------------------------------------------------------- modules
-def test_modules_come_after_what_they_need_and_only_once(tmp_path):
+def test_modules_are_bundled_once_in_dependency_order(tmp_path):
     write(
         tmp_path / "a.mjs",
         'import { b, c as d } from "./sub/b.mjs";\nimport {\n  e,\n} from "./sub/e.mjs";\nb(d, e);\n',
@@ -119,14 +119,14 @@ def test_modules_come_after_what_they_need_and_only_once(tmp_path):
     "line",
     ['import x from "./b.mjs";', "export default 1;", "export { x };", 'export * from "./b.mjs";', "export let x;"],
 )
-def test_a_form_of_module_that_is_not_known_is_refused(tmp_path, line):
+def test_an_unknown_module_form_is_rejected(tmp_path, line):
     write(tmp_path / "a.mjs", f"{line}\n")
     write(tmp_path / "b.mjs", "")
     with pytest.raises(ValueError, match="cannot be put into a single file"):
         bundle(tmp_path, "a.mjs")
 
 
-def test_modules_that_import_each_other_in_a_ring_are_refused(tmp_path):
+def test_circular_imports_of_modules_are_rejected(tmp_path):
     write(tmp_path / "a.mjs", 'import { b } from "./b.mjs";\n')
     write(tmp_path / "b.mjs", 'import { a } from "./a.mjs";\n')
     with pytest.raises(ValueError, match="imports itself"):

@@ -25,7 +25,7 @@ def sensors_only(copied: Path) -> Path:
     return copied
 
 
-def test_the_pipeline_has_no_step_for_it(sensors_only, capsys):
+def test_the_pipeline_has_no_step_for_an_unused_stream(sensors_only, capsys):
     code = run_local_training_pipeline.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--dry-run"])
     steps = capsys.readouterr().out
     assert code == EXIT_OK
@@ -33,7 +33,7 @@ def test_the_pipeline_has_no_step_for_it(sensors_only, capsys):
     assert "swinmae" not in steps
 
 
-def test_the_checklist_passes_without_it(sensors_only, capsys):
+def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--json", "--skip-smoke"]
     code = validate_training_outputs.main(arguments)
     report = json.loads(capsys.readouterr().out)
@@ -42,7 +42,7 @@ def test_the_checklist_passes_without_it(sensors_only, capsys):
     assert not any("swinmae" in item["id"] for item in report["items"])
 
 
-def test_the_dashboard_is_ready_and_says_why_it_is_not_in_use(sensors_only, capsys):
+def test_the_dashboard_explains_an_unused_stream(sensors_only, capsys):
     validate_training_outputs.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--skip-smoke"])
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS]
     assert export_training_dashboard_state.main(arguments) == EXIT_OK

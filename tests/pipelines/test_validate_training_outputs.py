@@ -60,7 +60,7 @@ def test_every_check_is_printed_on_request(copied, capsys):
     assert all(f"PASS  {item.title}: {item.detail}" in printed for item in items_of(copied).values())
 
 
-def test_what_failed_comes_first_and_is_named_in_the_error(copied, runtime_only, capsys):
+def test_failures_are_first_and_named_in_the_error(copied, runtime_only, capsys):
     remove("artifacts/scaler_patchtst.json")(copied)
     remove("artifacts/notebooks/*/*.ipynb")(copied)
     assert run(copied, "--skip-smoke") == EXIT_OUTPUT
@@ -73,7 +73,7 @@ def test_what_failed_comes_first_and_is_named_in_the_error(copied, runtime_only,
     )
 
 
-def test_looking_changes_nothing_but_the_report(copied):
+def test_validation_writes_only_the_report(copied):
     def contents() -> dict[Path, bytes]:
         looked_at = ("artifacts", "checkpoints", "data", "notebooks", "runs", "training_dashboard/data")
         files = (path for folder in looked_at for path in (copied / folder).rglob("*") if path.is_file())
@@ -84,14 +84,14 @@ def test_looking_changes_nothing_but_the_report(copied):
     assert contents() == before
 
 
-def test_json_is_all_there_is_on_stdout(copied, capsys):
+def test_stdout_contains_only_json(copied, capsys):
     assert run(copied, "--json", "--skip-smoke") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((copied / "artifacts/validation_report.json").read_text(encoding="utf-8"))
     assert (printed["schema_version"], printed["passed"]) == (1, True)
 
 
-def test_the_smoke_is_left_out_on_request(copied):
+def test_the_smoke_test_can_be_skipped(copied):
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert len(items_of(copied)) == 25
     assert not [identity for identity in items_of(copied) if "smoke" in identity or "collapse" in identity]
@@ -242,7 +242,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_each_damage_fails_its_item_and_no_other(copied, runtime_only, name, caplog):
+def test_each_damage_fails_only_its_check(copied, runtime_only, name, caplog):
     damage, checks = DAMAGES[name]
     damage(copied)
     assert run(copied, "--skip-smoke") == EXIT_OUTPUT
@@ -270,14 +270,14 @@ def test_a_damaged_dashboard_fails_unless_it_is_only_absent(copied, runtime_only
     assert with_status(copied, "FAIL") == (set() if damage is remove else {"V-03.dashboard"})
 
 
-def test_what_rests_on_a_failed_checkpoint_is_skipped(copied, runtime_only):
+def test_checks_that_need_a_failed_checkpoint_are_skipped(copied, runtime_only):
     cut("checkpoints/patchtst_ssl.pt")(copied)
     assert run(copied) == EXIT_OUTPUT
     resting = ("newest", "loss-artifacts", "scaler", "tensorboard", "scores", "smoke", "collapse")
     assert with_status(copied, "SKIP") == {f"V-03.{check}.patchtst" for check in resting}
 
 
-def test_the_newest_executed_notebook_counts_whatever_its_run_is_called(copied, runtime_only):
+def test_the_newest_executed_notebook_counts_for_any_run_name(copied, runtime_only):
     failed = copied / "artifacts/notebooks/zz-earlier"
     failed.mkdir()
     now = copied / "artifacts/notebooks" / RUN_ID / "local_patchtst_ssl.ipynb"
@@ -287,7 +287,7 @@ def test_the_newest_executed_notebook_counts_whatever_its_run_is_called(copied, 
     assert run(copied, "--skip-smoke") == EXIT_OK
 
 
-def test_without_an_executed_notebook_there_is_nothing_to_say(copied, runtime_only):
+def test_the_notebook_check_is_skipped_without_an_executed_notebook(copied, runtime_only):
     shutil.rmtree(copied / "artifacts/notebooks")
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert with_status(copied, "SKIP") == {"V-03.notebook.patchtst", "V-03.notebook.swinmae"}
@@ -316,13 +316,13 @@ BAD_SCORES = {
 
 
 @pytest.mark.parametrize("name", BAD_SCORES)
-def test_the_smoke_notices_scores_that(copied, runtime_only, monkeypatch, name):
+def test_the_smoke_test_detects_wrong_scores(copied, runtime_only, monkeypatch, name):
     scored_as(monkeypatch, BAD_SCORES[name])
     assert run(copied) == EXIT_OUTPUT
     assert with_status(copied, "FAIL") == {"V-03.smoke.patchtst", "V-03.smoke.swinmae"}
 
 
-def test_a_window_without_a_value_has_no_score_and_that_is_fine(copied, runtime_only, monkeypatch):
+def test_a_window_without_a_value_may_have_no_score(copied, runtime_only, monkeypatch):
     def forget_one(score_b: torch.Tensor, call: int) -> torch.Tensor:
         score_b = score_b.clone()
         score_b[-1 if call == 2 else 0] = NAN
@@ -357,14 +357,14 @@ def test_a_local_build_counts_as_its_version(copied, monkeypatch, pin):
             check(context_of(copied))
 
 
-def test_without_ruff_lint_is_skipped_and_says_so(copied, monkeypatch, capsys):
+def test_lint_is_skipped_with_a_message_without_ruff(copied, monkeypatch, capsys):
     monkeypatch.setattr(static, "find_spec", lambda name: None)
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert with_status(copied, "SKIP") == {"V-02.lint"}
     assert "– SKIP  Lint: ruff is not installed" in capsys.readouterr().out
 
 
-def test_lint_fails_for_landfalls_files_and_warns_for_the_users(copied, capsys):
+def test_lint_fails_for_landfall_files_and_warns_for_user_files(copied, capsys):
     (copied / "scratch.py").write_text("import os\n", encoding="utf-8")
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert with_status(copied, "WARN") == {"V-02.lint"}
@@ -373,7 +373,7 @@ def test_lint_fails_for_landfalls_files_and_warns_for_the_users(copied, capsys):
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_what_git_does_not_know_is_the_users_also_in_landfalls_folders(copied):
+def test_untracked_files_are_user_files_in_any_folder(copied):
     for command in (["init"], ["add", "configs", "notebooks"]):
         subprocess.run(["git", "-C", str(copied), *command], check=True, capture_output=True)
     (copied / "configs/scratch.py").write_text("import os\n", encoding="utf-8")
@@ -404,7 +404,7 @@ def test_lint_names_what_it_finds(copied):
     (cut("notebooks/local_swinmae_ssl.ipynb"), r"TR-04 notebooks/local_swinmae_ssl\.ipynb"),
     (cut("configs/swinmae_ssl_local.yaml"), r"TR-0[15] configs/swinmae_ssl_local\.yaml"),
 ])  # fmt: skip
-def test_a_breach_of_the_migration_contract_is_named(copied, damage, words):
+def test_a_violation_of_the_migration_contract_is_named(copied, damage, words):
     context = context_of(copied)
     damage(copied)
     with pytest.raises(CheckFailed, match=words):
@@ -472,14 +472,14 @@ def test_a_notebook_without_parameters_fails(copied):
         static.notebooks(context_of(copied))
 
 
-def test_a_notebook_with_outputs_is_reported_but_no_failure(copied):
+def test_a_notebook_with_outputs_is_reported_without_a_failure(copied):
     """Whoever works in the notebook and then validates has outputs in it."""
     change_local_notebook(copied, lambda cell: cell.outputs.append(ERROR))
     with pytest.raises(CheckWarned, match=r"outputs of an interactive run in cells \[\d+\]"):
         static.notebooks(context_of(copied))
 
 
-def test_a_notebook_of_the_user_warns(copied):
+def test_a_user_notebook_is_a_warning(copied):
     for command in (["init"], ["add", "notebooks"]):
         subprocess.run(["git", "-C", str(copied), *command], check=True, capture_output=True)
     mine = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell('open("/content/data.csv")')])

@@ -15,7 +15,7 @@ def test_every_row_has_its_own_name_and_seeds_vary():
     assert {row.job for row in rows} == {"validate", "tests"}
 
 
-def test_rows_that_this_machine_cannot_run_say_why(monkeypatch):
+def test_rows_that_cannot_run_here_have_a_reason(monkeypatch):
     monkeypatch.setattr(matrix, "_cpu_flags", lambda: {"avx2"})
     assert "AVX-512" in matrix.unavailable(Row("x", environment={"ATEN_CPU_CAPABILITY": "avx512"}))
     assert "python9.9" in matrix.unavailable(Row("x", python="python9.9"))
@@ -42,7 +42,7 @@ def test_the_table_shows_passes_failures_and_rows_left_out():
     assert "| c | not run: python3.13 is not installed |" in table
 
 
-def test_found_faults_stand_beside_chance_and_false_events():
+def test_found_faults_are_shown_with_chance_and_false_events():
     figures = {"faults_found": 9, "faults_total": 12, "event_recall_by_chance": 0.25, "false_events_per_hour": 1.5}
     lines = matrix.as_markdown([Result("a", True, 1.0, [], {"patchtst": figures})], {}).splitlines()
     cells = dict(zip(lines[2].split(" | "), lines[4].split(" | "), strict=True))

@@ -32,16 +32,16 @@ def _both(original, migrated, human=()):
         (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
     ],
 )
-def test_what_differs_by_the_machine_alone_is_equal(original, migrated):
+def test_differences_between_machines_are_ignored(original, migrated):
     assert _both([original], [migrated]) == ({}, {})
 
 
-def test_what_is_lost_or_added_is_named_by_its_kind():
+def test_lost_and_added_effects_are_named_by_kind():
     lost, added = _both([("process", "git clone https://h/a"), ("secret", "T")], [("secret", "T"), ("print", "b")])
     assert (lost, added) == ({"fetch": ["git clone https://h/a"]}, {"print": ["b"]})
 
 
-def test_what_the_report_asks_a_person_about_is_no_silent_difference():
+def test_reported_manual_steps_are_not_silent_differences():
     assert _both([("process", "apt-get install -y x")], [], human=[0]) == ({}, {})
 
 
@@ -88,7 +88,7 @@ def test_a_notebook_and_its_migrated_form_leave_equal_traces(sandboxes):
     assert (difference.lost, difference.added) == ({}, {})
 
 
-def test_a_lost_clone_is_seen(sandboxes):
+def test_a_lost_clone_is_detected(sandboxes):
     notebook = notebook_of(CELLS)
     less = notebook_of((CELLS[0], "%cd b", *CELLS[2:]))
     difference = _compared(notebook, migrate(less), *sandboxes)

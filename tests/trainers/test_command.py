@@ -21,7 +21,7 @@ def complaint(capsys, argv: list[str], *, main=train_patchtst_ssl.main) -> tuple
     return code, line
 
 
-def test_a_missing_configuration_file(workspace):
+def test_a_missing_configuration_file_is_reported(workspace):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(workspace)]
     result = subprocess.run([*command, "--config", "configs/nope.yaml"], cwd=REPO_ROOT, capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (2, "")
@@ -29,7 +29,7 @@ def test_a_missing_configuration_file(workspace):
     assert line.startswith("landfall train patchtst: configuration file configs/nope.yaml does not exist — there are ")
 
 
-def test_unknown_keys_all_in_one_line(plant, capsys):
+def test_unknown_keys_are_reported_in_one_line(plant, capsys):
     code, line = complaint(capsys, ["--repo-root", str(plant), "training.epoch=1", "model.heads=2"])
     assert code == 2
     assert "training.epoch: unknown key; did you mean epochs?" in line
@@ -40,21 +40,21 @@ def test_unknown_keys_all_in_one_line(plant, capsys):
     "main, stream, other",
     [(train_patchtst_ssl.main, "patchtst", "swinmae"), (train_swinmae_ssl.main, "swinmae", "patchtst")],
 )
-def test_a_configuration_of_the_other_stream(plant, capsys, main, stream, other):
+def test_a_configuration_of_the_other_stream_is_rejected(plant, capsys, main, stream, other):
     argv = ["--repo-root", str(plant), "--config", local_config_file(other)]
     code, line = complaint(capsys, argv, main=main)
     assert code == 2
     assert f"is for the stream {other}, not {stream} — pass a {stream} configuration" in line
 
 
-def test_an_empty_glob(plant, capsys):
+def test_an_empty_glob_is_reported(plant, capsys):
     argv = ["--repo-root", str(plant), *TINY, "data.splits.train.files=[data/fdc/nothing_*]"]
     code, line = complaint(capsys, argv)
     assert code == 3
     assert "the pattern 'data/fdc/nothing_*' matches no sensor file" in line
 
 
-def test_a_damaged_checkpoint_on_resume(plant, capsys):
+def test_a_damaged_checkpoint_on_resume_is_rejected(plant, capsys):
     last = plant / "checkpoints/patchtst_ssl.last.pt"
     checkpoint.save(last, {"model": {}}, description={"run_id": "run-1"})
     last.write_bytes(last.read_bytes()[:50])
@@ -63,7 +63,7 @@ def test_a_damaged_checkpoint_on_resume(plant, capsys):
     assert "patchtst_ssl.last.pt: is damaged or was changed" in line
 
 
-def test_a_missing_checkpoint_on_resume(plant, capsys):
+def test_a_missing_checkpoint_on_resume_is_reported(plant, capsys):
     code, line = complaint(capsys, ["--repo-root", str(plant), *TINY, "--resume", "checkpoints/nope.pt"])
     assert code == 4
     assert "nope.pt: does not exist — set training.resume to auto or never" in line
@@ -76,7 +76,7 @@ def test_an_unknown_option_is_a_usage_error(capsys):
     assert "--epochs" in capsys.readouterr().err
 
 
-def test_a_folder_outside_of_a_workspace(tmp_path, capsys, monkeypatch):
+def test_a_folder_outside_of_a_workspace_is_rejected(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, line = complaint(capsys, [])
     assert code == 2

@@ -25,6 +25,6 @@ def results(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.nightly
-def test_two_processes(results, name):
+def test_two_processes_agree_on_the_objective(results, name):
     for rank, found in enumerate(results):
         assert found[name] is None, f"process {rank}: {found[name]}"

@@ -46,7 +46,7 @@ def faults_of(workspace: Path, *overrides: str, **options) -> dict[str, str]:
 
 
 # --------------------------------------------------------------------------------------------------------- precedence
-def test_each_layer_wins_over_the_one_before(workspace):
+def test_each_layer_overrides_the_previous_one(workspace):
     write(workspace, "configs/trainer/seven.yaml", "# @package _global_\ntraining: {epochs: 7}\n")
     plain = write(workspace, "configs/plain.yaml", MINIMAL)
     grouped = write(workspace, "configs/grouped.yaml", f"defaults: [trainer: seven, _self_]\n{MINIMAL}")
@@ -63,7 +63,7 @@ def test_each_layer_wins_over_the_one_before(workspace):
     assert epochs("training.epochs=11", file=filed, environment=environment) == 11
 
 
-def test_sample_data_serves_only_while_there_is_no_other(workspace):
+def test_sample_data_is_used_only_without_own_data(workspace):
     assert load(workspace).config.data.root == "."
     for folder in ("samples/data/fdc", "data/fdc"):
         (workspace / folder).mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_sample_data_serves_only_while_there_is_no_other(workspace):
     assert load(workspace, "data.root=samples").config.data.root == "samples"
 
 
-def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(workspace):
+def test_the_command_line_overrides_a_group_of_the_environment(workspace):
     environment = {"LANDFALL_TRAINER": "quick", "LANDFALL_LOCAL__DEVICES": "cpu", "PATH": "/bin"}
     config = load(workspace, environment=environment).config
     assert (config.training.epochs, config.device.prefer) == (2, "cpu")
@@ -85,7 +85,7 @@ def test_a_group_is_chosen_by_the_environment_and_over_it_by_the_command_line(wo
     assert (config.training.windows_per_epoch, config.device.prefer) == ("auto", "auto")
 
 
-def test_a_profile_of_the_command_line_is_applied_whole_above_file_and_environment(workspace):
+def test_a_profile_on_the_command_line_overrides_file_and_environment_completely(workspace):
     body = "defaults: [patchtst_ssl_local, _self_]\ndevice: {prefer: mps}\nmax_threads: 3\ntimeout_hours: 1\n"
     file = write(workspace, "configs/site.yaml", body)
     environment = {"COMPUTE_PREFER": "gpu", "LANDFALL_MAX_THREADS": "2", "LANDFALL_LOCAL__DEVICES": "kaggle_t4"}
@@ -100,7 +100,7 @@ def test_a_profile_of_the_command_line_is_applied_whole_above_file_and_environme
     assert settings("local/devices=cpu", "device.prefer=auto")[0] == "auto"
 
 
-def test_every_group_of_the_command_line_is_above_the_file(workspace):
+def test_groups_on_the_command_line_override_the_file(workspace):
     file = write(workspace, "configs/site.yaml", "defaults: [patchtst_ssl_local, _self_]\ntraining: {epochs: 7}\n")
     loaded = load(workspace, "trainer=quick", file=file, environment={"LANDFALL_TRAINING__EPOCHS": "9"})
     assert loaded.config.training.epochs == 2
@@ -110,7 +110,7 @@ def test_every_group_of_the_command_line_is_above_the_file(workspace):
 
 
 @pytest.mark.parametrize("size, has_effect", [(None, True), ("reduced", False), ("custom", True)])
-def test_sizes_of_a_chosen_group_hold_unless_a_size_is_set_over_them(workspace, caplog, size, has_effect):
+def test_sizes_of_a_chosen_group_apply_unless_a_size_is_set_later(workspace, caplog, size, has_effect):
     file = local_config_file("swinmae")
     load(workspace, file=file)
     assert not caplog.records, "no warning was expected"
@@ -123,7 +123,7 @@ def test_sizes_of_a_chosen_group_hold_unless_a_size_is_set_over_them(workspace, 
     ("~training.epochs", None), ("~training.nothing", ("~training.nothing", "not set")),
     ("training.epochs=1,2", ("training.epochs=1,2", "no single value")),
 ])  # fmt: skip
-def test_a_key_can_be_removed_and_must_be_there(workspace, word, words):
+def test_an_existing_key_can_be_removed(workspace, word, words):
     if words is None:
         assert load(workspace, word).config.training.epochs == Training().epochs
         return
@@ -137,7 +137,7 @@ def test_the_environment_is_read_by_default(workspace, monkeypatch):
     assert load_config(LOCAL, root=workspace).config.seed == 7
 
 
-def test_a_compute_variable_wins_over_files_and_gives_way_to_our_own(workspace):
+def test_a_compute_variable_overrides_files_but_not_landfall_variables(workspace):
     environment = {"COMPUTE_PREFER": "TPU", "COMPUTE_ALLOW_TPU": "True", "COMPUTE_TPU_BATCH_FACTOR": "64"}
 
     def prefer(*overrides: str, **more: str) -> str:
@@ -153,7 +153,7 @@ def test_a_compute_variable_wins_over_files_and_gives_way_to_our_own(workspace):
     assert loaded.origins["device.prefer"] == "environment: COMPUTE_PREFER=TPU"
 
 
-def test_an_empty_compute_variable_sets_nothing(workspace):
+def test_an_empty_compute_variable_is_ignored(workspace):
     environment = dict.fromkeys(COMPUTE_VARIABLES, "")
     assert load(workspace, environment=environment).config == load(workspace).config
 
@@ -164,7 +164,7 @@ def test_a_wrong_compute_variable_is_a_fault(workspace):
     assert "(set by environment: COMPUTE_PREFER=abacus)" in faults["device.prefer"]
 
 
-def test_the_environment_alone_decides_where_there_is_no_file():
+def test_the_environment_alone_is_used_without_a_file():
     environment = {
         "COMPUTE_PREFER": "gpu",
         "LANDFALL_DEVICE__PREFER": "cpu",
@@ -180,7 +180,7 @@ def test_the_environment_alone_decides_where_there_is_no_file():
     assert (fault.key, fault.origin) == ("device.prefer", "environment: COMPUTE_PREFER=abacus")
 
 
-def test_origins_tell_what_was_set_before_what(workspace):
+def test_origins_are_in_the_order_of_setting(workspace):
     write(workspace, "site.yaml", "defaults: [patchtst_ssl_local, _self_]\nmodel: {d_model: 64}\n")
     origins = load(workspace, "seed=3", file="site.yaml", environment={"LANDFALL_MODEL__D_FF": "512"}).origins
     set_with_size = {key for key in origins if is_set_with(origins, key, "model.size")}
@@ -190,7 +190,7 @@ def test_origins_tell_what_was_set_before_what(workspace):
     assert not is_set_with(origins, "model.dropout", "model.size"), "a default"
 
 
-def test_a_mapping_override_leaves_the_other_keys(workspace):
+def test_a_mapping_override_keeps_the_other_keys(workspace):
     loaded = load(workspace, "data.scaling={method: zscore}")
     assert loaded.config.data.scaling.method == "zscore"
     assert loaded.config.data.window == "auto"
@@ -198,7 +198,7 @@ def test_a_mapping_override_leaves_the_other_keys(workspace):
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
-def test_all_faults_come_at_once_each_with_who_set_it(workspace):
+def test_all_faults_are_reported_at_once_with_their_origins(workspace):
     file = write(workspace, "configs/bad.yaml", f"{MINIMAL}model: {{d_model: 0}}\ntraining: {{epoch: 3}}\n")
     faults = faults_of(workspace, "seed=-1", file=file, environment={"LANDFALL_TRAINING__BATCH_SIZE": "many"})
     assert faults.keys() == {"model.d_model", "training.epoch", "seed", "training.batch_size"}
@@ -218,11 +218,11 @@ def test_nothing_is_ever_instantiated(workspace, key):
 
 
 @pytest.mark.parametrize("stream", ["tides", "[patchtst]"])
-def test_an_unknown_stream_is_one_clear_fault(workspace, stream):
+def test_an_unknown_stream_is_a_single_fault(workspace, stream):
     assert "one of patchtst, swinmae" in faults_of(workspace, f"stream={stream}")["stream"]
 
 
-def test_a_file_without_a_stream_is_reported_what_to_write(workspace):
+def test_an_error_for_a_missing_stream_says_what_to_write(workspace):
     file = write(workspace, "configs/empty.yaml", "")
     assert faults_of(workspace, file=file)["stream"] == "stream: is missing; one of patchtst, swinmae"
 
@@ -237,7 +237,7 @@ def test_a_file_without_a_stream_is_reported_what_to_write(workspace):
         (LOCAL, ("logging.log_dir='${nothing}'",), (LOCAL, "nothing")),
     ],
 )
-def test_what_cannot_be_composed_is_a_usage_error(workspace, file, overrides, words):
+def test_a_configuration_that_cannot_be_composed_is_a_usage_error(workspace, file, overrides, words):
     with pytest.raises(UsageError) as caught:
         load(workspace, *overrides, file=file)
     assert all(word in str(caught.value) for word in words)
@@ -251,13 +251,13 @@ def test_what_cannot_be_composed_is_a_usage_error(workspace, file, overrides, wo
         ("seed: 1\nseed: 2\n", "line 2: found duplicate key seed"),
     ],
 )
-def test_torn_yaml_names_file_and_line(workspace, text, words):
+def test_an_error_for_invalid_yaml_names_file_and_line(workspace, text, words):
     file = write(workspace, "configs/torn.yaml", text)
     with pytest.raises(UsageError, match=f"{file}: {words}"):
         load(workspace, file=file)
 
 
-def test_another_suffix_is_refused_by_name(workspace):
+def test_a_file_with_another_suffix_is_rejected(workspace):
     with pytest.raises(UsageError, match=r"site.yml does not end in .yaml"):
         load(workspace, file=write(workspace, "site.yml", MINIMAL))
 
@@ -281,7 +281,7 @@ def test_every_value_knows_its_origin(workspace):
 
 @pytest.mark.parametrize("file", ["configs/examples/site.yaml", "plant/site.yaml"])
 @pytest.mark.parametrize("base", ["/patchtst_ssl_local", "patchtst_ssl_local"])
-def test_a_configuration_elsewhere_builds_on_ours(workspace, file, base):
+def test_a_configuration_in_another_folder_extends_ours(workspace, file, base):
     body = f"defaults:\n  - {base}\n  - override /trainer: quick\n  - _self_\ndata: {{window: 128}}\n"
     loaded = load(workspace, "local/devices=cpu", file=write(workspace, file, body))
     config = loaded.config
@@ -306,7 +306,7 @@ def test_the_workspace_may_have_any_name(workspace):
 # ---------------------------------------------------------------------------------------------------------- rendering
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("with_origin", [False, True])
-def test_the_rendered_configuration_reads_back_as_the_same(workspace, stream, with_origin):
+def test_the_rendered_configuration_can_be_read_back(workspace, stream, with_origin):
     loaded = load(workspace, "data.exclude=['a: b','#c']", "seed=3", file=local_config_file(stream))
     text = render(loaded, with_origin=with_origin)
     assert config_from_dict(yaml.safe_load(text), source="text") == loaded.config
@@ -314,7 +314,7 @@ def test_the_rendered_configuration_reads_back_as_the_same(workspace, stream, wi
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_dumped_configuration_reads_back_as_the_same(stream):
+def test_a_dumped_configuration_can_be_read_back(stream):
     config = load_config(local_config_file(stream), root=REPO_ROOT, environment={}).config
     assert config_from_dict(config.model_dump(mode="json"), source="checkpoint") == config
 
@@ -357,19 +357,19 @@ def test_without_a_file_the_environment_may_name_a_profile(monkeypatch):
     assert "hpc_a100" in caught.value.hint
 
 
-def test_contradicting_variables_are_a_fault_and_no_crash():
+def test_contradicting_variables_are_reported_as_a_fault():
     with pytest.raises(ConfigError, match="device"):
         execution_from_environment({"LANDFALL_DEVICE__PREFER": "cpu", "LANDFALL_DEVICE__PREFER__X": "1"})
 
 
 @pytest.mark.parametrize("name", ["UPLOAD", "DOWNLOADS", "WORK_DIR", "DRIVE_DIR"])
-def test_variables_of_migrated_notebooks_are_no_configuration(workspace, name):
+def test_variables_of_migrated_notebooks_are_ignored(workspace, name):
     with_variable = load(workspace, environment={f"LANDFALL_{name}": "some/place"})
     assert with_variable.config == load(workspace).config
     assert name in (REPO_ROOT / "landfall_runtime.py").read_text()
 
 
-def test_what_a_start_was_asked_for_is_not_recorded(workspace):
+def test_settings_of_a_single_start_are_not_recorded(workspace):
     plain = load(workspace).config
     asked = load(workspace, "training.resume=never", "training.allow_changes=true").config
     assert recorded(asked) == recorded(plain)

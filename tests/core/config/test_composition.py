@@ -39,7 +39,7 @@ def load(workspace, *overrides: str):
     return load_config(FILE, overrides, root=workspace, environment={})
 
 
-def test_equal_texts_are_composed_once_and_give_equal_values(workspace, compositions):
+def test_equal_texts_are_composed_once(workspace, compositions):
     write(workspace, "trainer: seven", epochs=7)
     first, second, other = load(workspace), load(workspace), load(workspace, "seed=3")
     assert (first.config, first.origins) == (second.config, second.origins)
@@ -47,7 +47,7 @@ def test_equal_texts_are_composed_once_and_give_equal_values(workspace, composit
     assert compositions == ["site"]
 
 
-def test_a_changed_text_or_choice_is_composed(workspace, compositions):
+def test_a_changed_text_or_choice_is_composed_again(workspace, compositions):
     write(workspace, "trainer: seven", epochs=7)
     assert load(workspace).config.training.epochs == 7
     write(workspace, "trainer: seven", epochs=8)
@@ -59,7 +59,7 @@ def test_a_changed_text_or_choice_is_composed(workspace, compositions):
         load(workspace)
 
 
-def test_what_reads_a_file_that_no_list_names_is_composed_each_time(workspace, compositions):
+def test_a_configuration_with_an_unlisted_file_is_composed_each_time(workspace, compositions):
     """An option that another choice names: its text is not known before."""
     for epochs in (7, 8):
         write(workspace, "hardware/kind: seven", "trainer: ${hardware/kind}", epochs=epochs)

@@ -47,7 +47,7 @@ def faults(workspace: Path, text: str, *overrides: str) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------------------------------------- the text
-def test_references_that_double_at_each_step_are_refused_at_once(workspace):
+def test_references_that_grow_exponentially_are_rejected_immediately(workspace):
     texts = [f"x{n + 1}: '${{x{n}}}${{x{n}}}'\n" for n in range(40)]
     sections = [f"s{n + 1}: {{a: '${{s{n}}}', b: '${{s{n}}}'}}\n" for n in range(40)]
     for lines in (["x0: aaaa\n", *texts], ["s0: {a: 1, b: 1}\n", *sections]):
@@ -57,7 +57,7 @@ def test_references_that_double_at_each_step_are_refused_at_once(workspace):
 
 
 @pytest.mark.parametrize("text", ["seed=" + "9" * 5_000, "seed=" + "[" * 5_000])
-def test_an_override_of_any_length_is_refused_in_a_line(workspace, text):
+def test_a_long_invalid_override_is_rejected_in_one_line(workspace, text):
     with pytest.raises(UsageError) as caught:
         load_config("configs/patchtst_ssl_local.yaml", [text], root=workspace, environment={})
     assert len(str(caught.value)) < 1_000
@@ -87,7 +87,7 @@ def test_an_override_of_any_length_is_refused_in_a_line(workspace, text):
         ("defaults: [patchtst_ssl_local, override trainer: '${oc.env:HOME}', _self_]\n", ["line 1", "resolver"]),
     ],
 )
-def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeypatch, text, words):
+def test_invalid_configuration_text_is_rejected_with_its_line(workspace, monkeypatch, text, words):
     monkeypatch.chdir(workspace)
     started = time.monotonic()
     output = refusal(workspace, text)
@@ -97,26 +97,26 @@ def test_text_that_is_no_configuration_is_refused_at_its_line(workspace, monkeyp
     assert not (workspace / "canary").exists()
 
 
-def test_bytes_that_are_no_text_are_refused(workspace):
+def test_bytes_that_are_not_text_are_rejected(workspace):
     (workspace / "bad.yaml").write_bytes(b"seed: \xff\xfe\x00")
     with pytest.raises(UsageError, match=r"bad\.yaml: is not"):
         load_config("bad.yaml", root=workspace, environment={})
 
 
-def test_a_bomb_in_a_file_that_another_names_is_found(workspace):
+def test_a_yaml_bomb_in_an_included_file_is_rejected(workspace):
     write(workspace, f"# @package _global_\n{BOMB}", "plant/trainer/bomb.yaml")
     assert "plant/trainer/bomb.yaml: its aliases" in refusal(workspace, BASE.replace("_self_", "trainer: bomb, _self_"))
 
 
 # ----------------------------------------------------------------------------------------------------------- the values
 @pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "1.0e-4", "0.0001"])
-def test_small_numbers_are_numbers_however_they_are_written(workspace, text):
+def test_small_numbers_can_be_written_in_any_notation(workspace, text):
     assert load(workspace, f"{BASE}training: {{learning_rate: {text}}}\n").config.training.learning_rate == 1e-4
     assert load(workspace, BASE, f"training.learning_rate={text}").config.training.learning_rate == 1e-4
     assert load(workspace, BASE, LANDFALL_TRAINING__LEARNING_RATE=text).config.training.learning_rate == 1e-4
 
 
-def test_all_faults_and_contradictions_come_at_once_with_file_and_line(workspace):
+def test_all_faults_and_contradictions_are_reported_with_file_and_line(workspace):
     text = f"""\
 {BASE}seed: true
 training:
@@ -158,7 +158,7 @@ scoring:
         assert f"(set by plant/site.yaml:{line})" in found[key], key
 
 
-def test_a_contradiction_over_sections_comes_with_faults_elsewhere(workspace):
+def test_a_contradiction_between_sections_is_reported_with_other_faults(workspace):
     found = faults(workspace, f"{BASE}data: {{window: 250}}\nmodel: {{patch_length: 16}}\ntraining: {{epochs: 0}}\n")
     assert "data.window = 250 is not a multiple" in found["data.window"]
     assert "(set by plant/site.yaml:3)" in found["data.window"]
@@ -166,7 +166,7 @@ def test_a_contradiction_over_sections_comes_with_faults_elsewhere(workspace):
 
 
 @pytest.mark.parametrize("key", ["training.epochs", "data.window", "training.learning_rate", "seed", "max_threads"])
-def test_a_switch_is_no_number(workspace, key):
+def test_a_boolean_is_not_accepted_as_a_number(workspace, key):
     assert "is a switch, not a number" in faults(workspace, BASE, f"{key}=true")[key]
 
 
@@ -190,7 +190,7 @@ def test_no_resolver_is_called(workspace, monkeypatch, value, where):
     assert "a-secret" not in output
 
 
-def test_values_of_other_keys_may_be_looked_up(workspace):
+def test_values_of_other_keys_may_be_referenced(workspace):
     assert load(workspace, f"{BASE}data: {{stride: '${{model.d_model}}'}}\n").config.data.stride == 128
 
 
@@ -204,7 +204,7 @@ def test_targets_are_unknown_keys(workspace, monkeypatch, section):
 
 
 @pytest.mark.parametrize("override", ["hydra.searchpath=[pkg://antigravity]", "+hydra.run.dir=x", "++hydra/launcher=x"])
-def test_overrides_configure_no_hydra(workspace, override):
+def test_overrides_cannot_configure_hydra(workspace, override):
     assert "Hydra itself" in refusal(workspace, BASE, override)
 
 
@@ -213,7 +213,7 @@ def test_overrides_configure_no_hydra(workspace, override):
     "key", ["logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir", "dqvl.report_dir", "data.store_dir"]
 )
 @pytest.mark.parametrize("place", ["../elsewhere/x.pt", "/elsewhere/x.pt", "runs/../../x.pt"])
-def test_a_strangers_configuration_writes_in_the_workspace_only(workspace, key, place):
+def test_an_untrusted_configuration_writes_only_in_the_workspace(workspace, key, place):
     section, name = key.split(".")
     text = f"{BASE}{section}: {{{name}: {place}}}\n"
     found = faults(workspace, text)
@@ -223,7 +223,7 @@ def test_a_strangers_configuration_writes_in_the_workspace_only(workspace, key, 
     assert load(workspace, text, name="configs/site.yaml"), "and so may the workspace's own configurations"
 
 
-def test_data_may_lie_anywhere(workspace, tmp_path):
+def test_data_may_be_in_any_folder(workspace, tmp_path):
     outside = tmp_path.parent
     text = f"{BASE}data: {{root: {outside}, splits: {{train: {{files: ['{outside}/*.csv', '../*.csv']}}}}}}\n"
     assert load(workspace, text).config.data.root == str(outside)
@@ -231,7 +231,7 @@ def test_data_may_lie_anywhere(workspace, tmp_path):
 
 # -------------------------------------------------------------------------------------------------------------- secrets
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"])
-def test_a_configuration_takes_no_secret(workspace, name):
+def test_a_secret_in_a_configuration_is_rejected(workspace, name):
     output = refusal(workspace, f"{BASE}device: {{environment: {{{name}: hunter2hunter2}}}}\n")
     assert f"{name} looks like a secret" in output
     assert "hunter2" not in output
@@ -267,7 +267,7 @@ _VALUES = st.recursive(
 
 
 @given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
-def test_whatever_values_come_they_make_a_configuration_or_faults(values, stream):
+def test_any_values_give_a_configuration_or_faults(values, stream):
     whole = {
         "stream": stream,
         "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt"},
@@ -281,13 +281,13 @@ def test_whatever_values_come_they_make_a_configuration_or_faults(values, stream
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet=st.sampled_from(list("ab: -[]{}&*!|>'\"#\n\t,.0123${}@_")), max_size=60))
-def test_whatever_text_comes_it_is_read_or_refused(workspace, text):
+def test_any_text_is_read_or_rejected(workspace, text):
     with suppress(UsageError):
         load(workspace, BASE + text)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(override=st.text(min_size=1, max_size=30))
-def test_whatever_override_comes_it_is_obeyed_or_refused(workspace, override):
+def test_any_override_is_applied_or_rejected(workspace, override):
     with suppress(UsageError):
         load(workspace, BASE, override)

@@ -34,7 +34,7 @@ def test_a_window_fits_into_the_shortest_split(rows, guard, window, patch):
     assert (config.data.window, config.model.patch_length, config.model.patch_stride) == (window, patch, patch)
 
 
-def test_most_rows_decide_not_the_shortest_segment():
+def test_the_majority_of_rows_decides_not_the_shortest_segment():
     assert process([30_000, 10], [9_000, 3]).data.window == 256
     assert process([110] * 300, [110] * 70, guard=0).data.window == 64
 
@@ -59,7 +59,7 @@ def test_short_histories_have_more_overlap_and_many_channels_fewer_windows():
         (("model.patch_stride=32",), (256, 32)),
     ],
 )
-def test_what_is_set_stays_and_the_rest_fits_it(overrides, expected):
+def test_set_values_stay_and_automatic_ones_fit_them(overrides, expected):
     config = process([100_000], [20_000], *overrides)
     assert (config.data.window, config.model.patch_length) == expected
     assert config.model.patch_stride == config.model.patch_length
@@ -91,13 +91,13 @@ def test_every_choice_has_its_reason():
     assert all(reason.split(": ")[1] for reason in reasons)
 
 
-def test_published_configurations_have_nothing_to_choose():
+def test_published_configurations_have_no_automatic_values():
     for stream in ("patchtst", "swinmae"):
         config = load_config(f"configs/{stream}_ssl.yaml", [], root=REPO_ROOT, environment={}).config
         assert not is_open(config)
 
 
-def test_scoring_takes_what_training_chose_and_strides_by_how_it_scores():
+def test_scoring_uses_the_recipe_of_training_with_its_own_stride():
     trained = process([500], [150], "scoring.look_ahead=true").model_dump(mode="json")
     found = as_trained(local("patchtst", "scoring.look_ahead=false"), trained)
     assert (found.data.window, found.model.patch_length, found.data.score_stride) == (64, 8, 8)

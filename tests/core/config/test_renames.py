@@ -72,7 +72,7 @@ def test_the_configurations_of_colab_keep_former_names_without_a_warning(caplog)
     [(("scoring.model_share=0.4", "scoring.model_weight=0.6"), 0.6),
      (("scoring.model_weight=0.6", "scoring.model_share=0.4"), 0.4)],
 )  # fmt: skip
-def test_of_both_names_the_last_one_counts(overrides, weight):
+def test_the_last_setting_wins_if_both_names_are_set(overrides, weight):
     assert load(*overrides).config.scoring.model_weight == weight
 
 

@@ -51,12 +51,12 @@ def names(table: list[tuple[Refused | Judged, str]]) -> list[str]:
     return [bad.id for bad, _ in table]
 
 
-def test_there_are_more_than_sixty_of_them():
+def test_more_than_sixty_bad_files_are_tested():
     assert len(set(names(REFUSED) + names(JUDGED))) == len(REFUSED) + len(JUDGED) > 100
 
 
 @pytest.mark.parametrize(("bad", "stream"), REFUSED, ids=names(REFUSED))
-def test_a_file_that_cannot_be_used_is_one_line_with_the_way_out(bad, stream, tmp_path):
+def test_an_unusable_file_is_an_error_of_one_line_with_a_hint(bad, stream, tmp_path):
     bad.make(tmp_path / bad.name)
     config = config_for(stream, bad.name, **bad.settings)
     with pytest.raises(DataError) as caught:
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_used_is_one_line_with_the_way_out(bad, stream, tm
 
 
 @pytest.mark.parametrize(("bad", "stream"), JUDGED, ids=names(JUDGED))
-def test_a_file_that_can_be_read_loses_no_row_without_a_note(bad, stream, tmp_path, caplog):
+def test_dropped_rows_of_a_readable_file_are_reported(bad, stream, tmp_path, caplog):
     caplog.set_level("INFO")
     bad.make(tmp_path / bad.name)
     config = config_for(stream, bad.name, **bad.settings)
@@ -90,14 +90,14 @@ def test_a_file_that_can_be_read_loses_no_row_without_a_note(bad, stream, tmp_pa
     assert [word for word in bad.notes if word not in notes] == []
 
 
-def test_one_row_is_no_window(tmp_path):
+def test_a_file_with_one_row_is_rejected(tmp_path):
     bad_files.data(bad_files.table(rows=1))(tmp_path / "f.csv")
     with pytest.raises(DataError, match=r"train .*256 rows \(longest: 1\)"):
         load_stream_data(config_for("patchtst", "f.csv", splits=["train"]), root=tmp_path, splits=["train"])
 
 
 @pytest.mark.slow
-def test_five_thousand_columns_come_back_exactly(tmp_path):
+def test_five_thousand_columns_are_read_exactly(tmp_path):
     bad_files.wide(tmp_path / "f.csv")
     config = config_for("patchtst", "f.csv", store_dir="")
     (recording,) = read_recordings(tmp_path / "f.csv", root=tmp_path, stream="patchtst", settings=config.data)
@@ -108,7 +108,7 @@ def test_five_thousand_columns_come_back_exactly(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", bad_files.PATTERNS)
-def test_a_pattern_without_files_is_one_line(pattern, tmp_path):
+def test_a_pattern_without_files_is_an_error_of_one_line(pattern, tmp_path):
     bad_files.data("timestamp,anomaly\n")(tmp_path / "a.labels.csv")
     with pytest.raises(DataError) as caught:
         check_quality(config_for("patchtst", pattern), root=tmp_path)
@@ -133,7 +133,7 @@ _CELLS = st.one_of(st.floats(-_LARGEST, _LARGEST, width=32), st.integers(-(2**20
     decimal=st.sampled_from(".,"),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
 )
-def test_a_random_table_comes_back_exactly_or_is_refused(tmp_path, values, names, delimiter, decimal, encoding):
+def test_a_random_table_is_read_exactly_or_rejected(tmp_path, values, names, delimiter, decimal, encoding):
     columns = dict(zip(names, values, strict=False))
     # The name of an only column that holds a delimiter is two names.
     assume(len(columns) > 1 or not set(names[0]) & set(",;|"))
@@ -156,7 +156,7 @@ def test_a_random_table_comes_back_exactly_or_is_refused(tmp_path, values, names
     )
 )
 @pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.parquet", "f.npy", "f.npz"])
-def test_whatever_bytes_come_they_are_read_or_refused_in_one_line(tmp_path, content, name):
+def test_any_bytes_are_read_or_rejected_in_one_line(tmp_path, content, name):
     (tmp_path / name).write_bytes(content)
     stream = "swinmae" if name.startswith("f.np") else "patchtst"
     try:
@@ -179,7 +179,7 @@ def parts_of(file: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])
-def test_the_command_says_it_in_one_line_and_shows_more_on_request(identity, more, workspace):
+def test_the_command_prints_one_line_and_more_on_request(identity, more, workspace):
     (bad,) = (bad for bad in bad_files.TABLES_REFUSED if bad.id == identity)
     bad.make(workspace / bad.name)
     check = ("-m", "pipelines.check_data_quality", "--config", "configs/patchtst_ssl_local.yaml", "data.root=.")
@@ -190,7 +190,7 @@ def test_the_command_says_it_in_one_line_and_shows_more_on_request(identity, mor
     assert all(word in line for word in (*bad.words, bad.name))
 
 
-def test_training_says_it_in_one_line(workspace):
+def test_training_reports_a_bad_file_in_one_line(workspace):
     bad_files.data(bad_files.table() + bytes(10))(workspace / "f.csv")
     settings = ("data.root=.", "local/devices=cpu", "max_threads=1", *parts_of("f.csv"))
     done = landfall("landfall.py", "train", "patchtst", "--repo-root", str(workspace), *settings)
@@ -199,7 +199,7 @@ def test_training_says_it_in_one_line(workspace):
     assert f"f.csv, row {bad_files.ROWS + 2}: a NUL byte" in done.stderr
 
 
-def test_a_name_breaks_no_line_and_commands_no_terminal(capsys):
+def test_control_characters_in_file_names_are_escaped(capsys):
     def fail(arguments: argparse.Namespace) -> int:
         raise DataError("odd", path="a\nb\x1b[2J.csv")
 
@@ -207,7 +207,7 @@ def test_a_name_breaks_no_line_and_commands_no_terminal(capsys):
     assert capsys.readouterr().err == "odd: a\\nb\\x1b[2J.csv: odd\n"
 
 
-def test_an_unexpected_error_is_one_line_too(capsys):
+def test_an_unexpected_error_is_also_one_line(capsys):
     def fail(arguments: argparse.Namespace) -> int:
         raise ZeroDivisionError("division by zero")
 

@@ -33,7 +33,7 @@ def read(root, bad, stream, store_dir):
 
 
 @pytest.mark.parametrize(("bad", "stream"), JUDGED, ids=names(JUDGED))
-def test_a_file_read_in_blocks_gives_what_it_gives_whole(bad, stream, tmp_path, tiny):
+def test_a_file_read_in_blocks_equals_the_file_read_at_once(bad, stream, tmp_path, tiny):
     bad.make(tmp_path / bad.name)
     whole = read(tmp_path, bad, stream, "")
     tiny()
@@ -58,7 +58,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("stamps", LATE.values(), ids=LATE)
-def test_times_that_only_all_rows_tell_are_read_by_all_rows(stamps, tmp_path, tiny):
+def test_times_that_depend_on_all_rows_are_read_from_all_rows(stamps, tmp_path, tiny):
     bad = JUDGED[0][0]._replace(name="f.csv", settings={})
     rows = "".join(f"{stamp};{number}\n" for number, stamp in enumerate(stamps))
     (tmp_path / "f.csv").write_text(f"timestamp;a\n{rows}")
@@ -77,7 +77,7 @@ def rounded(value: object) -> object:
 
 
 @pytest.mark.parametrize(("bad", "stream"), REFUSED, ids=names(REFUSED))
-def test_a_file_that_is_refused_whole_is_refused_in_blocks_for_the_same_reason(bad, stream, tmp_path, tiny):
+def test_reading_in_blocks_rejects_a_file_for_the_same_reason(bad, stream, tmp_path, tiny):
     bad.make(tmp_path / bad.name)
     tiny()
     with pytest.raises(DataError) as caught:
@@ -88,7 +88,7 @@ def test_a_file_that_is_refused_whole_is_refused_in_blocks_for_the_same_reason(b
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 @pytest.mark.parametrize("count", [1, 2, 7, 1000, 10_001])
-def test_a_median_of_blocks_is_that_of_all(dtype, count, monkeypatch):
+def test_the_median_of_blocks_is_the_median_of_all_rows(dtype, count, monkeypatch):
     rng = np.random.default_rng(count)
     number_n = (rng.normal(size=count) * 10.0 ** rng.integers(-5, 9, count)).astype(dtype)
     number_n[: count // 3] = number_n[0]
@@ -97,7 +97,7 @@ def test_a_median_of_blocks_is_that_of_all(dtype, count, monkeypatch):
     assert median(lambda: np.array_split(number_n, 3), count) == expected
 
 
-def test_blocks_cover_all_rows_once_and_overlap_by_what_was_asked(monkeypatch):
+def test_blocks_cover_all_rows_once_with_the_requested_overlap(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 80)
     number_n = np.arange(95, dtype=np.int64)
     assert np.concatenate(list(blocks.blocks(number_n))).tolist() == number_n.tolist()
@@ -120,7 +120,7 @@ def test_a_store_may_be_deleted_while_it_is_in_use(make, tmp_path, monkeypatch):
     np.testing.assert_array_equal(make(ones_nc, tmp_path / "deleted"), ones_nc)
 
 
-def test_rows_beyond_memory_lie_in_a_file_that_has_no_name(tmp_path, monkeypatch):
+def test_rows_that_do_not_fit_in_memory_are_in_an_unlinked_file(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "IN_MEMORY", 100)
     rows = blocks.Rows(tmp_path)
     pieces = [np.full((7, 2), number, dtype=np.float32) for number in range(9)]

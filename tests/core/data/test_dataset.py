@@ -154,7 +154,7 @@ def test_a_guard_keeps_splits_of_one_file_apart(tmp_path, guard, start, first):
     assert rows_of(data, "validation").min() == first
 
 
-def test_without_a_look_ahead_scored_windows_reach_back_to_what_a_monitor_has_seen(tmp_path):
+def test_scored_windows_without_look_ahead_include_earlier_rows(tmp_path):
     """But not over a gap; the rows that are scored stay those of the split, each in the newest patch of a window."""
     write_ramp(tmp_path, "a.csv", 400, gap_at=290)
     data = load(tmp_path, make_config(look_ahead=False, score_stride=64), (*TRAINING_SPLITS, *SCORING_SPLITS))
@@ -167,7 +167,7 @@ def test_without_a_look_ahead_scored_windows_reach_back_to_what_a_monitor_has_se
     assert rows_of(data, "validation")[0, 0] == 200
 
 
-def test_splits_that_share_rows_are_refused(tmp_path):
+def test_splits_that_share_rows_are_rejected(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     splits = {**SPLIT, "validation": {"files": ["data/one.csv"], "start": 0.4, "stop": 0.7}}
     with pytest.raises(DataError, match=r"train and validation .*160 to 200") as caught:
@@ -175,14 +175,14 @@ def test_splits_that_share_rows_are_refused(tmp_path):
     assert caught.value.path == tmp_path / "data" / "one.csv"
 
 
-def test_a_split_that_is_not_loaded_is_held_apart_too(tmp_path):
+def test_a_split_that_is_not_loaded_is_checked_for_overlap(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     splits = {**SPLIT, "test": {"files": ["data/one.csv"], "start": 0.0, "stop": 0.1}}
     with pytest.raises(DataError, match=r"train and test .* 0 to 40"):
         load(tmp_path, make_config(splits=splits))
 
 
-def test_splits_may_be_whole_recordings(tmp_path):
+def test_splits_may_consist_of_complete_recordings(tmp_path):
     for number in range(4):
         write_ramp(tmp_path, f"{number}.csv", 60, first=1000 * number)
     files = {"files": ["data/*.csv"], "by": "recording"}
@@ -205,7 +205,7 @@ def test_rows_in_short_segments_are_reported(tmp_path, caplog):
     assert "train: 10 of 200 rows" in caplog.text
 
 
-def test_a_split_without_a_whole_window_is_a_data_error(tmp_path):
+def test_a_split_shorter_than_a_window_is_a_data_error(tmp_path):
     write_ramp(tmp_path, "one.csv", 80)
     with pytest.raises(DataError, match=r"validation .*20 rows \(longest: 16\)"):
         load(tmp_path, make_config())
@@ -235,7 +235,7 @@ def test_a_split_without_files_and_a_glob_without_match_are_named(tmp_path):
 
 # ---------------------------------------------------------------------------------------------------- files that differ
 @pytest.mark.parametrize("split, rows", [("train", slice(0, 100)), ("validation", slice(100, 140))])
-def test_a_split_whose_windows_hold_nothing_is_refused(tmp_path, split, rows):
+def test_a_split_without_observed_values_is_rejected(tmp_path, split, rows):
     write_ramp(tmp_path, "a.csv", 200)
     frame = pd.read_csv(tmp_path / "data/a.csv")
     frame.loc[rows.start : rows.stop - 1, ["a", "b"]] = np.nan
@@ -285,14 +285,14 @@ def write_vibration(root: Path, name: str, rate_hz: float | None, rows: int = 40
 VIBRATION = {name: {**split, "files": ["data/*.npy"]} for name, split in SPLIT.items()}
 
 
-def test_vibration_of_differing_rates_is_refused(tmp_path):
+def test_vibration_files_with_different_rates_are_rejected(tmp_path):
     write_vibration(tmp_path, "one", 1000)
     write_vibration(tmp_path, "two", 2000)
     with pytest.raises(DataError, match=r"is sampled at 2000 Hz, data/one\.npy at 1000 Hz"):
         load(tmp_path, make_config("swinmae", splits=VIBRATION, window=40))
 
 
-def test_vibration_without_a_rate_is_refused_until_one_is_declared(tmp_path):
+def test_vibration_without_a_sampling_rate_is_rejected(tmp_path):
     write_vibration(tmp_path, "one", None)
     config = {"splits": VIBRATION, "window": 40}
     with pytest.raises(DataError, match="sampling_rate_hz") as caught:
@@ -306,7 +306,7 @@ def stop_changing(source: Path, target: Path) -> None:
     pd.read_csv(source).assign(a=1.0, b=2.0).to_csv(target, index=False)
 
 
-def test_each_file_has_a_report_and_a_dropped_one_is_left_out(tmp_path, caplog):
+def test_each_file_has_a_report_and_failed_files_are_left_out(tmp_path, caplog):
     write_ramp(tmp_path, "good.csv", 400)
     stop_changing(tmp_path / "data/good.csv", tmp_path / "data/dead.csv")
     data = load(tmp_path, make_config(), run_id="run-1")
@@ -350,7 +350,7 @@ def test_scaling_is_learned_from_training_rows_only(tmp_path):
     assert before == Scaler.fit([training_tc], ("a", "b"), Scaling(method="zscore"))
 
 
-def test_a_given_scaler_is_applied_as_it_is(tmp_path):
+def test_a_given_scaler_is_applied_unchanged(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("zscore", ("a", "b"), (10.0, 0.0), (2.0, 1.0), 1e9, {})
     data = load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
@@ -358,14 +358,14 @@ def test_a_given_scaler_is_applied_as_it_is(tmp_path):
     assert rows_of(data, "calibration").min() == (280 - 10) // 2
 
 
-def test_a_scaler_of_other_channels_is_refused(tmp_path):
+def test_a_scaler_of_other_channels_is_rejected(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
     with pytest.raises(DataError, match="has the channels a, b; the model was trained on a, z"):
         load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
 
 
-def test_loading_tells_how_many_windows_came_of_it(tmp_path, caplog):
+def test_loading_logs_the_number_of_windows(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write_ramp(tmp_path, "one.csv", 400)
     data = load(tmp_path, make_config())

@@ -48,7 +48,7 @@ def gathered(monkeypatch) -> Gathered:
     return Gathered(monkeypatch)
 
 
-def test_expected_batches_are_gathered_ahead(windows, gathered):
+def test_expected_batches_are_prefetched(windows, gathered):
     feed = Feed(windows, CPU)
     feed.expect(STEPS)
     for index_b in STEPS:
@@ -56,7 +56,7 @@ def test_expected_batches_are_gathered_ahead(windows, gathered):
     assert (gathered.ahead, gathered.main) == ([index_b.tolist() for index_b in STEPS], [])
 
 
-def test_another_batch_than_the_expected_one_is_right_too(windows, gathered):
+def test_an_unexpected_batch_is_also_correct(windows, gathered):
     feed = Feed(windows, CPU)
     feed.expect(STEPS)
     for index_b in (STEPS[0], STEPS[2], STEPS[1], STEPS[1]):
@@ -64,7 +64,7 @@ def test_another_batch_than_the_expected_one_is_right_too(windows, gathered):
     assert STEPS[2].tolist() in gathered.main
 
 
-def test_a_batch_gathered_ahead_is_used_if_it_was_expected(windows, gathered):
+def test_a_prefetched_batch_is_used_if_it_is_the_expected_one(windows, gathered):
     feed = Feed(windows, CPU)
     for step, index_b in enumerate(STEPS):
         feed.expect(STEPS[step : step + 2])
@@ -99,7 +99,7 @@ def test_splits_share_one_copy_of_a_series_on_a_device(windows, monkeypatch):
     assert not windows.series.is_on(torch.device("meta"))
 
 
-def test_a_series_that_is_there_stays(windows):
+def test_a_series_that_is_already_on_the_device_is_not_moved(windows):
     feed = Feed(windows, CPU)
     assert feed.windows.series.values_nc is windows.series.values_nc
     feed.expect(STEPS)

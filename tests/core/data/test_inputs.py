@@ -46,14 +46,14 @@ def test_a_row_that_never_changes_does_not_explode():
     assert (transform.deviation == np.float32(SMALLEST_DEVIATION)).all()
 
 
-def test_axes_the_sensor_misses_stay_missing():
+def test_missing_axes_of_a_sensor_stay_missing():
     windows = windows_of(vibration(axes=1))
     images = fitted(windows)(windows.batch(torch.arange(3)))
     assert not images[:, 0].isnan().any()
     assert images[:, 1:].isnan().all()
 
 
-def test_a_checkpoint_gives_back_the_same_images_bit_for_bit(tmp_path):
+def test_images_from_a_checkpoint_are_bit_identical(tmp_path):
     windows = windows_of(vibration())
     transform = fitted(windows)
     checkpoint.save(tmp_path / "m.pt", {"transform": transform.to_dict()}, description={})
@@ -73,7 +73,7 @@ def test_mean_input_is_the_mean_of_what_is_observed():
     torch.testing.assert_close(mean_tc, torch.from_numpy(expected))
 
 
-def test_mean_input_of_one_axis_is_missing_in_the_other_planes():
+def test_the_mean_input_of_one_axis_has_missing_planes_for_the_others():
     windows = windows_of(vibration(axes=1))
     mean = mean_input(Inputs(windows, fitted(windows), torch.device("cpu")))
     assert mean.isnan().flatten(1).all(1).tolist() == [False, True, True]

@@ -33,7 +33,7 @@ def label(recording, text, name="run.labels.csv"):
     return recording
 
 
-def test_no_label_file(recording):
+def test_recordings_may_have_no_label_file(recording):
     assert labels_of(recording) is None
     assert labels_of(dataclasses.replace(recording, healthy=True)).tolist() == [0] * 10
     assert labels_of(dataclasses.replace(recording, healthy=False)).tolist() == [1] * 10
@@ -115,7 +115,7 @@ def test_overlapping_intervals_and_none(recording):
         ("when,what\n1,2\n", None, "its columns are when, what"),
     ],
 )
-def test_label_files_that_say_nothing(recording, text, row, words):
+def test_label_files_without_content_are_rejected(recording, text, row, words):
     label(recording, text)
     with pytest.raises(DataError, match=words) as caught:
         labels_of(recording)
@@ -148,7 +148,7 @@ def test_faults_are_named_by_their_time(recording, text):
 
 
 @pytest.mark.parametrize("text", [None, "start,end\n1,2\n", "timestamp,fault\n2024-01-01 00:00:01,1\n"])
-def test_without_names_of_faults_there_is_none(recording, text):
+def test_faults_without_names_stay_unnamed(recording, text):
     """A column `fault` of 0 and 1 is the label itself."""
     if text is not None:
         label(recording, text)

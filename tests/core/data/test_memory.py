@@ -65,7 +65,7 @@ def write_npy(path: Path, num_bytes: int) -> None:
     ("suffix", "stream", "write"),
     [("csv", "patchtst", write_csv), ("parquet", "patchtst", write_parquet), ("npy", "swinmae", write_npy)],
 )
-def test_four_times_the_data_take_the_same_memory(suffix, stream, write, tmp_path):
+def test_peak_memory_does_not_grow_with_the_data(suffix, stream, write, tmp_path):
     for megabytes in (30, 120):
         write(tmp_path / f"{megabytes}.{suffix}", megabytes * 10**6)
     command = [sys.executable, "-c", _READ, str(tmp_path), stream, f"30.{suffix}", f"120.{suffix}"]

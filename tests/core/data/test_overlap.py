@@ -32,7 +32,7 @@ def shared(train: WindowSet, calibration: WindowSet) -> list[tuple[str, int, int
     return [(each.recording.file_id, each.start, each.stop) for each in shared_rows(rows_of(train), calibration)]
 
 
-def test_rows_side_by_side_are_not_shared():
+def test_adjacent_rows_are_not_shared():
     one = recording(100)
     assert shared(split((0, 0, 60), of=[one]), split((0, 60, 100), of=[one])) == []
 
@@ -52,7 +52,7 @@ def test_a_copy_under_another_name_is_the_same_recording():
     ]
 
 
-def test_a_log_that_has_grown_is_the_same_recording():
+def test_an_extended_log_is_the_same_recording():
     grown = recording(900)
     before = replace(grown, values_tc=grown.values_tc[:600], time_ns=grown.time_ns[:600])
     assert shared(split((0, 0, 400), of=[before]), split((0, 300, 900), of=[grown])) == [("a.csv", 300, 400)]

@@ -54,7 +54,7 @@ def changed(change, rows=2000):
 
 
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
-def test_sound_data_fires_no_rule(stream):
+def test_good_data_triggers_no_rule(stream):
     report = judge(recording(), stream=stream, run_id="r1")
     assert fired(report) == set()
     assert (report.decision, report.run_id, report.schema_version) == ("keep", "r1", 1)
@@ -116,7 +116,7 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("rule", DEFECTS)
-def test_rule_fires_on_its_defect(rule):
+def test_each_rule_is_triggered_by_its_defect(rule):
     change, severity, channel = DEFECTS[rule]
     report = judge(changed(change))
     findings = report.hard_fails if severity == "hard" else report.warnings
@@ -146,7 +146,7 @@ def test_vibration_rules():
     assert fired(judge(recording(values_tc), stream="patchtst", limits=limits)) == set()
 
 
-def test_sampling_rate_is_held_against_the_time_stamps():
+def test_the_sampling_rate_is_compared_with_the_time_stamps():
     found = recording(rate=1000.0)
     assert fired(judge(found, stream="swinmae", declared_rate_hz=1040.0)) == set()
     report = judge(found, stream="swinmae", declared_rate_hz=2000.0)
@@ -160,27 +160,27 @@ def test_sampling_rate_is_held_against_the_time_stamps():
 
 
 # ------------------------------------------------------------------------------------------------------ jumps, clipping
-def test_one_jump_of_a_channel_that_holds_still_fires():
+def test_one_jump_of_a_constant_channel_is_reported():
     values_tc = np.full((1000, 1), 20.0)
     values_tc[500] = 21
     assert "jumps" in fired(judge(recording(values_tc)))
 
 
-def test_habitual_switching_is_no_jump_but_an_outlier_of_it_is():
+def test_regular_switching_is_not_a_jump_but_an_outlier_is():
     values_tc = np.tile(np.repeat([0.0, 1.0], 40), 50)[:, None]
     assert "jumps" not in fired(judge(recording(values_tc)))
     values_tc[2000] = 50
     assert "jumps" in fired(judge(recording(values_tc)))
 
 
-def test_many_jumps_do_not_raise_the_bar():
+def test_many_jumps_do_not_raise_the_limit():
     """Against the data's own 99.9th percentile, twenty jumps in 2,000 rows would hide themselves."""
     values_tc = np.random.default_rng(0).standard_normal((2000, 1))
     values_tc[50::100] += 60
     assert "jumps" in fired(judge(recording(values_tc)))
 
 
-def test_a_level_that_changes_over_a_gap_is_no_jump():
+def test_a_level_change_across_a_gap_is_not_a_jump():
     found = changed(leave_gap)
     found.values_tc[1000:] += 60
     assert fired(judge(found)) == {"gaps"}
@@ -199,13 +199,13 @@ def test_values_are_measured_in_order_of_time():
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_hardly_any_rows(rows):
+def test_a_file_with_very_few_rows_is_reported(rows):
     report = judge(recording(np.ones((rows, 2))))
     json.loads(report.to_json())
     assert report.decision == ("drop" if rows != 1 else "keep")
 
 
-def test_all_missing_channel_is_missing_and_nothing_else():
+def test_an_all_missing_channel_triggers_only_the_missing_rule():
     found = changed(lambda values_tc, time_ns: values_tc[:, 1].fill(np.nan))
     assert fired(judge(found)) == {"missing_channel"}
 
@@ -216,7 +216,7 @@ def test_limits_come_from_the_configuration():
 
 
 # -------------------------------------------------------------------------------------------------------------- reports
-def test_reports_of_equal_names_stay_apart_and_hold_strict_json(tmp_path):
+def test_reports_of_equal_file_names_are_separate_strict_json(tmp_path):
     ids = ["data/a/run 1.csv", "data/b/run 1.csv", "data/a/run_1.csv", "set.npz#0", "set.npz#1", "../../etc/passwd"]
     paths = {write_report(judge(recording(file_id=file_id)), tmp_path / "dqvl") for file_id in ids}
     assert len(paths) == len(ids)
@@ -227,12 +227,12 @@ def test_reports_of_equal_names_stay_apart_and_hold_strict_json(tmp_path):
 
 
 # ----------------------------------------------------------------------------------------------- cleaning and segments
-def test_cleaned_copies_nothing_of_rows_in_order():
+def test_cleaning_ordered_rows_copies_nothing():
     found = recording()
     assert cleaned(found, 10.0).values_tc is found.values_tc
 
 
-def test_cleaned_sorts_drops_and_keeps_the_first():
+def test_cleaning_sorts_rows_and_keeps_the_first_duplicate():
     found = recording(np.arange(6)[:, None], time_ns=[3 * _S, NOT_A_TIME, 1 * _S, 3 * _S, 2 * _S, 1 * _S])
     clean = cleaned(found, 10.0)
     assert clean.time_ns.tolist() == [1 * _S, 2 * _S, 3 * _S]
@@ -256,7 +256,7 @@ def test_segments_are_free_of_gaps():
     assert cleaned(recording(np.ones((1, 1))), 10.0).segments_s2.tolist() == [[0, 1]]
 
 
-def test_a_large_recording_is_measured_in_seconds():
+def test_a_large_recording_is_checked_within_seconds():
     values_tc = np.random.default_rng(0).standard_normal((200_000, 40), dtype=np.float32)
     found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
     began = time.process_time()

@@ -37,7 +37,7 @@ def utc(text):
 
 
 # --------------------------------------------------------------------------------------------------------------- expand
-def test_expand_is_sorted_and_unique_and_takes_no_labels_or_sidecars(tmp_path):
+def test_expand_is_sorted_unique_and_ignores_labels_and_sidecars(tmp_path):
     for name in ("b.csv", "a.csv", "a.labels.csv", "D.run_labels.csv.gz", "a.json", ".hidden.csv", "n.npy"):
         (tmp_path / name).write_bytes(b"")
     found = expand(["*.csv", "a*", "*"], tmp_path)
@@ -131,7 +131,7 @@ def test_a_missing_channel_is_named_with_close_matches(tmp_path):
         ("Time,a\n10:00:01,1\n10:00:02,2\n", 2, "no time stamp"),
     ],
 )
-def test_files_that_are_no_table_say_why(tmp_path, text, row, words):
+def test_files_that_are_not_tables_are_rejected_with_a_reason(tmp_path, text, row, words):
     path = write(tmp_path / "f.csv", text)
     with pytest.raises(DataError, match=words) as caught:
         read(path)
@@ -199,7 +199,7 @@ def test_numeric_epochs_by_magnitude(factor, unit):
     assert unit in times.notes[0]
 
 
-def test_numbers_that_are_no_epoch():
+def test_numbers_that_are_not_epochs_are_rejected():
     assert parse_times(pd.Series([20240203040506])).time_ns[0] == utc("2024-02-03T04:05:06")
     assert parse_times(pd.Series([0, 1, 2])).source == "index"
     elapsed = parse_times(pd.Series([0.0, 0.005, 0.010]))
@@ -212,7 +212,7 @@ def test_unreadable_stamps_are_marked_and_the_rest_is_kept():
     assert (times.time_ns == NOT_A_TIME).tolist() == [False, True, True, True, False]
 
 
-def test_an_index_is_no_clock(tmp_path):
+def test_a_row_index_is_not_a_time_column(tmp_path):
     recording = read(write(tmp_path / "f.csv", "time,a\n" + "".join(f"{row},{row}\n" for row in range(9))))
     assert (recording.time_source, recording.sampling_rate_hz) == ("index", None)
     recording = read(write(tmp_path / "g.csv", "a,b\n1,2\n3,4\n"))
@@ -220,7 +220,7 @@ def test_an_index_is_no_clock(tmp_path):
     assert read(tmp_path / "g.csv", sampling_rate_hz=4).time_ns.tolist() == [0, _S // 4]
 
 
-def test_date_beside_time_of_day_and_a_named_time_column(tmp_path):
+def test_date_and_time_of_day_in_two_columns_are_joined(tmp_path):
     path = write(tmp_path / "f.csv", "Date;Time;a\n03.02.2024;04:05:06;1\n03.02.2024;04:05:07;2\n")
     recording = read(path)
     assert recording.channels == ("a",)
@@ -259,7 +259,7 @@ def test_vibration_csv_without_axes_names_the_columns(tmp_path):
     assert read(path, "swinmae", channels=("horizontal",)).sampling_rate_hz == pytest.approx(10)
 
 
-def test_stamps_coarser_than_the_sampling_are_spaced_evenly(tmp_path):
+def test_time_stamps_coarser_than_the_sampling_are_interpolated(tmp_path):
     stamps = np.datetime64("2024-01-01", "ms") + (np.arange(6400) / 6.4).astype(int)
     pd.DataFrame({"timestamp": stamps, "x": np.arange(6400.0)}).to_csv(tmp_path / "f.csv", index=False)
     recording = read(tmp_path / "f.csv", "swinmae")
@@ -289,13 +289,13 @@ def test_npy_shapes(tmp_path, shape, width):
         (np.zeros(5, dtype=complex), "real numbers"),
     ],
 )
-def test_arrays_that_are_no_recording(tmp_path, array, words):
+def test_arrays_that_are_not_recordings_are_rejected(tmp_path, array, words):
     np.save(tmp_path / "f.npy", array, allow_pickle=True)
     with pytest.raises(DataError, match=words):
         read(tmp_path / "f.npy", "swinmae", sampling_rate_hz=1000)
 
 
-def test_npz_set_holds_many_recordings(tmp_path):
+def test_an_npz_file_contains_many_recordings(tmp_path):
     np.savez(tmp_path / "s.npz", x=np.arange(24, dtype=np.float32).reshape(4, 3, 2))
     (tmp_path / "dataset.json").write_text(json.dumps({"fs": 10, "files": {"s": {"label": "Faulty (coin)"}}}))
     found = read_recordings(tmp_path / "s.npz", root=tmp_path, stream="swinmae", settings=Data())
@@ -307,7 +307,7 @@ def test_npz_set_holds_many_recordings(tmp_path):
         read(tmp_path / "t.npz", "swinmae")
 
 
-def test_the_rate_of_the_sidecar_wins_and_disagreement_is_noted(tmp_path):
+def test_the_sidecar_sets_the_sampling_rate_and_a_difference_is_reported(tmp_path):
     rows = "".join(f"{row / 100},{row}\n" for row in range(50))
     path = write(tmp_path / "f.csv", f"time,x\n{rows}")
     (tmp_path / "dataset.json").write_text('{"sampling_rate_hz": 500}')
@@ -328,7 +328,7 @@ def test_the_rate_of_the_sidecar_wins_and_disagreement_is_noted(tmp_path):
         ("[]", "f.json"),
     ],
 )
-def test_no_usable_rate(tmp_path, sidecar, words):
+def test_a_recording_without_a_usable_rate_is_rejected(tmp_path, sidecar, words):
     np.save(tmp_path / "f.npy", np.zeros(10))
     if sidecar is not None:
         (tmp_path / "f.json").write_text(sidecar)
@@ -342,7 +342,7 @@ def test_infinities_of_arrays_are_missing(tmp_path):
     assert np.isnan(recording.values_tc[1:]).all()
 
 
-def test_kinds_a_stream_does_not_read(tmp_path):
+def test_file_types_of_another_stream_are_rejected(tmp_path):
     np.save(tmp_path / "f.npy", np.zeros(10))
     with pytest.raises(DataError, match="does not read this kind"):
         read(tmp_path / "f.npy", "patchtst")
@@ -425,7 +425,7 @@ def test_a_column_with_the_name_of_times_is_preferred(tmp_path):
         ("03/04/2026 06:00:0{}", "2026-04-03"),
     ],
 )
-def test_dates_that_the_rows_do_not_decide_are_read_by_convention(tmp_path, stamp, expected):
+def test_ambiguous_dates_are_read_by_convention(tmp_path, stamp, expected):
     rows = "".join(f"{stamp.format(second)};{second}\n" for second in range(5))
     (tmp_path / "a.csv").write_text("time;p\n" + rows, encoding="utf-8")
     (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())

@@ -47,7 +47,7 @@ def test_a_tone_below_both_limits_keeps_its_frequency_and_amplitude(new_hz):
     assert found.time_ns[-1] - found.time_ns[0] == pytest.approx(_S, rel=1e-3)
 
 
-def test_a_tone_above_half_of_the_new_rate_does_not_come_back_as_another():
+def test_resampling_does_not_alias_high_tones():
     found = resampled(recording_of(tone(9000, 48_000), 48_000.0), 12_000.0)
     assert np.abs(found.values_tc[200:-200]).max() < 5e-3
 
@@ -57,7 +57,7 @@ def test_rates_within_a_percent_and_unknown_ones_are_left_alone():
     assert resampled(near, 1005.0) is near
 
 
-def test_a_missing_value_costs_its_neighbours_and_no_more():
+def test_a_missing_value_affects_only_its_neighbours():
     values_tc = tone(50, 4000)
     values_tc[2000:2003] = np.nan
     found = resampled(recording_of(values_tc, 4000.0), 1000.0).values_tc[:, 0]
@@ -65,7 +65,7 @@ def test_a_missing_value_costs_its_neighbours_and_no_more():
     assert np.abs(found[510:900] - tone(50, 1000)[510:900, 0]).max() < 0.01
 
 
-def test_rows_keep_their_times_where_the_clock_runs_unlike_the_stated_rate():
+def test_rows_keep_their_times_if_the_clock_differs_from_the_rate():
     """Stated 2000 Hz, stamped at 2018: no time is invented, so the gap after it stays and labels are found."""
     time_ns = np.rint(np.arange(4000) * _S / 2018).astype(np.int64)
     time_ns[2000:] += int(0.3 * _S)
@@ -74,7 +74,7 @@ def test_rows_keep_their_times_where_the_clock_runs_unlike_the_stated_rate():
     assert (np.diff(found.time_ns) > 0).all()
 
 
-def test_an_odd_rate_is_met_and_one_out_of_all_proportion_refused():
+def test_an_unusual_rate_is_resampled_and_an_extreme_one_rejected():
     assert len(resampled(recording_of(tone(5, 1000.0), 1000.0), 97_656.25)) == 97_657
     with pytest.raises(DataError, match=r"cannot be resampled from 4000 to 1\.5 Hz"):
         resampled(recording_of(tone(5, 4000.0), 4000.0), 1.5)
@@ -99,7 +99,7 @@ def write(root: Path, name: str, rate_hz: float, labels: np.ndarray | None = Non
         (root / "data" / f"{name}.labels.csv").write_text("\n".join(["anomaly", *map(str, labels)]) + "\n")
 
 
-def test_files_of_two_rates_load_as_one_and_come_back_from_the_store_the_same(tmp_path):
+def test_files_of_two_rates_are_resampled_and_cached(tmp_path):
     labels = np.repeat([0, 1], 400)
     write(tmp_path, "one", 1000)
     write(tmp_path, "two", 2000, labels)
@@ -113,14 +113,14 @@ def test_files_of_two_rates_load_as_one_and_come_back_from_the_store_the_same(tm
         assert labels_of(loaded.recordings[1]).tolist() == np.repeat([0, 1], 200).tolist()
 
 
-def test_labels_that_do_not_fit_what_was_measured_are_refused(tmp_path):
+def test_labels_that_do_not_fit_the_recording_are_rejected(tmp_path):
     write(tmp_path, "two", 2000, np.zeros(400, dtype=int))
     read = read_recordings(tmp_path / "data/two.npy", root=tmp_path, stream="swinmae", settings=Data())
     with pytest.raises(DataError, match=r"400 labels for 400 rows of data/two\.npy.* 2000 Hz"):
         labels_of(resampled(read[0], 1000.0))
 
 
-def test_labels_of_another_day_are_refused(tmp_path):
+def test_labels_of_another_day_are_rejected(tmp_path):
     rows = 2000
     times = np.datetime64("2026-01-05T00:00:00", "ns") + (np.arange(rows) * (_S // 2000)).astype("timedelta64[ns]")
     lines = [f"{time},{x:.3f}" for time, x in zip(times, np.random.default_rng(0).normal(size=rows), strict=True)]

@@ -35,7 +35,7 @@ def scaled(scaler: Scaler, values_tc: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level, spread", [(0.0, 1.0), (101_325.0, 0.5), (-2e6, 30.0)])
-def test_scaling_is_that_of_64_bit(rng, level, spread):
+def test_scaling_has_float64_accuracy(rng, level, spread):
     values_tc = column(rng.normal(level, spread, 5000))
     scaler = fit(values_tc)
     exact_tc = (values_tc.astype(np.float64) - scaler.center) / scaler.scale
@@ -78,7 +78,7 @@ def test_rare_bursts_are_scaled_by_their_deviation():
     assert "98 % of it is one value" in scaler.floored["c0"]
 
 
-def test_one_bit_of_flicker_is_no_signal():
+def test_one_bit_of_quantisation_noise_is_not_a_signal():
     flicker = np.full(1000, 20.0)
     flicker[500] += 2**-10
     scaler = fit(flicker)
@@ -108,7 +108,7 @@ def test_a_dead_or_missing_channel_has_scale_one_without_warnings(settings, valu
     assert "scale 1" in scaler.floored["c0"]
 
 
-def test_missing_values_neither_count_nor_vanish(rng):
+def test_missing_values_are_ignored_and_stay_missing(rng):
     values = rng.normal(size=1000).astype(np.float32)
     holed = values.copy()
     holed[::3] = np.nan
@@ -117,7 +117,7 @@ def test_missing_values_neither_count_nor_vanish(rng):
     assert np.array_equal(np.isnan(scaled(scaler, column(holed))), np.isnan(column(holed)))
 
 
-def test_no_difference_is_taken_from_one_span_to_the_next():
+def test_differences_are_not_taken_across_spans():
     parts = [column(np.full(50, 1.0)), column(np.full(50, 1.0 + 2**-8))]
     joined = Scaler.fit([np.concatenate(parts)], ["c0"], ROBUST)
     apart = Scaler.fit(parts, ["c0"], ROBUST)
@@ -125,12 +125,12 @@ def test_no_difference_is_taken_from_one_span_to_the_next():
     assert apart.scale[0] == pytest.approx(2**-8 / 1.349)
 
 
-def test_what_lies_far_out_is_clipped(rng):
+def test_outliers_are_clipped(rng):
     scaler = fit(rng.normal(size=1000), settings=Scaling(clip=5.0))
     assert scaled(scaler, column([1e6, -1e6, 0.0])).ravel()[:2].tolist() == [5.0, -5.0]
 
 
-def test_without_scaling_values_stay(rng):
+def test_values_stay_without_scaling(rng):
     values_tc = column(rng.normal(size=100))
     assert np.array_equal(scaled(fit(values_tc, settings=Scaling(method="none")), values_tc), values_tc)
 
@@ -144,7 +144,7 @@ def test_a_scaler_survives_json(rng):
 # ------------------------------------------------------------------------------------------------------- hostile values
 @pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
 @pytest.mark.parametrize("spike", [1e30, -3.4e38])
-def test_spikes_that_no_instrument_measures_are_not_counted(rng, settings, spike):
+def test_implausible_spikes_are_ignored(rng, settings, spike):
     values = rng.normal(50.0, 4.0, 5000)
     spiked = values.copy()
     spiked[::50] = spike  # more than the outermost percentile, and far more than a deviation bears
@@ -157,7 +157,7 @@ def test_spikes_that_no_instrument_measures_are_not_counted(rng, settings, spike
     assert scaled_t[1::50].std() == pytest.approx(1.0, rel=0.2)
 
 
-def test_a_constant_channel_with_a_spike_still_shows_a_change():
+def test_a_change_of_a_constant_channel_with_a_spike_is_visible():
     """Its one spike is neither its resolution nor its deviation."""
     spiked = np.full(1000, 20.0)
     spiked[500] = 1e30
@@ -167,14 +167,14 @@ def test_a_constant_channel_with_a_spike_still_shows_a_change():
     assert re.search("constant in training.*; 1 values", scaler.floored["c0"])
 
 
-def test_twelve_decades_are_a_measurement():
+def test_values_over_twelve_decades_are_valid():
     """A vacuum gauge, from base pressure to air."""
     pressures = np.full(1000, 2e-9)
     pressures[900:] = 1000.0
     assert fit(pressures).scale[0] > 100.0
 
 
-def test_a_channel_that_is_99_percent_missing_is_scaled_by_what_there_is(rng):
+def test_a_channel_that_is_99_percent_missing_is_scaled_by_its_values(rng):
     values = rng.normal(50.0, 4.0, 10_000)
     sparse = np.where(np.arange(10_000) % 100 == 0, values, np.nan)
     scaler = fit(sparse)
@@ -212,7 +212,7 @@ VALUES = st.one_of(
     method=st.sampled_from(["robust", "zscore", "none"]),
     floor=st.sampled_from([0.0, 1.0]),
 )
-def test_whatever_is_measured_is_scaled_within_the_clip(parts, method, floor):
+def test_any_values_are_scaled_within_the_clip(parts, method, floor):
     """In training and later: finite stays finite, missing stays missing, and twice is the same."""
     settings = Scaling(method=method, floor=floor)
     parts_tc = [np.array(part, dtype=np.float32) for part in parts]
@@ -237,7 +237,7 @@ def test_a_deviation_below_one_is_not_widened(rng):
 
 
 @pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
-def test_what_does_not_fit_into_memory_is_scaled_the_same(rng, settings, monkeypatch, tmp_path):
+def test_data_larger_than_memory_is_scaled_the_same(rng, settings, monkeypatch, tmp_path):
     """Steps of 1 within the spans and of 0.1 between them, whose ends are at and within the ends of blocks."""
     lengths = (10, 11, 1, 19, 40, 7)
     spans = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
@@ -268,7 +268,7 @@ def test_the_floor_is_the_range_of_the_central_98_percent_of_a_normal_channel(rn
         assert scaler.floored == {"c0": "widened to the range of its central 98 %"}
 
 
-def test_a_deviation_as_large_as_the_resolution_is_no_flicker():
+def test_a_deviation_as_large_as_the_resolution_is_a_signal():
     """Steps of 1 and a deviation of exactly 1: the range of the central 98 % serves."""
     values = np.array([-2.0, -1.0, *[0.0] * 6, 1.0, 2.0])
     assert values.std() == 1.0
@@ -278,7 +278,7 @@ def test_a_deviation_as_large_as_the_resolution_is_no_flicker():
 
 
 @pytest.mark.parametrize("usual", [1e-3, 1.0, 300.0])
-def test_a_runaway_lies_twelve_decades_beyond_the_median(usual):
+def test_a_value_twelve_decades_beyond_the_median_is_implausible(usual):
     """The median is that of sizes, zeros apart: here of 101 values, of which 50 are far out."""
     for times, num_runaways in ((0.99 * RUNAWAY, 0), (1.01 * RUNAWAY, 50)):
         values = np.r_[np.zeros(40), np.full(51, usual), np.full(50, -usual * times)]
@@ -286,14 +286,14 @@ def test_a_runaway_lies_twelve_decades_beyond_the_median(usual):
     assert RUNAWAY == 1e12
 
 
-def test_a_constant_channel_has_its_level_though_a_block_of_it_is_missing(monkeypatch):
+def test_a_constant_channel_with_a_missing_block_keeps_its_level(monkeypatch):
     values = np.full(40, -20.0)
     values[:20] = np.nan
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
     assert fit(values).scale[0] == pytest.approx(CONSTANT_SHARE * 20.0)
 
 
-def test_channels_of_one_reason_are_logged_together(caplog):
+def test_channels_with_the_same_reason_are_logged_together(caplog):
     caplog.set_level("INFO")
     fit(np.zeros(100), np.full(100, 20.0), np.arange(100), np.full(100, np.nan)).log_floors()
     assert [record.getMessage() for record in caplog.records] == [
@@ -302,7 +302,7 @@ def test_channels_of_one_reason_are_logged_together(caplog):
     ]
 
 
-def test_a_floor_that_is_the_scale_widens_nothing():
+def test_a_floor_equal_to_the_scale_changes_nothing():
     """Half of the values at 0, half at 10: the central 50 % are as wide as the central 98 %."""
     values = np.r_[np.zeros(500), np.arange(1, 10), np.full(500, 10.0)]
     scaler = fit(values, settings=Scaling(floor=4.653 / 1.349))

@@ -80,7 +80,7 @@ def test_a_sine_peaks_in_its_row_with_its_amplitude(row):
     assert image[:, 16].max() == pytest.approx(pixel, abs=0.05)
 
 
-def test_the_transform_is_linear_and_blind_to_an_offset():
+def test_the_transform_is_linear_and_ignores_an_offset():
     transform, x = build(), noise().transpose(1, 2)
     once = transform.amplitudes(x, RATE, 32)
     torch.testing.assert_close(transform.amplitudes(3 * x + 50, RATE, 32), 3 * once, rtol=1e-3, atol=1e-4)
@@ -102,7 +102,7 @@ def full_rate(transform, x):
 
 @pytest.mark.parametrize("num_samples", [4096, 4095, 1999])
 @pytest.mark.parametrize("num_columns", [32, 100])
-def test_columns_are_means_of_the_transform_at_the_full_rate(num_samples, num_columns):
+def test_columns_are_means_at_the_full_sampling_rate(num_samples, num_columns):
     transform = build(frequency_min_hz=5.0)
     bands = wavelet_bands(transform.settings, num_samples, num_columns, RATE, torch.device("cpu"))
     assert sum(len(band.first_f) for band in bands) == 24
@@ -117,7 +117,7 @@ def test_columns_are_means_of_the_transform_at_the_full_rate(num_samples, num_co
         assert (found - expected).square().mean().sqrt() < 0.01 * expected.square().mean().sqrt()
 
 
-def test_a_batch_is_its_windows():
+def test_the_transform_of_a_batch_equals_that_of_its_windows():
     transform, x = build(), noise(5)
     images = transform(x, RATE)
     assert images.shape == (5, 3, 32, 32)
@@ -126,7 +126,7 @@ def test_a_batch_is_its_windows():
         torch.testing.assert_close(transform(x[i : i + 1], RATE)[0], images[i], rtol=0, atol=1e-5)
 
 
-def test_silence_is_zero_and_everything_is_finite():
+def test_a_zero_signal_gives_zeros_and_all_values_are_finite():
     transform = build()
     assert (transform(torch.zeros(1, NUM_SAMPLES, 3), RATE) == 0).all()
     assert transform(torch.full((1, NUM_SAMPLES, 3), 9.81), RATE).abs().max() < 1e-3
@@ -135,7 +135,7 @@ def test_silence_is_zero_and_everything_is_finite():
 
 
 @pytest.mark.parametrize("axes", [1, 2])
-def test_lacking_axes_are_missing_planes(axes):
+def test_absent_axes_become_missing_planes(axes):
     transform, x = build(), noise(2, 3)
     image = transform(x[..., :axes], RATE)
     torch.testing.assert_close(image[:, :axes], transform(x, RATE)[:, :axes])
@@ -177,14 +177,14 @@ def test_a_click_stays_visible_in_its_column():
     assert highest_row.max() > 2.0
 
 
-def test_half_precision_does_not_enter_the_transform():
+def test_the_transform_never_uses_half_precision():
     transform, x = build(), noise()
     expected = transform(x, RATE)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(transform(x, RATE), expected)
 
 
-def test_what_cannot_work_is_refused():
+def test_impossible_settings_are_rejected():
     with pytest.raises(DataError, match="4 vibration axes"):
         build()(noise(axes=4), RATE)
     with pytest.raises(DataError, match="cannot fill"):

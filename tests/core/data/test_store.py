@@ -46,7 +46,7 @@ def same(one: Recording, other: Recording) -> bool:
 @pytest.mark.parametrize(
     "text", [MESSY, WITH_GAPS, "a,b\n1,2\n3,x\n5,6\n7,8\n", "timestamp,a\n2026-01-01,1\n2026-01-02,inf\n"]
 )
-def test_a_known_file_gives_what_parsing_it_gave(tmp_path, parsed, text):
+def test_a_cached_file_equals_the_parsed_file(tmp_path, parsed, text):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text(text)
     plain = read(tmp_path, store_dir="")
@@ -87,7 +87,7 @@ def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
             assert all((one == other).all() for one, other in zip(*batches, strict=True))
 
 
-def test_a_series_too_long_for_memory_lies_on_disk(tmp_path, monkeypatch, caplog):
+def test_a_series_larger_than_memory_is_on_disk(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(store_module, "IN_MEMORY", 0)
     for number in range(2):
         write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number)
@@ -115,7 +115,7 @@ def test_a_file_of_other_bytes_is_parsed_again_even_with_the_same_size_and_time(
     assert read(tmp_path).recordings[0].values_tc.tolist() == [[1.0], [3.0]]
 
 
-def test_what_a_logger_writes_to_while_it_is_read_is_not_kept_as_what_it_was(tmp_path, monkeypatch, caplog):
+def test_a_file_that_changes_during_reading_is_not_cached(tmp_path, monkeypatch, caplog):
     write_ramp(tmp_path, "a.csv", 10)
     parse = store_module.ingest
 
@@ -131,7 +131,7 @@ def test_what_a_logger_writes_to_while_it_is_read_is_not_kept_as_what_it_was(tmp
     assert len(read(tmp_path).recordings[0]) == 10
 
 
-def test_an_old_file_is_not_read_to_know_that_it_is_the_same(tmp_path, monkeypatch):
+def test_an_old_unchanged_file_is_recognised_without_reading(tmp_path, monkeypatch):
     path = write(tmp_path, "a\n1\n2\n")
     os.utime(path, (1e9, 1e9))
     digests, real = [], hashlib.file_digest
@@ -143,20 +143,20 @@ def test_an_old_file_is_not_read_to_know_that_it_is_the_same(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("change", [{"exclude": ("b",)}, {"channels": ("b", "a")}, {"gap_factor": 3.0}])
-def test_other_settings_of_the_reader_are_another_entry(tmp_path, parsed, change):
+def test_other_reader_settings_use_another_entry(tmp_path, parsed, change):
     write(tmp_path, MESSY)
     read(tmp_path)
     assert same(read(tmp_path, **change).recordings[0], read(tmp_path, store_dir="", **change).recordings[0])
     assert len(parsed) == 3
 
 
-def test_settings_the_reader_does_not_see_are_not(tmp_path, parsed):
+def test_settings_without_effect_on_reading_use_the_same_entry(tmp_path, parsed):
     write(tmp_path, MESSY)
     read(tmp_path), read(tmp_path, window=8, stride=1)
     assert len(parsed) == 1
 
 
-def test_the_json_beside_a_file_counts(tmp_path, parsed):
+def test_the_sidecar_is_part_of_the_cache_key(tmp_path, parsed):
     path = write(tmp_path, "x\n1\n2\n")
     facts = path.with_suffix(".json")
     config = make_config("swinmae", window=40)
@@ -189,14 +189,14 @@ def test_a_damaged_entry_is_written_again(tmp_path, parsed, torn, length, caplog
     assert entry.name[:12] in caplog.text
 
 
-def test_a_store_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path, caplog):
+def test_an_unwritable_store_is_reported_and_reading_continues(tmp_path, caplog):
     write(tmp_path, MESSY)
     (tmp_path / "cache").write_text("a file where the folder would be")
     assert same(read(tmp_path).recordings[0], read(tmp_path, store_dir="").recordings[0])
     assert caplog.text.count("data.store_dir") == 1
 
 
-def test_what_was_not_used_for_longest_is_forgotten(tmp_path, parsed, caplog):
+def test_the_least_recently_used_entries_are_removed(tmp_path, parsed, caplog):
     for name in ("a.csv", "b.csv", "c.csv"):
         write_ramp(tmp_path, name, 200, first=ord(name[0]))
     config = make_config(store_gb=14e-6)  # about two of them
@@ -221,7 +221,7 @@ def test_an_empty_store_dir_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_nothing_is_left_of_an_entry_that_was_not_finished(tmp_path, monkeypatch):
+def test_an_unfinished_entry_is_removed(tmp_path, monkeypatch):
     write(tmp_path, MESSY)
     monkeypatch.setattr(entries, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
     read(tmp_path)

@@ -56,7 +56,7 @@ def test_starts_of_windows(rows, window, stride, cover_end, starts):
     assert found.dtype == np.int64
 
 
-def test_no_segment_gives_no_window():
+def test_no_segments_give_no_windows():
     assert window_starts(np.empty((0, 2), dtype=np.int64), 4, 2).tolist() == []
 
 
@@ -82,7 +82,7 @@ def test_windows_are_views_of_the_series(windows):
     assert storage(windows.subset(torch.tensor([1]))._view_nf) == storage(windows.series.values_nc)
 
 
-def test_rows_that_do_not_lie_in_one_piece_are_put_into_one():
+def test_rows_that_are_not_contiguous_are_copied():
     values_tc = np.asfortranarray(np.arange(60, dtype=np.float32).reshape(20, 3))
     windows = WindowSet(Series.of([], values_tc), torch.tensor([0, 5, 12]), 8)
     assert torch.equal(windows.batch(torch.tensor([2]))[0], torch.from_numpy(values_tc[12:20].copy()))
@@ -95,7 +95,7 @@ def test_a_batch_equals_slices(windows):
     assert torch.equal(batch_btc, torch.stack([values_nc[start : start + 8] for start in (42, 0, 22)]))
 
 
-def test_a_batch_is_a_copy_the_model_may_change(windows):
+def test_a_batch_is_a_writable_copy(windows):
     before = windows.series.values_nc.clone()
     windows.batch(torch.tensor([0])).zero_()
     assert torch.equal(windows.series.values_nc, before)

@@ -78,13 +78,13 @@ def gpu(request, api):
     return MpsBackend("mps", api) if request.param == "mps" else CachingBackend(request.param, api)
 
 
-def test_every_platform_has_its_row():
+def test_every_platform_has_a_table_row():
     assert set(BACKENDS) == set(get_args(DeviceKind))
     assert all(backend(kind).kind == kind for kind in BACKENDS)
 
 
 # --------------------------------------------------------------------------------------------------------- accelerators
-def test_a_gpu_is_waited_for_and_its_cache_emptied(gpu, api):
+def test_a_gpu_is_synchronised_and_its_cache_emptied(gpu, api):
     gpu.synchronize()
     gpu.empty_cache()
     assert api.calls == ["synchronize", "empty_cache"]
@@ -97,7 +97,7 @@ def test_a_process_takes_the_gpu_of_its_index(api):
     assert api.calls == ["set_device 3"]
 
 
-def test_random_states_of_cpu_and_gpu_come_back(gpu, api):
+def test_random_states_of_cpu_and_gpu_are_restored(gpu, api):
     torch.manual_seed(5)
     states = [state.clone() for state in gpu.rng_state()]
     drawn = torch.rand(3)
@@ -107,12 +107,12 @@ def test_random_states_of_cpu_and_gpu_come_back(gpu, api):
     assert api.rng.tolist() == [0, 1, 2, 3]
 
 
-def test_the_states_of_a_cpu_run_leave_the_gpus_generator(gpu, api):
+def test_states_of_a_cpu_run_do_not_change_the_gpu_generator(gpu, api):
     gpu.set_rng_state(backend("cpu").rng_state())
     assert api.rng.tolist() == [0, 1, 2, 3]
 
 
-def test_the_peak_of_a_gpu_is_what_its_allocator_took_since_the_cache_was_emptied(gpu, api):
+def test_the_peak_of_a_gpu_is_counted_since_the_cache_was_emptied(gpu, api):
     assert gpu.reserved_mb() == 300
     gpu.reset_peak_memory()
     assert "empty_cache" in api.calls
@@ -127,13 +127,13 @@ def test_memory_of_a_gpu_is_reported_in_mib(api):
 
 
 @pytest.mark.parametrize("limit_mb, fraction", [(8_192, 0.5), (20_000, 1.0)])
-def test_a_limit_is_a_share_of_the_gpu_and_gives_way_to_the_one_before(api, limit_mb, fraction):
+def test_a_limit_is_a_share_of_the_gpu_and_is_restored(api, limit_mb, fraction):
     with CachingBackend("cuda", api).limited(limit_mb):
         assert api.fraction == fraction
     assert api.fraction == 0.9
 
 
-def test_a_limit_is_lifted_though_the_run_fails(api):
+def test_a_limit_is_removed_even_if_the_run_fails(api):
     with pytest.raises(ZeroDivisionError), CachingBackend("cuda", api).limited(8_192):
         raise ZeroDivisionError
     assert api.fraction == 0.9
@@ -162,7 +162,7 @@ def test_a_platform_that_cannot_limit_memory_says_so(caplog):
     assert "cannot set one on xpu" in caplog.text
 
 
-def test_older_torch_forgets_the_limit_before(api):
+def test_older_torch_does_not_restore_the_previous_limit(api):
     older = ModuleType("cuda")
     older.mem_get_info, older.set_per_process_memory_fraction = api.mem_get_info, api.set_per_process_memory_fraction
     with CachingBackend("cuda", older).limited(8_192):
@@ -171,7 +171,7 @@ def test_older_torch_forgets_the_limit_before(api):
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
-def test_the_real_modules_have_what_the_rows_call(kind):
+def test_the_real_modules_have_the_functions_of_the_table(kind):
     """Fails when a torch release renames a function; no GPU is needed to see that."""
     used = {"synchronize", "empty_cache", "get_rng_state", "set_rng_state", "device_count"}
     used |= {"set_per_process_memory_fraction"}
@@ -183,7 +183,7 @@ def test_the_real_modules_have_what_the_rows_call(kind):
     assert {name for name in used if not hasattr(getattr(torch, kind), name)} == set()
 
 
-def test_a_tpu_is_asked_through_torch_xla(monkeypatch, caplog):
+def test_a_tpu_is_used_through_torch_xla(monkeypatch, caplog):
     xla, calls = ModuleType("fake_xla"), []
     xla.mark_step = lambda: calls.append("mark_step")
     xla.wait_device_ops = lambda: calls.append("wait")
@@ -202,14 +202,14 @@ def test_a_tpu_is_asked_through_torch_xla(monkeypatch, caplog):
         assert "XLA plans" in caplog.text
 
 
-def test_hardware_that_is_not_there_is_reported_from_what_is():
+def test_absent_hardware_is_named_with_the_available_one():
     assert backend("cpu").is_present
     assert backend("cuda").is_present is torch.cuda.is_available()
     assert not XlaBackend(module="no_such_module.core").is_present
 
 
 # ------------------------------------------------------------------------------------------------------------------ CPU
-def test_random_states_of_the_cpu_come_back():
+def test_random_states_of_the_cpu_are_restored():
     cpu = backend("cpu")
     states = cpu.rng_state()
     drawn = torch.rand(3)
@@ -217,7 +217,7 @@ def test_random_states_of_the_cpu_come_back():
     assert torch.equal(torch.rand(3), drawn)
 
 
-def test_the_memory_of_the_cpu_is_what_the_process_holds():
+def test_the_memory_of_the_cpu_is_that_of_the_process():
     cpu = backend("cpu")
     cpu.reset_peak_memory()
     cpu.synchronize()
@@ -231,7 +231,7 @@ def test_the_memory_of_the_cpu_is_what_the_process_holds():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the C library of Linux can be asked")
-def test_the_cache_of_the_cpu_is_what_the_c_library_keeps():
+def test_the_cache_of_the_cpu_is_that_of_the_c_library():
     cpu = backend("cpu")
     blocks = [torch.ones(2**14) for _ in range(1_600)]  # 64 KiB each
     last = torch.ones(2**14)  # keeps the C library from giving back the end of its heap by itself
@@ -262,7 +262,7 @@ def test_the_cache_of_the_cpu_is_what_the_c_library_keeps():
         OSError(errno.ENOMEM, "Cannot allocate memory"),
     ],
 )
-def test_exhausted_memory_is_known_by_every_name_it_has(error):
+def test_every_out_of_memory_error_is_recognised(error):
     assert is_out_of_memory(error)
 
 
@@ -276,12 +276,12 @@ def test_exhausted_memory_is_known_by_every_name_it_has(error):
         KeyboardInterrupt(),
     ],
 )
-def test_other_errors_are_not_taken_for_it(error):
+def test_other_errors_are_not_out_of_memory_errors(error):
     assert not is_out_of_memory(error)
 
 
 @pytest.mark.parametrize("allocate", [torch.empty, np.ones, bytearray])
-def test_what_the_cpu_really_raises_is_known(allocate):
+def test_the_real_out_of_memory_error_of_the_cpu_is_recognised(allocate):
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         allocate(2**46)
     assert is_out_of_memory(caught.value)

@@ -90,14 +90,14 @@ def test_memory_caps_the_batch(kind, free_mb, share, batch, largest):
     assert f"hold {largest} of 100 MiB" in found.reason
 
 
-def test_memory_that_is_plentiful_leaves_the_batch():
+def test_plentiful_memory_does_not_change_the_batch():
     found = get_batch_config(device("cuda", 10_000), 8, mb_per_sample=1.0)
     assert (found.batch_size, found.largest) == (32, 7_500)
     assert "hold" not in found.reason
 
 
 @pytest.mark.parametrize("figures", [{"base_batch_size": 0}, {"base_batch_size": 1, "mb_per_sample": 0.0}])
-def test_figures_that_cannot_be_are_refused(figures):
+def test_impossible_figures_are_rejected(figures):
     with pytest.raises(ValueError, match="must be positive"):
         get_batch_config(device("cuda"), **figures)
 
@@ -119,7 +119,7 @@ def test_figures_that_cannot_be_are_refused(figures):
         ({"effective_batch": 2}, 400, 4, 4, "one window for each of 4 processes"),
     ],
 )
-def test_a_step_takes_as_many_windows_as_leave_enough_steps(settings, num_windows, world_size, batch, words):
+def test_the_global_batch_leaves_enough_steps_per_epoch(settings, num_windows, world_size, batch, words):
     found, reason = effective_batch(
         Training(batch_size="auto", **settings), tier("cuda-40gb"), num_windows=num_windows, world_size=world_size
     )
@@ -127,7 +127,7 @@ def test_a_step_takes_as_many_windows_as_leave_enough_steps(settings, num_window
     assert words in reason
 
 
-def test_a_tier_below_the_smallest_batch_is_obeyed():
+def test_a_tier_below_the_smallest_batch_applies():
     small = tier("cpu").model_copy(update={"batch_size": 4})
     assert effective_batch(Training(epochs=1), small, num_windows=400)[0] == 4
 
@@ -185,21 +185,21 @@ def test_a_custom_size_changes_nothing():
 
 
 @pytest.mark.parametrize("size, heads", [("full", 16), ("reduced", 4)])
-def test_a_size_may_be_asked_for_on_any_hardware(size, heads):
+def test_a_size_may_be_requested_on_any_hardware(size, heads):
     for name in ("cpu", "cuda-40gb"):
         config, reason = resolved(local("patchtst", f"model.size={size}"), name)
         assert (config.model.size, config.model.num_heads) == (size, heads)
         assert reason == f"model.size = {size}"
 
 
-def test_what_the_environment_or_the_command_line_sets_stays():
+def test_sizes_from_environment_or_command_line_stay():
     loaded = local("patchtst", "model.d_ff=384", environment={"LANDFALL_MODEL__NUM_LAYERS": "5"})
     config, reason = resolved(loaded, "cuda-40gb")
     assert (config.model.d_ff, config.model.num_layers, config.model.num_heads) == (384, 5, 16)
     assert "full on the tier cuda-40gb, but model.num_layers = 5, model.d_ff = 384 as set" in reason
 
 
-def test_what_a_file_of_ones_own_sets_stays_unless_the_size_is_set_after_it(workspace):
+def test_sizes_from_a_user_file_stay_unless_the_size_is_set_later(workspace):
     (workspace / "site.yaml").write_text("defaults: [patchtst_ssl_local, _self_]\nmodel: {d_model: 64}\n")
     config, reason = resolved(local("patchtst", root=workspace, file="site.yaml"), "cuda-40gb")
     assert (config.model.d_model, config.model.num_heads) == (64, 16)
@@ -213,7 +213,7 @@ def test_a_configuration_without_origins_takes_the_whole_size():
     assert config.model.d_ff == 512
 
 
-def test_a_full_model_that_does_not_fit_the_windows_gives_way_loudly(caplog):
+def test_a_full_model_that_does_not_fit_is_replaced_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         config, reason = resolved(local("swinmae", "data.window=256"), "cuda-40gb")
     assert (config.model.size, config.scalogram.image_size) == ("reduced", 64)
@@ -221,12 +221,12 @@ def test_a_full_model_that_does_not_fit_the_windows_gives_way_loudly(caplog):
     assert "the full model of the tier cuda-40gb does not fit, the reduced one is taken" in caplog.text
 
 
-def test_a_full_model_that_was_asked_for_is_not_replaced():
+def test_a_requested_full_model_is_not_replaced():
     with pytest.raises(ConfigError, match=r"model.size = full.*224 columns"):
         resolved(local("swinmae", "data.window=256", "model.size=full"), "cpu")
 
 
-def test_where_not_even_the_reduced_model_fits_all_is_reported():
+def test_an_error_is_raised_if_even_the_reduced_model_does_not_fit():
     loaded = local("swinmae", "data.window=200", "model.size=custom")
     config = loaded.config.model_copy(update={"data": loaded.config.data.model_copy(update={"window": 100})})
     config = config.model_copy(update={"model": config.model.model_copy(update={"size": "auto"})})

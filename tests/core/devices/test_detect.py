@@ -93,13 +93,13 @@ def test_a_t4_only_emulates_bfloat16():
 
 
 @pytest.mark.parametrize("fault", [no_kernel, lambda first, second: first])
-def test_a_type_whose_product_fails_is_not_native(fault, caplog):
+def test_a_type_with_a_failing_product_is_not_native(fault, caplog):
     found = detect_cuda(FakeTorch(cuda=cuda(A100), matmul=only_bf16(fault)))
     assert (found.usable, found.native_dtypes) == (True, ("float32", "float16"))
     assert "bfloat16" in caplog.text
 
 
-def test_a_p100_calls_itself_available_and_fails_its_first_kernel():
+def test_a_p100_that_fails_its_first_kernel_is_unusable():
     found = detect_cuda(FakeTorch(cuda=cuda(P100), matmul=no_kernel))
     assert (found.name, found.usable, found.memory_free_mb, found.native_dtypes) == (P100.name, False, 0, ())
     assert found.reason.startswith("cpu is present but failed a small operation: CUDA error: no kernel image")
@@ -112,7 +112,7 @@ def test_a_gpu_that_computes_wrong_numbers():
     assert (found.usable, found.reason) == (False, "cpu is present but computed wrong numbers")
 
 
-def test_a_gpu_that_others_have_filled_is_not_usable():
+def test_a_gpu_without_free_memory_is_unusable():
     def full(first, second):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
 
@@ -121,7 +121,7 @@ def test_a_gpu_that_others_have_filled_is_not_usable():
     assert "CUDA out of memory" in found.reason
 
 
-def test_of_two_different_gpus_the_lesser_counts():
+def test_the_smaller_of_two_different_gpus_decides():
     found = detect_cuda(FakeTorch(cuda=cuda(A100, T4, free=30 * GIB)))
     assert (found.count, found.name) == (2, f"{A100.name} + Tesla T4")
     assert (found.memory_total_mb, found.memory_free_mb, found.compute_capability) == (15_102, 15_102, "7.5")
@@ -129,7 +129,7 @@ def test_of_two_different_gpus_the_lesser_counts():
     assert found.reason.endswith("the GPUs differ: the least memory counts, 15102 MiB")
 
 
-def test_gpus_that_are_alike_are_named_once():
+def test_equal_gpus_are_named_once():
     found = detect_cuda(FakeTorch(cuda=cuda(*[A100] * 8)))
     assert (found.count, found.name) == (8, A100.name)
     assert "differ" not in found.reason
@@ -142,14 +142,14 @@ def test_a_second_gpu_without_kernels_is_left_out():
 
 
 @pytest.mark.parametrize("rank, count, index", [("1", 2, 1), ("3", 1, 0)])
-def test_each_process_puts_only_its_own_gpu_to_work(monkeypatch, rank, count, index):
+def test_each_process_tests_only_its_own_gpu(monkeypatch, rank, count, index):
     monkeypatch.setenv("LOCAL_RANK", rank)
     fake = FakeTorch(cuda=cuda(*[A100] * count))
     assert detect_cuda(fake).count == count
     assert fake.devices_used == [("cuda", index)]
 
 
-def test_rocm_shows_its_gpus_as_cuda():
+def test_rocm_gpus_appear_as_cuda():
     radeon = gpu("AMD Instinct MI210", (9, 0), 64 * GIB)
     fake = FakeTorch(cuda=cuda(radeon, archs=("gfx90a",)), cuda_version=None, hip="6.4.1")
     found = detect_cuda(fake)
@@ -163,7 +163,7 @@ def test_a_gpu_that_shares_the_cpus_memory():
     assert detect_cuda(FakeTorch(cuda=cuda(orin))).unified_memory
 
 
-def test_no_gpu_is_no_entry():
+def test_a_machine_without_gpu_has_no_gpu_entry():
     assert detect_cuda(FakeTorch()) is None
 
 
@@ -181,7 +181,7 @@ def test_nvidia_smi_finds_the_gpus_torch_cannot_use(tmp_path):
     assert "CPU-only build" in found.reason
 
 
-def test_half_a_driver_is_listed_and_not_raised(tmp_path):
+def test_an_incomplete_driver_is_listed_without_an_error(tmp_path):
     write_nvidia_smi(tmp_path, "echo 'NVIDIA-SMI has failed'; exit 9")
     found = detect_cuda(FakeTorch())
     assert (found.usable, found.count) == (False, 0)
@@ -208,7 +208,7 @@ def test_apples_gpu_shares_the_memory(monkeypatch):
     assert "memory is shared with the CPU, at most 11264 MiB are recommended" in found.reason
 
 
-def test_apples_gpu_has_no_more_than_the_machine_has_free(monkeypatch):
+def test_the_apple_gpu_has_at_most_the_free_memory_of_the_machine(monkeypatch):
     monkeypatch.setattr(detect, "memory_mb", lambda: host.HostMemory(16_384, 2_000, "the machine"))
     assert detect_mps(FakeTorch(mps=metal())).memory_free_mb == 2_000
     assert detect_mps(FakeTorch(mps=metal(allocated=12 * GIB))).memory_free_mb == 0
@@ -242,7 +242,7 @@ def test_intels_gpu():
     assert detect_xpu(FakeTorch(xpu=arc(native_bf16=False))).native_dtypes == ("float32", "float16")
 
 
-def test_intels_driver_may_not_tell_its_free_memory():
+def test_the_intel_driver_may_not_report_free_memory():
     def silent(device):
         raise RuntimeError("The device does not support querying the available free memory")
 
@@ -254,7 +254,7 @@ def test_a_broken_intel_gpu_is_listed():
     assert (found.usable, found.memory_free_mb) == (False, 0)
 
 
-def test_without_their_libraries_processes_cannot_talk():
+def test_processes_cannot_communicate_without_their_libraries():
     fake = FakeTorch(cuda=cuda(A100), xpu=arc())
     fake.distributed = SimpleNamespace(is_available=lambda: True, is_nccl_available=lambda: False)
     assert not detect_cuda(fake).supports_distributed
@@ -264,7 +264,7 @@ def test_without_their_libraries_processes_cannot_talk():
 
 
 # ----------------------------------------------------------------------------------------------------------------- CPU
-def test_the_cpu_is_what_the_process_may_use(monkeypatch):
+def test_the_cpu_has_the_cores_that_the_process_may_use(monkeypatch):
     monkeypatch.setattr(detect, "memory_mb", lambda: host.HostMemory(2_048, 1_500, "cgroup v2"))
     monkeypatch.setattr(detect, "usable_cores", lambda: 4)
     monkeypatch.setattr(detect, "physical_cores", lambda: 2)

@@ -76,7 +76,7 @@ def test_cores_that_share_a_physical_one_count_once(tree):
     assert host.physical_cores(tree(V2, {"sys/fs/cgroup/jobs/train/cpu.max": "200000 100000"})) == 2
 
 
-def test_only_the_cores_of_the_affinity_are_looked_at(tree, monkeypatch):
+def test_only_the_cores_of_the_affinity_mask_count(tree, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 4, 5})
     pairs = {f"sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list": f"{i % 4},{i % 4 + 4}" for i in range(8)}
     assert (host.usable_cores(tree(pairs)), host.physical_cores(tree(pairs))) == (3, 2)
@@ -104,7 +104,7 @@ def test_without_a_limit_the_machine_counts(tree):
     ],
     ids=["v2", "v1"],
 )
-def test_a_limit_is_what_there_is_and_its_file_cache_is_free(tree, version, mounted, limit, usage, prefix):
+def test_a_memory_limit_is_the_total_and_file_cache_is_free(tree, version, mounted, limit, usage, prefix):
     folder = f"{mounted}/jobs/train"
     statistics = f"anon 1\n{prefix}inactive_file {30 * MIB}\n{prefix}active_file {70 * MIB}\nbroken line here"
     root = tree(
@@ -116,7 +116,7 @@ def test_a_limit_is_what_there_is_and_its_file_cache_is_free(tree, version, moun
     assert found.source == ("cgroup v2" if version is V2 else "cgroup v1")
 
 
-def test_a_limit_above_the_machine_is_none(tree):
+def test_a_limit_above_the_memory_of_the_machine_is_ignored(tree):
     root = tree(V1, {"sys/fs/cgroup/memory/jobs/train/memory.limit_in_bytes": 2**63 - 4096})
     assert host.memory_mb(root).source == "the machine"
 
@@ -138,7 +138,7 @@ def test_the_limit_and_the_usage_of_a_parent_count(tree):
     assert host.memory_mb(root) == host.HostMemory(1024, 24, "cgroup v2")
 
 
-def test_an_exceeded_limit_leaves_nothing_free(tree):
+def test_free_memory_is_zero_if_the_limit_is_exceeded(tree):
     folder = "sys/fs/cgroup/jobs/train"
     root = tree(V2, {f"{folder}/memory.max": 512 * MIB, f"{folder}/memory.current": 600 * MIB})
     assert host.memory_mb(root).free_mb == 0
@@ -164,12 +164,12 @@ def test_a_container_sees_its_limit_at_the_mount_point(tree, group, mounted):
     ("version", "file"),
     [(V2, "sys/fs/cgroup/jobs/train/memory.events"), (V1, "sys/fs/cgroup/memory/jobs/train/memory.oom_control")],
 )
-def test_processes_killed_for_want_of_memory_are_counted(tree, version, file):
+def test_processes_killed_for_low_memory_are_counted(tree, version, file):
     assert host.oom_kills(tree(version)) == 0
     assert host.oom_kills(tree(version, {file: "low 0\noom 3\noom_kill 2\noom_group_kill 0"})) == 2
 
 
-def test_files_that_make_no_sense_are_no_limit(tree):
+def test_invalid_files_set_no_limit(tree):
     broken = {
         "proc/self/cgroup": "nonsense\n0::/jobs/train",
         "sys/fs/cgroup/jobs/train/cpu.max": "many",
@@ -187,13 +187,13 @@ def test_model_and_flags_are_those_of_the_first_processor(tree):
     assert host.cpu_flags(root) == {"fpu", "avx512_bf16", "amx_bf16"}
 
 
-def test_arm_calls_its_flags_features_and_has_no_model_name(tree):
+def test_arm_flags_are_called_features(tree):
     root = tree({"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd bf16\nCPU part\t: 0xd40"})
     assert host.cpu_flags(root) & host.BFLOAT16_FLAGS == {"bf16"}
     assert host.cpu_model(root) == (platform.processor() or platform.machine())
 
 
-def test_apple_is_asked_for_the_name_of_its_chip(tree, tmp_path, monkeypatch):
+def test_the_name_of_an_apple_chip_is_read_from_the_system(tree, tmp_path, monkeypatch):
     program = tmp_path / "bin" / "sysctl"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\n[ "$*" = "-n machdep.cpu.brand_string" ] && echo Apple M3 Pro\n')

@@ -74,7 +74,7 @@ def warnings(caplog) -> list[str]:
         ((replace(CPU, native_dtypes=("float32", "bfloat16")),), "cpu", "bf16-mixed", "computes bfloat16 natively"),
     ],
 )
-def test_the_best_device_computes_in_what_its_hardware_has(found, kind, precision, reason):
+def test_the_best_device_uses_its_native_precision(found, kind, precision, reason):
     chosen = plan(*found)
     assert (chosen.kind, chosen.precision) == (kind, precision)
     assert chosen.device.type == kind
@@ -92,14 +92,14 @@ def test_the_order_of_platforms_is_fixed_and_can_be_changed():
     assert plan(AMPERE, CPU, device={"order": []}).kind == "cpu"
 
 
-def test_a_tpu_is_taken_only_where_it_is_allowed_and_works():
+def test_a_tpu_is_used_only_if_it_is_allowed_and_works():
     assert "device.allow_tpu = false" in plan(TPU, CPU).device_reason
     assert plan(IDLE_TPU, CPU, device={"allow_tpu": True}).kind == "cpu"
     assert plan(TPU, CPU, device={"prefer": "tpu"}).kind == "tpu", "asking for it allows it"
 
 
 @pytest.mark.parametrize("prefer", ["auto", "gpu", "cpu", "mps", "xpu"])
-def test_what_is_not_allowed_stays_off_whatever_is_preferred(prefer):
+def test_a_preferred_device_is_not_used_unless_allowed(prefer):
     settings = {"prefer": prefer, "allow_tpu": False, "prefer_cuda": False}
     assert plan(TPU, AMPERE, APPLE, ARC, CPU, device=settings).kind in ("mps", "xpu", "cpu")
 
@@ -121,7 +121,7 @@ def test_a_request_for_a_device_that_is_not_allowed_is_a_conflict():
     ((FOUR, CPU), {"devices": 4, "distributed": {"strategy": "none"}}, ("strategy = none", "1 process trains")),
     ((APPLE, CPU), {"devices": 2}, ("1 × Apple M3", "1 process trains")),
 ])  # fmt: skip
-def test_devices_that_cannot_be_had_are_reported_once_with_what_runs_instead(found, settings, words, caplog):
+def test_unavailable_devices_are_reported_once_with_the_replacement(found, settings, words, caplog):
     origins = {"devices": f"command line: devices={settings['devices']}"}
     used = DeviceManager(Execution.model_validate(settings), StandIn(*found), origins=origins)
     for _ in range(3):
@@ -131,12 +131,12 @@ def test_devices_that_cannot_be_had_are_reported_once_with_what_runs_instead(fou
 
 
 @pytest.mark.parametrize("devices, settings", [(1, {}), ("auto", {}), (4, {}), (16, {"device": {"prefer": "cpu"}})])
-def test_devices_that_are_there_are_not_reported(devices, settings, caplog):
+def test_available_devices_are_not_reported(devices, settings, caplog):
     plan(FOUR, CPU, devices=devices, **settings)
     assert warnings(caplog) == []
 
 
-def test_a_precision_set_by_hand_is_no_misfit_of_the_profile(caplog):
+def test_a_precision_set_by_the_user_is_not_a_profile_mismatch(caplog):
     settings = Execution(precision="bf16-mixed", device={"strict": True})
     by_hand = {"precision": "command line: precision=bf16-mixed"}
     used = DeviceManager(settings, StandIn(TURING, CPU), origins=by_hand).plan()
@@ -149,7 +149,7 @@ def test_a_precision_set_by_hand_is_no_misfit_of_the_profile(caplog):
         DeviceManager(settings, StandIn(TURING, CPU), origins=by_profile).plan()
 
 
-def test_a_broken_gpu_is_passed_over_loudly(caplog):
+def test_a_broken_gpu_is_skipped_with_a_warning(caplog):
     chosen = plan(BROKEN, CPU)
     assert chosen.kind == "cpu"
     assert BROKEN.reason in chosen.device_reason
@@ -157,7 +157,7 @@ def test_a_broken_gpu_is_passed_over_loudly(caplog):
 
 
 @pytest.mark.parametrize("found, reason", [((CPU,), "none was found"), ((BROKEN, CPU), "no kernel")])
-def test_a_preferred_device_that_is_missing_is_replaced_loudly(found, reason, caplog):
+def test_a_missing_preferred_device_is_replaced_with_a_warning(found, reason, caplog):
     chosen = plan(*found, device={"prefer": "gpu"})
     assert (chosen.kind, chosen.fallback) == ("cpu", True)
     assert reason in chosen.device_reason
@@ -178,7 +178,7 @@ def test_a_device_may_be_preferred(prefer, kind):
     assert plan(AMPERE, APPLE, ARC, CPU, device={"prefer": prefer}).kind == kind
 
 
-def test_any_gpu_will_do_where_a_gpu_is_preferred():
+def test_the_preference_gpu_accepts_any_gpu():
     assert plan(APPLE, CPU, device={"prefer": "gpu"}).kind == "mps"
 
 
@@ -188,7 +188,7 @@ def test_cuda_may_be_declined():
     assert "device.prefer_cuda = false" in chosen.device_reason
 
 
-def test_a_detector_may_give_one_platform_by_itself():
+def test_a_detector_may_return_a_single_platform():
     class One:
         def detect_capabilities(self):
             return CPU
@@ -199,7 +199,7 @@ def test_a_detector_may_give_one_platform_by_itself():
 # ------------------------------------------------------------------------------------------------------- the arithmetic
 @pytest.mark.parametrize("precision", ["auto", "bf16-mixed"])
 @pytest.mark.parametrize("key", ["amp", "enable_mixed_precision"])
-def test_where_mixing_is_forbidden_everything_is_32_bit(key, precision):
+def test_precision_is_float32_if_mixed_precision_is_not_allowed(key, precision):
     chosen = plan(AMPERE, CPU, precision=precision, device={key: False})
     assert (chosen.precision, chosen.precision_reason) == ("32", f"device.{key} = false")
 
@@ -219,7 +219,7 @@ def test_the_arithmetic_of_a_missing_gpu_is_not_forced_on_the_cpu(caplog):
     assert any("precision 16-mixed was meant for another device" in text for text in warnings(caplog))
 
 
-def test_double_precision_mixes_nothing():
+def test_double_precision_is_never_mixed():
     chosen = plan(AMPERE, CPU, precision="bf16-mixed", device={"enable_x64": True})
     assert (chosen.precision, chosen.dtype) == ("32", torch.float64)
     with pytest.raises(UsageError, match="no float64"):
@@ -274,7 +274,7 @@ def test_the_strategy_decides_about_the_memory(memory, share):
     assert chosen.memory_limit_mb == pytest.approx(share * AMPERE.memory_total_mb, abs=1)
 
 
-def test_what_others_hold_cannot_be_taken():
+def test_memory_of_other_processes_is_not_available():
     assert plan(replace(AMPERE, memory_free_mb=5000), CPU).memory_limit_mb < 6000
 
 
@@ -302,7 +302,7 @@ def test_a_device_may_be_named(name, device):
     ("abacus", "not the name"),
     ("cuda:x", "no such device"), (4, "does not exist"),
 ])  # fmt: skip
-def test_a_device_that_cannot_be_used_is_refused_with_a_sentence(name, words):
+def test_an_unusable_device_is_rejected_with_a_reason(name, words):
     found = manager(IDLE_TPU, FOUR, CPU)
     for work in (found.get_device, lambda device: found.move_to_device(torch.ones(1), device_id=device)):
         with pytest.raises(UsageError, match=words) as caught:
@@ -310,7 +310,7 @@ def test_a_device_that_cannot_be_used_is_refused_with_a_sentence(name, words):
     assert isinstance(name, int) or "cuda:0" in caught.value.hint
 
 
-def test_the_enumerations_are_what_a_configuration_takes():
+def test_the_enumerations_match_the_configuration():
     for device in DeviceType:
         assert Device(prefer=device).prefer == device
     assert DeviceType.CUDA is DeviceType.GPU
@@ -362,14 +362,14 @@ def test_the_factor_of_a_tpu_is_set_by_configuration():
     assert manager(TPU, CPU, device=devices).get_batch_config(2).batch_size == 32
 
 
-def test_in_64_bit_numbers_with_a_point_are_float64():
+def test_floating_point_tensors_are_float64_in_64_bit_mode():
     found = manager(CPU, device={"enable_x64": True})
     assert found.create_tensor([0.1]).item() == 0.1
     assert found.create_tensor([1]).dtype is torch.int64
     assert found.create_tensor([1.0], dtype=torch.float16).dtype is torch.float16
 
 
-def test_tensors_are_made_and_moved_where_the_work_is():
+def test_tensors_are_created_on_and_moved_to_the_device():
     found = manager(CPU)
     tensor = found.create_tensor([1.0, 2.0])
     assert found.move_to_device({"a": [tensor]})["a"][0] is tensor
@@ -401,7 +401,7 @@ def test_one_manager_serves_the_process(fresh):
     assert has_gpu() is get_device_manager().has_gpu
 
 
-def test_without_a_configuration_the_environment_decides(fresh, monkeypatch):
+def test_the_environment_decides_without_a_configuration(fresh, monkeypatch):
     monkeypatch.setenv("COMPUTE_PREFER", "CPU")
     monkeypatch.setenv("COMPUTE_TPU_BATCH_FACTOR", "64")
     monkeypatch.setenv("LANDFALL_DEVICE__MEMORY__STRATEGY", "conservative")
@@ -412,7 +412,7 @@ def test_without_a_configuration_the_environment_decides(fresh, monkeypatch):
         get_device_manager(force_reinit=True)
 
 
-def test_the_information_is_that_of_the_report(fresh):
+def test_device_information_equals_the_report(fresh):
     assert get_device_info()["plan"]["kind"] == get_device_manager().capabilities.kind
 
 

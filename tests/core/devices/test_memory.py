@@ -64,19 +64,19 @@ def test_the_environment_is_prepared_for_the_allocator():
     "version, name",
     [("2.6.0", TORCH_NAMES[1]), ("2.8.1+cu126", TORCH_NAMES[1]), ("2.9.0", TORCH_NAMES[0]), ("3.0", TORCH_NAMES[0])],
 )
-def test_torchs_variable_is_named_as_its_version_reads_it(monkeypatch, version, name):
+def test_the_allocator_variable_has_the_name_of_the_torch_version(monkeypatch, version, name):
     monkeypatch.setattr(memory.importlib.metadata, "version", lambda package: version)
     monkeypatch.setattr(sys, "platform", "linux")
     assert set(prepare_environment(settings(), {})) & set(TORCH_NAMES) == {name}
 
 
-def test_segments_do_not_grow_where_drivers_cannot(monkeypatch):
+def test_expandable_segments_are_off_without_driver_support(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     assert set(prepare_environment(settings(), {})).isdisjoint(TORCH_NAMES)
 
 
 @pytest.mark.parametrize("name", TORCH_NAMES)
-def test_a_variable_of_the_user_wins_under_each_of_its_names(name, caplog):
+def test_a_user_variable_overrides_under_each_of_its_names(name, caplog):
     with caplog.at_level(logging.INFO):
         environment = {name: "backend:native"}
         assert prepare_environment(settings(), environment) == {}
@@ -92,7 +92,7 @@ def test_variables_of_the_configuration_come_before_those_of_the_allocator(caplo
     assert caplog.text == ""
 
 
-def test_a_variable_of_the_configuration_gives_way_to_the_environments_with_a_warning(caplog):
+def test_an_environment_variable_overrides_the_configuration_with_a_warning(caplog):
     environment = {"NCCL_DEBUG": "WARN", "OMP_PROC_BIND": "true"}
     done = prepare_environment(settings(NCCL_DEBUG="INFO", OMP_PROC_BIND="true"), environment)
     assert environment["NCCL_DEBUG"] == "WARN"
@@ -113,7 +113,7 @@ def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():
     assert child["NCCL_DEBUG"] == "TRACE"
 
 
-def test_a_variable_that_cannot_be_set_is_a_fault_of_the_configuration():
+def test_a_variable_that_cannot_be_set_is_a_configuration_fault():
     with pytest.raises(ConfigError) as caught:
         prepare_environment(settings(NCCL_DEBUG="null\0byte"), os.environ)
     assert caught.value.faults[0].key == "device.environment.NCCL_DEBUG"
@@ -131,7 +131,7 @@ def python(script: str) -> Any:
     sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),
     reason="this torch does not report its allocator's settings, or has none for this system",
 )
-def test_torch_gets_its_settings_though_it_was_imported_first():
+def test_torch_is_configured_even_if_it_was_imported_earlier():
     assert python(
         """
         import json, torch
@@ -158,11 +158,11 @@ def test_the_environment_is_prepared_without_torch():
 
 # ---------------------------------------------------------------------------------------------------------------- limit
 @pytest.mark.parametrize("share, limit_mb", [(0.6, 9_061), (0.75, 11_326), (0.9, 13_591), (0.99, 14_900)])
-def test_a_limit_is_the_share_of_a_gpu_that_is_not_there_but_no_more_than_is_free(share, limit_mb):
+def test_a_limit_is_at_most_the_free_memory(share, limit_mb):
     assert memory_limit_mb(T4, share) == limit_mb
 
 
-def test_what_this_process_holds_of_a_device_counts_as_available_to_it():
+def test_memory_of_this_process_counts_as_available():
     held_mb = backend("cpu").reserved_mb()
     machine = DeviceCapabilities("cpu", "CPU", 8, 16_000, 1_000, ("float32",), True, "8 cores")
     assert memory_limit_mb(machine, 0.9) == pytest.approx(held_mb + 1_000, abs=20)
@@ -215,7 +215,7 @@ GUARDED_TRAINING = """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
-def test_a_strategys_limit_on_a_cpu_raises_what_training_survives_and_ends_with_the_run():
+def test_a_limit_on_a_cpu_raises_memory_errors_and_ends_with_the_run():
     answer = python(GUARDED_TRAINING)
     assert answer["limit_mb"] == pytest.approx(200, abs=2)
     assert answer["known"]

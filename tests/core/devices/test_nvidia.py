@@ -26,7 +26,7 @@ def program(tmp_path, monkeypatch):
 
 
 # -------------------------------------------------------------------------------------------------------------- query
-def test_nothing_is_run_where_it_is_not_installed(tmp_path, monkeypatch):
+def test_nvidia_smi_is_not_run_if_it_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert query_nvidia_smi() == []
 
@@ -42,7 +42,7 @@ echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1, GPU-other, [N/A]'"""
 
 
 @pytest.mark.parametrize("code", [0, 6])
-def test_a_driver_without_a_gpu_finds_none(program, code):
+def test_a_driver_without_a_gpu_reports_no_gpu(program, code):
     program(f"echo 'No devices were found'; exit {code}")
     assert query_nvidia_smi() == []
 
@@ -56,13 +56,13 @@ def test_a_driver_without_a_gpu_finds_none(program, code):
         ("exit 1", "exit code 1.*nothing"),
     ],
 )
-def test_half_a_driver_is_an_error_with_what_it_said(program, script, said):
+def test_an_incomplete_driver_is_an_error_with_its_output(program, script, said):
     program(script)
     with pytest.raises(LandfallError, match=said):
         query_nvidia_smi()
 
 
-def test_a_hanging_driver_is_not_waited_for(program):
+def test_a_hanging_driver_is_stopped_by_a_timeout(program):
     program("exec sleep 30")
     with pytest.raises(LandfallError, match=r"no answer in 0\.1 s"):
         query_nvidia_smi(timeout_s=0.1)
@@ -159,7 +159,7 @@ def test_a_driver_that_fails_is_an_error(monkeypatch):
     assert nvidia.known_gpus() == {}
 
 
-def test_utilisation_is_found_by_the_uuid_with_or_without_its_prefix(monkeypatch):
+def test_utilisation_is_matched_by_uuid(monkeypatch):
     Driver(monkeypatch)
     assert nvidia.utilisation(UUID) == nvidia.utilisation(f"GPU-{UUID}") == 0.57
     assert nvidia.utilisation("00000000-0000-0000-0000-000000000000") is None
@@ -225,7 +225,7 @@ def test_which_gpus_run_the_code_of_a_build(arch, runs_on, not_on):
     assert all(arch in nvidia.missing_kernels(capability, torch) for capability in not_on)
 
 
-def test_what_cannot_be_judged_is_not_complained_about():
+def test_unknown_builds_cause_no_warning():
     assert nvidia.missing_kernels(None, fake_torch()) is None
     assert nvidia.missing_kernels("6.0", fake_torch(archs=())) is None
     assert nvidia.missing_kernels("9.0", fake_torch(archs=("gfx90a",))) is None

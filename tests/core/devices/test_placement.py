@@ -59,7 +59,7 @@ def test_the_default_type_may_be_float64():
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_type_may_be_asked_for():
+def test_a_type_may_be_requested():
     assert create_tensor([1, 2], CPU, dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
@@ -72,16 +72,16 @@ def test_a_created_tensor_shares_neither_memory_nor_history(data):
 
 
 @pytest.mark.parametrize("array", [np.arange(4.0)[::-1], np.arange(4.0, dtype=">f8")[::-1], np.arange(8.0)[6::-2]])
-def test_an_array_may_lie_in_memory_in_any_way(array):
+def test_an_array_may_have_any_memory_layout(array):
     assert create_tensor(array, CPU).tolist() == array.tolist()
 
 
-def test_a_tensor_is_created_where_it_was_asked_for():
+def test_a_tensor_is_created_on_the_requested_device():
     assert create_tensor([1.0], ELSEWHERE).device == ELSEWHERE
 
 
 @pytest.mark.parametrize("data", [["a", "b"], None, [{}]])
-def test_what_is_no_number_makes_no_tensor(data):
+def test_values_that_are_not_numbers_are_rejected(data):
     with pytest.raises(TypeError):
         create_tensor(data, CPU)
 
@@ -108,7 +108,7 @@ def test_tensors_move_in_every_container(value, read):
     assert read(value).device == CPU  # the original stays
 
 
-def test_what_is_no_tensor_comes_along_untouched():
+def test_values_that_are_not_tensors_are_kept():
     names, array = ["a", "b"], np.ones(2)
     batch = defaultdict(list, x=torch.ones(2), names=names, array=array, nothing=None, text="x", pair=Pair(1, "n"))
     moved = move_to_device(batch, ELSEWHERE)
@@ -118,7 +118,7 @@ def test_what_is_no_tensor_comes_along_untouched():
     assert moved["unheard of"] == []
 
 
-def test_fields_that_no_constructor_takes_come_along():
+def test_fields_outside_the_constructor_are_kept():
     batch = Batch(torch.ones(3), names=[torch.ones(1)])
     batch.size = 99
     moved = move_to_device(batch, ELSEWHERE)
@@ -138,7 +138,7 @@ def test_fields_that_no_constructor_takes_come_along():
         torch.Size([2, 3]),
     ],
 )
-def test_where_nothing_moves_nothing_is_copied(value):
+def test_containers_without_moved_tensors_are_not_copied(value):
     assert move_to_device(value, "cpu") is value
 
 
@@ -163,12 +163,12 @@ class Travelling(torch.Tensor):
         ("cpu", ["cpu"]),
     ],
 )
-def test_only_the_way_to_cuda_is_pinned(device, way):
+def test_memory_is_pinned_only_for_cuda(device, way):
     tensor = torch.ones(2).as_subclass(Travelling)
     assert move_to_device([tensor], device)[0].way == way
 
 
-def test_a_whole_data_set_is_not_pinned(monkeypatch):
+def test_a_complete_data_set_is_not_pinned(monkeypatch):
     monkeypatch.setattr(backend, "LARGEST_PINNED", 7)
     tensor = torch.ones(2).as_subclass(Travelling)
     assert move_to_device(tensor, "cuda").way == ["cuda"]
@@ -186,12 +186,12 @@ def test_a_batch_is_split_in_order_and_keeps_its_remainder(samples, devices, siz
     assert torch.equal(torch.cat([batch[:0], *shares]), batch)
 
 
-def test_each_share_lies_on_its_device():
+def test_each_share_is_on_its_device():
     shares = distribute_data({"x": torch.ones(3)}, ["cpu", "meta"])
     assert [(len(share["x"]), share["x"].device) for share in shares] == [(2, CPU), (1, ELSEWHERE)]
 
 
-def test_the_parts_of_a_nested_batch_are_split_alike():
+def test_nested_batches_are_split_consistently():
     batch = {
         "x": torch.arange(5),
         "pair": Pair(torch.arange(10).reshape(5, 2), "one name"),
@@ -216,12 +216,12 @@ def test_the_parts_of_a_nested_batch_are_split_alike():
     assert second["limits"] == (1, 2)
 
 
-def test_a_list_of_tensors_is_no_list_of_samples():
+def test_a_list_of_tensors_is_not_a_list_of_samples():
     (x, y), _ = distribute_data([torch.arange(2), torch.arange(2) + 10], [CPU, CPU])
     assert (x.tolist(), y.tolist()) == ([0], [10])
 
 
-def test_a_named_tuple_of_settings_is_no_list_of_samples():
+def test_a_named_tuple_of_settings_is_not_a_list_of_samples():
     shares = distribute_data((torch.arange(2), Pair(1, "n")), [CPU, CPU])
     assert [pair for _, pair in shares] == [Pair(1, "n"), Pair(1, "n")]
 
@@ -230,7 +230,7 @@ def test_a_list_of_plain_samples_is_split():
     assert distribute_data(["a", "b", "c"], [CPU, CPU]) == [["a", "b"], ["c"]]
 
 
-def test_shares_on_the_same_device_are_no_copies():
+def test_shares_on_the_same_device_are_views():
     batch = torch.zeros(4)
     distribute_data(batch, [CPU, CPU])[1][0] = 1
     assert batch.tolist() == [0, 0, 1, 0]
@@ -245,6 +245,6 @@ def test_shares_on_the_same_device_are_no_copies():
         (None, [CPU], "no samples"),
     ],
 )
-def test_a_batch_that_cannot_be_split_is_refused(batch, devices, problem):
+def test_a_batch_that_cannot_be_split_is_rejected(batch, devices, problem):
     with pytest.raises(UsageError, match=problem):
         distribute_data(batch, devices)

@@ -49,7 +49,7 @@ def disturb(model: nn.Module, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("stream", MODELS)
 @pytest.mark.parametrize("fails", [False, True])
-def test_nothing_is_left_of_what_happened_inside(stream, fails):
+def test_the_state_is_restored_after_the_block(stream, fails):
     model, shape = MODELS[stream]()
     next(model.parameters()).data.view(-1)[0] = float("nan")
     next(model.children()).eval()  # a mode of its own
@@ -82,7 +82,7 @@ def test_nothing_is_left_of_what_happened_inside(stream, fails):
     assert draws() == expected
 
 
-def test_training_continues_as_if_nothing_had_happened():
+def test_training_is_not_affected_by_the_block():
     torch.manual_seed(0)
     model, shape = MODELS["patchtst"]()
     twin = deepcopy(model)

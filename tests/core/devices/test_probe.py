@@ -70,7 +70,7 @@ class Machine:
 # --------------------------------------------------------------------------------------------------------------- memory
 @pytest.mark.parametrize("limit_mb", [120, 150, 200, 400, 1000, 3000])
 @pytest.mark.parametrize("group", [1, 8])
-def test_no_size_over_the_limit_ever_runs(limit_mb, group):
+def test_no_batch_over_the_limit_is_run(limit_mb, group):
     machine = Machine()
     result = machine.probe(limit_mb=limit_mb, group=group)
     allowed = limit_mb * (1 - HEADROOM)
@@ -87,7 +87,7 @@ def test_more_memory_never_means_a_smaller_batch():
     assert [result.micro for result in results] == sorted(result.micro for result in results)
 
 
-def test_a_peak_that_was_not_predicted_counts():
+def test_an_unpredicted_peak_counts():
     """Below the size of the gradients memory seems not to grow at all, then it does."""
     machine = Machine(gradients=20.0)
     result = machine.probe(limit_mb=168)  # 151 allowed; 32 windows take 164, but 4, 8 and 16 predict 148
@@ -99,7 +99,7 @@ def test_a_peak_that_was_not_predicted_counts():
     assert "16: 32 took 164 MB" in result.reason
 
 
-def test_without_a_known_limit_only_the_need_ends_the_growth():
+def test_growth_ends_at_the_needed_size_without_a_limit():
     machine = Machine(seconds=level(10_000))
     result = machine.probe(largest=100)
     assert (result.micro, result.largest, max(machine.ran)) == (64, 100, 64)
@@ -115,7 +115,7 @@ def test_running_out_of_memory_counts_as_too_large():
     assert "128 ran out of memory" in result.reason
 
 
-def test_another_error_is_not_taken_for_a_lack_of_memory():
+def test_other_errors_do_not_count_as_out_of_memory():
     machine = Machine()
 
     def broken(size: int) -> None:
@@ -126,7 +126,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory():
 
 
 @pytest.mark.parametrize("machine, limit_mb", [(Machine(), 105), (Machine(capacity=50), None)])
-def test_where_not_one_window_fits_the_result_asks_for_checkpointing(machine, limit_mb):
+def test_checkpointing_is_requested_if_no_window_fits(machine, limit_mb):
     result = machine.probe(limit_mb=limit_mb)
     assert (result.needs_checkpointing, result.micro, result.largest) == (True, 1, 0)
     assert set(machine.ran) == {1}
@@ -151,7 +151,7 @@ def test_a_larger_batch_must_be_faster_to_be_chosen(gain, micro):
     assert machine.probe(largest=64).micro == micro
 
 
-def test_a_size_that_would_outlast_the_budget_is_not_started():
+def test_a_size_beyond_the_time_budget_is_not_started():
     machine = Machine(seconds=level(1, power=0.8))  # each doubling pays, so that only time ends it
     result = machine.probe(budget_s=5.0, largest=2**20)
     assert 1.5 < machine.now < 5.0
@@ -159,20 +159,20 @@ def test_a_size_that_would_outlast_the_budget_is_not_started():
     assert f"{2 * result.micro} would outlast the 5 s" in result.reason
 
 
-def test_whole_groups_are_preferred_whatever_the_budget():
+def test_complete_groups_are_preferred_with_any_budget():
     machine = Machine(seconds=lambda size: 1.0 * size)
     result = machine.probe(group=8, budget_s=1.0)
     assert machine.ran == [1, 1, 8, 8], "no more steps than it takes: a first and a timed one"
     assert result.micro == 8
 
 
-def test_where_no_group_fits_smaller_batches_do():
+def test_smaller_batches_are_used_if_no_group_fits():
     machine = Machine(per_window=10)
     result = machine.probe(group=8, limit_mb=170)  # 153 allowed: five windows
     assert (result.micro, result.largest) == (4, 5)
 
 
-def test_a_group_larger_than_the_need_is_no_hindrance():
+def test_a_group_larger_than_the_need_is_allowed():
     assert Machine().probe(group=8, largest=5).micro == 4
 
 
@@ -182,7 +182,7 @@ def test_a_result_survives_json():
         assert ProbeResult.from_json(json.loads(json.dumps(result.to_json(), allow_nan=False))) == result
 
 
-def test_the_cache_knows_only_what_it_was_asked_before(tmp_path):
+def test_the_cache_contains_only_earlier_requests(tmp_path):
     cache = ProbeCache(tmp_path / "cache" / "probe.json")
     facts = {"device": "a GPU", "precision": "32"}
     result = Machine().probe(limit_mb=400)
@@ -194,7 +194,7 @@ def test_the_cache_knows_only_what_it_was_asked_before(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{ torn", "[1, 2]", "entry"])
-def test_a_damaged_cache_is_ignored_with_a_warning_and_renewed(tmp_path, caplog, content):
+def test_a_damaged_cache_is_replaced_with_a_warning(tmp_path, caplog, content):
     cache, result = ProbeCache(tmp_path / "probe.json"), Machine().probe(limit_mb=400)
     if content == "entry":
         cache.put({"a": 1}, result)
@@ -233,7 +233,7 @@ print(json.dumps([own.to_json(), agreed.to_json(), starved.needs_checkpointing])
 """
 
 
-def test_processes_agree_on_what_the_smallest_can(tmp_path):
+def test_processes_use_the_smallest_result(tmp_path):
     answers = answers_of([sys.executable, "-c", AGREE, rank, str(tmp_path / "store")] for rank in "01")
     owns, agreed = ([ProbeResult.from_json(answer[which]) for answer in answers] for which in (0, 1))
     assert [own.micro for own in owns] == [128, 32]
@@ -244,7 +244,7 @@ def test_processes_agree_on_what_the_smallest_can(tmp_path):
     assert [starved for _, _, starved in answers] == [True, True]
 
 
-def test_a_process_alone_agrees_with_itself():
+def test_a_single_process_uses_its_own_result():
     result = Machine().probe(limit_mb=400)
     assert agree(result) is result
 
@@ -318,7 +318,7 @@ def limited(tmp_path_factory):
     return answers_of([[sys.executable, "-c", LIMITED, str(tmp_path_factory.mktemp("root"))]])[0]
 
 
-def test_the_choice_lives_within_the_limit_of_the_process(limited):
+def test_the_chosen_batch_stays_within_the_memory_limit(limited):
     for answer in limited:
         result = ProbeResult.from_json(answer["result"])
         assert answer["peak_mb"] < answer["limit_mb"]
@@ -328,12 +328,12 @@ def test_the_choice_lives_within_the_limit_of_the_process(limited):
         assert answer["wall"], "the limit is real: four times the batch is refused"
 
 
-def test_more_memory_takes_a_larger_batch(limited):
+def test_more_memory_allows_a_larger_batch(limited):
     small, large = (answer["result"]["largest"] for answer in limited)
     assert 8 <= small < large
 
 
-def test_the_line_foretells_what_is_measured(limited):
+def test_the_linear_model_predicts_the_measured_peak(limited):
     """Judged by the growth over what is held: the interpreter and torch would hide any error of the line."""
     result, held_mb = ProbeResult.from_json(limited[-1]["result"]), limited[-1]["held_mb"]
     last = result.trials[-1]

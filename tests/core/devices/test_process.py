@@ -54,7 +54,7 @@ def starts(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("seed, count", [({}, 2), ({"PYTHONHASHSEED": "7"}, 2), ({"PYTHONHASHSEED": "42"}, 1)])
-def test_a_command_starts_again_where_its_hash_seed_is_wrong(folder, seed, count):
+def test_a_command_restarts_with_the_right_hash_seed(folder, seed, count):
     expected = run(folder, "-c", "print(hash('x'))", PYTHONHASHSEED="42").stdout.strip()
     result = run(folder, "-m", "seeded", "a b", "training.epochs=2", KEPT="yes", **seed)
     assert result.stdout == f"{expected} yes a b training.epochs=2\n", "same words, same environment"
@@ -62,12 +62,12 @@ def test_a_command_starts_again_where_its_hash_seed_is_wrong(folder, seed, count
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot replace a process")
-def test_the_new_start_is_the_same_process(folder):
+def test_the_restart_keeps_the_process_id(folder):
     run(folder, "-m", "seeded")
     assert len(set(starts(folder))) == 1
 
 
-def test_a_process_that_loses_its_environment_is_started_again_once(folder):
+def test_a_process_without_its_environment_restarts_once(folder):
     result = run(folder, "-m", "seeded", "--forgetful")
     assert len(starts(folder)) == 2
     assert "was restarted with PYTHONHASHSEED=42, which is still not set" in result.stderr
@@ -82,7 +82,7 @@ def test_a_wrong_hash_seed_is_reported():
     assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None
 
 
-def test_a_deterministic_workspace_is_set_and_the_users_own_stays(caplog):
+def test_the_cublas_workspace_is_set_unless_the_user_set_it(caplog):
     environ: dict[str, str] = {}
     adopt(Profile(deterministic=False), environ)
     assert environ == {}

@@ -42,7 +42,7 @@ def test_a_peak_is_remembered_until_the_next_reset(meter):
 
 
 @only_linux
-def test_the_kernels_mark_sees_what_is_gone_before_anyone_looks():
+def test_the_kernel_counter_includes_short_peaks():
     meter = process_memory.peak_meter()
     assert isinstance(meter, HighWaterMark)
     meter.reset()
@@ -51,7 +51,7 @@ def test_the_kernels_mark_sees_what_is_gone_before_anyone_looks():
     assert meter.peak_mb() - before_mb == pytest.approx(200, rel=0.2)
 
 
-def test_a_sampled_peak_is_seen_by_its_thread():
+def test_a_sampling_thread_finds_the_peak():
     seen = threading.Event()
 
     def read() -> float:
@@ -71,7 +71,7 @@ def test_a_sampled_peak_is_seen_by_its_thread():
     assert not thread.is_alive()
 
 
-def test_without_the_kernels_mark_the_peak_is_sampled_and_that_is_reported(monkeypatch, tmp_path, caplog):
+def test_the_peak_is_sampled_without_a_kernel_counter(monkeypatch, tmp_path, caplog):
     monkeypatch.setattr(process_memory, "_CLEAR_REFS", tmp_path / "absent")
     process_memory.peak_meter.cache_clear()
     with caplog.at_level(logging.INFO):
@@ -107,13 +107,13 @@ print(len(np.empty(400 * 2**17)) // 2**17)
 
 
 @only_linux
-def test_a_limit_refuses_what_goes_beyond_it_and_ends_with_its_block():
+def test_a_memory_limit_applies_within_its_block():
     done = subprocess.run([sys.executable, "-c", GUARDED], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["refused", "tighter", "kept", "outer back", "restored", "400"]
 
 
 @only_linux
-def test_a_limit_below_what_is_held_already_limits_nothing_and_says_so(caplog):
+def test_a_limit_below_the_current_memory_is_ignored_with_a_message(caplog):
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -123,7 +123,7 @@ def test_a_limit_below_what_is_held_already_limits_nothing_and_says_so(caplog):
     assert "already holds more" in caplog.text
 
 
-def test_elsewhere_than_on_linux_nothing_is_limited_and_that_is_reported(monkeypatch, caplog):
+def test_other_systems_than_linux_set_no_limit_and_report_it(monkeypatch, caplog):
     monkeypatch.setattr(sys, "platform", "darwin")
     with process_memory.limited(100_000):
         pass
@@ -132,7 +132,7 @@ def test_elsewhere_than_on_linux_nothing_is_limited_and_that_is_reported(monkeyp
 
 @only_linux
 @pytest.mark.parametrize("status", ["VmRSS:\t  100 kB\n", None])
-def test_a_kernel_that_does_not_tell_what_is_held_limits_nothing_and_says_so(monkeypatch, tmp_path, caplog, status):
+def test_no_limit_is_set_if_the_kernel_hides_memory(monkeypatch, tmp_path, caplog, status):
     import resource
 
     file = tmp_path / "status"

@@ -39,19 +39,19 @@ def profile(name: str, **values) -> Execution:
 
 
 # --------------------------------------------------------------------------------------------------------------- files
-def test_all_profiles_are_there():
+def test_all_profiles_exist():
     assert set(PROFILES) == NAMED
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_profile_holds_every_field(name):
+def test_a_profile_contains_every_field(name):
     values = yaml.safe_load((REPO_ROOT / PROFILE_DIR / f"{name}.yaml").read_text())
     assert values.keys() | {"hardware"} == Profile.model_fields.keys() | {"device"}
     assert values["device"]["prefer"]
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_profile_is_sound(name):
+def test_a_profile_is_valid(name):
     found = load_profile(name, REPO_ROOT)
     assert (found.seed, found.numpy_seed, found.gradient_clip_val) == (42, 42, 1.0)
     assert found.pythonhashseed == (None if name == "auto" else 42)
@@ -74,7 +74,7 @@ def test_the_precision_is_that_of_the_hardware(precision, names):
     assert {name for name in PROFILES if load_profile(name, REPO_ROOT).precision == precision} == names
 
 
-def test_a_profile_that_does_not_exist_is_reported_what_there_is():
+def test_an_unknown_profile_is_rejected_with_the_known_ones():
     with pytest.raises(UsageError, match=r"no device profile 'tpu_pod'.*auto, cloud_v100, cpu"):
         load_profile("tpu_pod", REPO_ROOT)
 
@@ -102,7 +102,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_composes_as_it_is_written(stream, recipe):
+def test_a_profile_is_composed_as_written(stream, recipe):
     config = load_config(local_config_file(stream), recipe.split(), root=REPO_ROOT, environment={}).config
     devices, precision, prefer, hours = RECIPES[recipe]
     assert (config.devices, config.precision, config.device.prefer) == (devices, precision, prefer)
@@ -119,7 +119,7 @@ def texts(found: list[Misfit]) -> list[str]:
     return [str(misfit) for misfit in found]
 
 
-def test_a_cluster_profile_on_one_t4_says_each_thing_that_does_not_fit():
+def test_a_cluster_profile_on_one_t4_reports_each_mismatch():
     assert texts(misfits(profile("hpc_a100"), [T4, CPU], T4)) == [
         "hardware.memory_gb: Tesla T4 has 16 GB, the profile was made for 40 "
         "(leave training.batch_size=auto, or take a profile for this device)",
@@ -162,7 +162,7 @@ def test_a_profile_fits_the_hardware_it_was_made_for(name, chosen):
         ([T4, CPU], "cuda: was not chosen"),
     ],
 )
-def test_on_another_platform_only_that_is_reported(found, seen):
+def test_a_profile_for_another_platform_reports_only_the_platform(found, seen):
     (misfit,) = misfits(profile("hpc_a100"), found, CPU)
     assert misfit.key == "hardware.kind"
     assert "made for cuda, Plain CPU is cpu" in misfit.problem
@@ -172,7 +172,7 @@ def test_on_another_platform_only_that_is_reported(found, seen):
 
 @pytest.mark.parametrize("hours, words", [(8.5, None), (9, None), (12, "12 h"), (None, "no limit")])
 @pytest.mark.parametrize("chosen", [CPU, T4])
-def test_a_timeout_beyond_the_session_of_the_platform_is_reported(hours, words, chosen):
+def test_a_timeout_beyond_the_session_limit_is_reported(hours, words, chosen):
     found = misfits(profile("kaggle_t4", timeout_hours=hours), [chosen, CPU], chosen)
     reported = [misfit for misfit in found if misfit.key == "timeout_hours"]
     assert len(reported) == (words is not None)
@@ -196,14 +196,14 @@ def test_apple_has_no_float64():
 
 
 @pytest.mark.parametrize("update", [{"amp": False}, {"enable_mixed_precision": False}, {"enable_x64": True}])
-def test_where_nothing_is_mixed_no_type_is_missed(update):
+def test_missing_types_are_not_reported_without_mixed_precision(update):
     wanted = profile("kaggle_a10", hardware=profile("auto").hardware)
     assert [misfit.key for misfit in misfits(wanted, [T4], T4)] == ["precision"]
     settings = wanted.device.model_copy(update=update)
     assert misfits(wanted.model_copy(update={"device": settings}), [T4], T4) == []
 
 
-def test_a_device_without_float16_is_reported_to_compute_in_32_bit():
+def test_a_device_without_float16_computes_in_float32():
     pascal = replace(T4, name="GTX 1080", native_dtypes=("float32",))
     (misfit,) = misfits(Execution(precision="16-mixed"), [pascal], pascal)
     assert misfit.remedy == "set precision=32"
@@ -250,13 +250,13 @@ def test_numpy_may_have_a_seed_of_its_own():
 @pytest.mark.parametrize("deterministic, benchmark, timed", [
     (False, True, True), (False, False, False), (True, False, False), (True, True, False),
 ])  # fmt: skip
-def test_cudnn_times_its_kernels_only_where_digits_may_differ(deterministic, benchmark, timed):
+def test_cudnn_benchmark_is_off_in_deterministic_mode(deterministic, benchmark, timed):
     seed_and_fix(Profile(deterministic=deterministic, cudnn_benchmark=benchmark))
     assert torch.backends.cudnn.benchmark is timed
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
-def test_deterministic_kernels_are_really_demanded():
+def test_deterministic_kernels_are_enabled():
     """`put_` of several values in one place has no deterministic form, not even on a CPU."""
     seed_and_fix(Profile(deterministic=True))
     assert torch.are_deterministic_algorithms_enabled()
@@ -269,7 +269,7 @@ def test_deterministic_kernels_are_really_demanded():
 
 @pytest.mark.usefixtures("_process_as_it_was")
 @pytest.mark.parametrize("found, warned", [("7", True), ("42", False)])
-def test_a_wrong_hash_seed_is_reported_where_nothing_can_start_again(monkeypatch, caplog, found, warned):
+def test_a_wrong_hash_seed_is_reported_if_no_restart_is_possible(monkeypatch, caplog, found, warned):
     monkeypatch.setenv("PYTHONHASHSEED", found)
     with caplog.at_level(logging.WARNING):
         seed_and_fix(Profile(pythonhashseed=42))

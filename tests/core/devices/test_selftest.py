@@ -72,5 +72,5 @@ def test_the_callers_random_numbers_and_default_type_do_not_matter(monkeypatch):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_an_error_without_words_is_named():
+def test_an_error_without_a_message_is_named_by_its_class():
     assert first_line(ValueError()) == "ValueError"

@@ -28,7 +28,7 @@ def faults_of(load, workspace: Path, file: str) -> dict[str, str]:
     return {fault.key: fault.problem for fault in caught.value.faults}
 
 
-def test_an_edited_row_counts(workspace):
+def test_an_edited_row_applies(workspace):
     edit(workspace, TIERS, "batch_size: 2048", "batch_size: 4096")
     edit(workspace, COSTS, "gpu: 0.50", "gpu: 3.20")
     assert next(tier for tier in load_tiers(workspace).tiers if tier.name == "cuda-40gb").batch_size == 4096
@@ -55,7 +55,7 @@ def test_the_defaults_of_the_costs():
         ("min_memory_gb: 24", "min_memory_gb: 40", "the file", "two rows for cuda with the same min_memory_gb"),
     ],
 )
-def test_a_wrong_row_is_refused_by_file_and_key(workspace, old, new, key, words):
+def test_a_wrong_row_is_rejected_with_file_and_key(workspace, old, new, key, words):
     edit(workspace, TIERS, old, new)
     assert words in faults_of(load_tiers, workspace, TIERS)[key]
 
@@ -76,7 +76,7 @@ def test_a_price_is_a_number(workspace):
         ("swinmae/reduced.yaml", "image_size: 64", "image_size: 0", "scalogram.image_size", "greater than"),
     ],
 )
-def test_a_wrong_size_is_refused_by_file_and_key(workspace, file, old, new, key, words):
+def test_a_wrong_size_is_rejected_with_file_and_key(workspace, file, old, new, key, words):
     edit(workspace, f"{SIZES}/{file}", old, new)
     assert words in faults_of(load_tiers, workspace, f"{SIZES}/{file}")[key]
 
@@ -85,7 +85,7 @@ def test_a_wrong_size_is_refused_by_file_and_key(workspace, file, old, new, key,
     "text, words",
     [("tiers: [1\n", "is not YAML"), ("", "the file: holds no keys"), (None, "cannot be read: No such file")],
 )
-def test_a_torn_or_missing_table_is_named(workspace, text, words):
+def test_an_error_names_a_damaged_or_missing_table(workspace, text, words):
     (workspace / TIERS).unlink()
     if text is not None:
         (workspace / TIERS).write_text(text)
@@ -99,7 +99,7 @@ def test_the_workspace_around_the_current_folder_is_read(workspace, monkeypatch)
     assert load_costs().gpu == 0.75
 
 
-def test_outside_of_a_workspace_the_tables_of_this_source_are_read(tmp_path, monkeypatch):
+def test_bundled_tables_are_read_outside_a_workspace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert load_tiers() == load_tiers(REPO_ROOT)
 
@@ -114,7 +114,7 @@ def test_the_full_sizes_are_the_published_ones():
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("size", ["full", "reduced"])
-def test_a_size_makes_a_whole_configuration_of_the_colab_one(stream, size):
+def test_a_size_completes_the_colab_configuration(stream, size):
     colab = yaml.safe_load((REPO_ROOT / f"configs/{stream}_ssl.yaml").read_text())
     for section, values in load_tiers(REPO_ROOT).models[stream][size].items():
         colab[section] |= values

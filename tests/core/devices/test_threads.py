@@ -36,7 +36,7 @@ needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason
         (8, 1, 0, "", (8, "8 usable cores")),
     ],
 )
-def test_the_least_limit_holds(cores, processes, max_threads, variable, expected):
+def test_the_smallest_limit_applies(cores, processes, max_threads, variable, expected):
     environ = {} if variable is None else {"OMP_NUM_THREADS": variable}
     assert thread_limit(cores, processes=processes, max_threads=max_threads, environ=environ) == expected
 
@@ -53,9 +53,7 @@ def test_the_least_limit_holds(cores, processes, max_threads, variable, expected
         (8, 1, 3, None, (3, "max_threads = 3")),
     ],
 )
-def test_a_fixed_number_leaves_a_core_free_unless_the_user_says_a_number(
-    cores, processes, max_threads, variable, expected
-):
+def test_a_fixed_number_leaves_one_core_free_unless_the_user_sets_it(cores, processes, max_threads, variable, expected):
     environ = {} if variable is None else {"OMP_NUM_THREADS": variable}
     limit = thread_limit(cores, processes=processes, max_threads=max_threads, is_fixed=True, environ=environ)
     assert limit == expected
@@ -132,7 +130,7 @@ def test_an_idle_machine_changes_nothing():
     assert adapted(4, 0.0, 0.1, 0.39) == []
 
 
-def test_cores_that_others_use_are_left_to_them_and_taken_back():
+def test_cores_used_by_other_processes_are_released_and_reclaimed():
     assert adapted(4, 0.5, 1.0, 2.0, 9.0, 0.2) == [3, 2, 1, 4]
 
 
@@ -151,7 +149,7 @@ def test_a_fixed_number_reports_the_load_once(caplog):
     assert "max_threads=1" in record.message
 
 
-def test_between_two_looks_nothing_changes(monkeypatch):
+def test_the_number_of_threads_is_constant_between_two_readings(monkeypatch):
     numbers, load = [], Load()
     own = Threads(4, core_use=load, set_number=numbers.append)
     load.taken = 4.0
@@ -176,7 +174,7 @@ def readings(monkeypatch):
     return now
 
 
-def test_what_others_use_is_what_is_neither_own_nor_elsewhere(readings):
+def test_the_load_of_others_excludes_own_and_other_cores(readings):
     core_use = CoreUse()
     readings |= {"clock": 102.0, "own": 13.0}
     readings["cores"] = [Times(51.5, 0.4, 5.5, 0), Times(51.5, 0.0, 5.1, 0), Times(90, 0, 5, 0)]
@@ -207,13 +205,13 @@ def test_a_fixed_number_stays(torch_threads, monkeypatch):
     assert torch.get_num_threads() == 2
 
 
-def test_a_process_starts_with_what_is_left(torch_threads, monkeypatch):
+def test_a_process_starts_with_the_free_cores(torch_threads, monkeypatch):
     monkeypatch.setattr(CoreUse, "others", lambda self: float(len(self.cores)))
     use(2)
     assert torch.get_num_threads() == 1
 
 
-def test_a_system_that_hides_its_cores_keeps_the_number(torch_threads, monkeypatch, caplog):
+def test_the_number_is_kept_if_the_system_hides_core_use(torch_threads, monkeypatch, caplog):
     def refuse(percpu):
         raise PermissionError("/proc/stat")
 

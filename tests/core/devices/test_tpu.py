@@ -47,7 +47,7 @@ def in_this_process(monkeypatch):
         del sys.modules[name]
 
 
-def test_nothing_hints_at_a_tpu():
+def test_a_machine_without_a_tpu_has_no_entry():
     assert tpu.detect_tpu() is None
 
 
@@ -80,7 +80,7 @@ def test_a_tpu_that_fails_its_operation_is_listed_with_the_reason(install, in_th
     assert "present but failed a small operation" in found.reason
 
 
-def test_older_torch_xla_leaves_the_name_to_the_environment(install, in_this_process, monkeypatch):
+def test_older_torch_xla_takes_the_name_from_the_environment(install, in_this_process, monkeypatch):
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     memory = TORCH_XLA["core/xla_model"].partition("\n")[0]
     install("torch_xla", {**TORCH_XLA, "core/xla_model": memory})
@@ -88,7 +88,7 @@ def test_older_torch_xla_leaves_the_name_to_the_environment(install, in_this_pro
     assert (found.usable, found.name, found.memory_total_mb) == (True, "TPU v5litepod-4", 31 * 1024)
 
 
-def test_torch_xla_may_run_on_something_else(install, in_this_process, monkeypatch):
+def test_torch_xla_on_another_device_is_not_a_tpu(install, in_this_process, monkeypatch):
     install("torch_xla", {**TORCH_XLA, "runtime": "def device_type(): return 'CPU'"})
     assert tpu.detect_tpu() is None
     monkeypatch.setenv("TPU_NAME", "node-1")
@@ -103,14 +103,14 @@ def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkey
     assert "torch_xla does not reach it: it failed (exit code -6)" in found.reason
 
 
-def test_the_library_is_asked_once_for_this_process_may_hold_the_tpu_later(install):
+def test_the_library_is_queried_once_per_process(install):
     install("torch_xla", {"__init__": "raise ImportError"})
     tpu.detect_tpu()
     tpu.detect_tpu()
     assert tpu._asked_once.cache_info().misses == 1
 
 
-def test_jax_tells_what_is_there_but_cannot_train(install):
+def test_jax_reports_a_tpu_that_cannot_train(install):
     install("libtpu", {"__init__": ""})
     install(
         "jax",

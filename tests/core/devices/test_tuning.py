@@ -38,14 +38,14 @@ def kept_and_left(kind="usual", **environment):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
-def test_a_tuned_process_keeps_what_it_frees_until_it_is_asked_for_it():
+def test_a_tuned_process_keeps_freed_memory_until_it_is_released():
     kept, left, said = kept_and_left()
     assert kept > 200
     assert left < 50
     assert "freed memory is kept for the next step (off by tune=false)" in said
 
 
-def test_without_tuning_freed_memory_goes_back():
+def test_freed_memory_is_returned_without_tuning():
     kept, _, said = kept_and_left(LANDFALL_TUNE="0")
     assert kept < 50
     assert "freed memory" not in said

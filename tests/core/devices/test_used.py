@@ -38,13 +38,13 @@ def test_every_gpu_in_use_is_described(driver, count, index, indices):
     assert [device.power_limit_w for device in found] == [700.0 if i == 0 else None for i in indices]
 
 
-def test_the_line_of_the_start_report_holds_what_is_known(driver):
+def test_the_start_report_has_one_line_with_known_facts(driver):
     first, second = used.devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=2), machine())
     assert str(first) == "cuda:0 NVIDIA H200, driver 580.65.06, CUDA 13.0, capability 9.0, power limit 700 W"
     assert "power limit" not in str(second)
 
 
-def test_amd_has_neither_driver_nor_capability_of_nvidia(driver):
+def test_amd_gpus_have_no_nvidia_driver_or_capability(driver):
     (found,) = used.devices_used(DevicePlan("cuda", "x", "32", 1, "", ""), machine(hip="6.2"))
     assert (found.hip_version, found.driver_version, found.compute_capability) == ("6.2", None, None)
 

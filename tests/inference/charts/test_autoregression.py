@@ -22,7 +22,7 @@ def residual(regression: Autoregression, values_nc: np.ndarray) -> np.ndarray:
     return np.concatenate([regression.residual(rows) for rows in regression.rows(values_nc, whole(values_nc))])
 
 
-def test_it_is_the_ridge_regression_of_a_linear_algebra_book():
+def test_the_autoregression_is_a_ridge_regression():
     """Solved as one least-squares problem with the penalty as extra rows, towards the channel's own past."""
     values_nc = plant(400, seed=0).astype(np.float64)
     regression, _ = fit(values_nc, whole(values_nc))
@@ -40,12 +40,12 @@ def test_it_is_the_ridge_regression_of_a_linear_algebra_book():
     np.testing.assert_allclose(regression.weight_fc, expected_fc, atol=1e-8)
 
 
-def test_residuals_of_normal_rows_are_as_large_as_those_of_new_ones():
+def test_residuals_of_reference_rows_are_as_large_as_those_of_new_rows():
     regression, normal_sc = fit(plant(4000, seed=0), whole(plant(4000, seed=0)))
     assert residual(regression, plant(4000, seed=1)).std() == pytest.approx(normal_sc.std(), rel=0.1)
 
 
-def test_a_wandering_channel_is_expected_to_stay_and_a_restless_one_to_return():
+def test_a_random_walk_is_predicted_to_stay_and_noise_to_return():
     rng = np.random.default_rng(0)
     values_nc = np.column_stack([np.cumsum(rng.normal(size=3000)), rng.normal(size=3000)])
     regression, _ = fit(values_nc, whole(values_nc))

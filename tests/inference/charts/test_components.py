@@ -16,7 +16,7 @@ def standardised(values_nc: np.ndarray) -> np.ndarray:
     return ((values_nc - values_nc.mean(axis=0)) / values_nc.std(axis=0)).astype(np.float32)
 
 
-def test_what_is_left_is_what_scikit_learn_leaves():
+def test_residuals_equal_those_of_scikit_learn():
     z_nc = standardised(plant(3000, seed=0, num_channels=6))
     components, _, _ = fit(z_nc, whole(z_nc))
     theirs = PCA(n_components=VARIANCE_KEPT, svd_solver="full").fit(z_nc)
@@ -24,13 +24,13 @@ def test_what_is_left_is_what_scikit_learn_leaves():
     np.testing.assert_allclose(components.residual(z_nc), expected_nc, atol=1e-5)
 
 
-def test_rows_are_judged_by_components_that_did_not_see_them():
+def test_rows_are_scored_by_components_of_other_folds():
     z_nc = np.random.default_rng(0).normal(size=(40, 20)).astype(np.float32)
     components, left_nc, _ = fit(z_nc, whole(z_nc))
     assert (left_nc**2).mean() > 2 * (components.residual(z_nc) ** 2).mean()
 
 
-def test_drift_is_one_where_nothing_moves_and_large_where_the_plane_does():
+def test_drift_is_one_for_stable_components_and_large_for_moving_ones():
     z_nc = standardised(np.random.default_rng(0).normal(size=(4000, 5)))
     assert fit(z_nc, whole(z_nc))[2] == pytest.approx(1.0, abs=0.1)
     turned_nc = plant(4000, seed=0)
@@ -38,7 +38,7 @@ def test_drift_is_one_where_nothing_moves_and_large_where_the_plane_does():
     assert fit(standardised(turned_nc), whole(turned_nc))[2] > 3
 
 
-def test_missing_rows_are_no_drift():
+def test_missing_rows_cause_no_drift():
     """Half of the rows, a half without a single one, and none at all."""
     z_nc = standardised(plant(4000, seed=0, num_channels=5))
     whole_drift = fit(z_nc, whole(z_nc))[2]
@@ -49,7 +49,7 @@ def test_missing_rows_are_no_drift():
     assert fit(np.full_like(z_nc, np.nan), whole(z_nc))[2] == 1.0
 
 
-def test_folds_hold_each_row_once():
+def test_folds_contain_each_row_once():
     stretches_k2 = np.array([[3, 10], [20, 21], [40, 99]])
     folds = folds_of(stretches_k2)
     assert len(folds) == FOLDS
@@ -57,7 +57,7 @@ def test_folds_hold_each_row_once():
     assert rows_of(stretches_k2).tolist() == [*range(3, 10), 20, *range(40, 99)]
 
 
-def test_unrelated_channels_leave_nothing():
+def test_unrelated_channels_have_no_components():
     z_nc = np.random.default_rng(0).normal(size=(2000, 4)).astype(np.float32)
     plane, left_nc, _ = fit(z_nc, whole(z_nc))
     assert not plane.left_cc.any()

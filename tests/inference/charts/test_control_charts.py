@@ -18,7 +18,7 @@ def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
     return errors_of(charts, new_nc, whole(new_nc))
 
 
-def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
+def test_errors_of_new_and_reference_rows_are_about_one():
     values_nc = plant(4000, seed=0, noise=2.0)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     new_nc = plant(4000, seed=1, noise=2.0)
@@ -26,21 +26,21 @@ def test_new_normal_rows_are_about_one_and_so_are_those_that_taught():
     assert errors_of(charts, new_nc, whole(new_nc)).mean() == pytest.approx(reference_sc.mean(), rel=0.1)
 
 
-def test_normal_rows_are_judged_as_new_ones_are_even_by_too_many_regressors():
+def test_reference_errors_equal_new_errors_even_with_many_regressors():
     """In sample, 121 regressors would explain most of 300 rows of noise."""
     values_nc = np.random.default_rng(0).normal(size=(5300, 20)).astype(np.float32)
     charts, reference_sc = fit(values_nc, np.array([[0, 300]]), span=10), out_of_fold(values_nc, 300)
     assert errors_of(charts, values_nc, np.array([[300, 5300]])).mean() == pytest.approx(reference_sc.mean(), rel=0.2)
 
 
-def test_a_channel_that_leaves_the_others_is_seen_though_it_stays_in_its_range():
+def test_a_decoupled_channel_is_detected_within_its_range():
     values_nc = plant(2000, seed=1)
     values_nc[1000:, 2] = plant(2000, seed=2)[1000:, 2]
     error_sc = charted(plant(4000, seed=0), values_nc)
     assert error_sc[1050:, 2].mean() > 3 * error_sc[:1000, 2].mean()
 
 
-def test_a_lasting_shift_between_channels_is_still_seen_after_a_thousand_rows():
+def test_a_lasting_shift_is_detected_after_a_thousand_rows():
     """The regression has taken it for granted by then; the components have not."""
     values_nc = plant(3000, seed=1)
     values_nc[1000:, 1] += 1.5
@@ -48,7 +48,7 @@ def test_a_lasting_shift_between_channels_is_still_seen_after_a_thousand_rows():
     assert error_sc[2000:].mean() > 1.5 * error_sc[:1000].mean()
 
 
-def test_a_plant_whose_couplings_change_does_not_trust_its_components():
+def test_components_count_less_if_couplings_change():
     values_nc = plant(2000, seed=0)
     steady = fit(values_nc, whole(values_nc), span=10)
     values_nc[1000:, 2] -= 2 * (values_nc[1000:, 2] - 50)
@@ -57,7 +57,7 @@ def test_a_plant_whose_couplings_change_does_not_trust_its_components():
     assert moving.components_share < 0.05
 
 
-def test_constants_of_the_configuration_count_and_are_kept():
+def test_constants_of_the_configuration_are_used_and_stored():
     values_nc, settings = plant(2000, seed=0), ProcessCharts(lags=2, components_share=0.0, cusum_share=1.0)
     new_nc = plant(500, seed=1)
     charts = fit(values_nc, whole(values_nc), span=10, settings=settings)
@@ -68,21 +68,21 @@ def test_constants_of_the_configuration_count_and_are_kept():
     assert not np.allclose(errors_of(charts, new_nc, whole(new_nc)), charted(values_nc, new_nc))
 
 
-def test_a_slow_wander_of_a_channel_that_always_wanders_is_normal():
+def test_slow_drift_of_a_drifting_channel_is_normal():
     rng = np.random.default_rng(0)
     values_nc = np.column_stack([np.cumsum(rng.normal(size=3000)), rng.normal(size=3000)]).astype(np.float32)
     error_sc = charted(values_nc[:500], values_nc[500:])
     assert np.median(error_sc[2000:, 0]) < 3
 
 
-def test_a_single_channel_has_no_components_to_leave():
+def test_a_single_channel_has_no_components():
     values_nc = plant(1000, seed=0, num_channels=1)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     assert charts.components_share == 0
     assert reference_sc.mean() == pytest.approx(1.0, abs=0.05)
 
 
-def test_what_is_missing_has_no_error():
+def test_missing_values_have_no_error():
     values_nc = plant(2000, seed=0)
     values_nc[500:520, 1] = np.nan
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
@@ -91,7 +91,7 @@ def test_what_is_missing_has_no_error():
         assert np.isnan(error_sc).sum() == 20
 
 
-def test_a_channel_that_never_moved_alarms_when_it_moves():
+def test_a_change_of_a_constant_channel_is_detected():
     values_nc = plant(1000, seed=0)
     values_nc[:, 1] = 0.1
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
@@ -101,13 +101,13 @@ def test_a_channel_that_never_moved_alarms_when_it_moves():
     assert errors_of(charts, values_nc, whole(values_nc))[500, 1] > 100
 
 
-def test_a_fault_does_not_explain_itself():
+def test_a_fault_is_not_predicted_from_itself():
     values_nc = plant(1000, seed=0)
     values_nc[500:, 0] += 1000
     assert charted(plant(1000, seed=0), values_nc)[600:, 0].min() > 100
 
 
-def test_a_spike_to_1e30_is_over_when_it_is_over():
+def test_a_spike_of_1e30_has_no_lasting_effect():
     values_nc = plant(1000, seed=0)
     values_nc[500, 0] = 1e30
     error_sc = charted(plant(1000, seed=0), values_nc)
@@ -115,7 +115,7 @@ def test_a_spike_to_1e30_is_over_when_it_is_over():
     assert error_sc[800:].mean() < 3
 
 
-def test_nothing_comes_from_another_stretch():
+def test_errors_do_not_depend_on_another_segment():
     values_nc, apart_k2 = plant(1000, seed=0), np.array([[0, 400], [600, 1000]])
     charts = fit(values_nc, whole(values_nc), span=10)
     apart_sc = errors_of(charts, values_nc, apart_k2)
@@ -124,7 +124,7 @@ def test_nothing_comes_from_another_stretch():
     np.testing.assert_array_equal(errors_of(charts, changed_nc, apart_k2), apart_sc)
 
 
-def test_pieces_change_nothing(monkeypatch):
+def test_computing_in_pieces_changes_nothing(monkeypatch):
     values_nc = plant(1000, seed=0)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     error_sc = errors_of(charts, values_nc, whole(values_nc))
@@ -136,14 +136,14 @@ def test_pieces_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
-def test_a_handful_of_normal_rows_is_enough_not_to_fail(num_rows):
+def test_a_few_reference_rows_are_enough(num_rows):
     values_nc = plant(100, seed=0)
     charts = fit(values_nc, np.array([[0, num_rows]]), span=10)
     assert np.isfinite(out_of_fold(values_nc, num_rows)).all()
     assert np.isfinite(errors_of(charts, values_nc, whole(values_nc))).all()
 
 
-def test_what_was_learned_survives_as_arrays():
+def test_charts_are_restored_from_arrays():
     rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
     splits = Splits([plant(1000, seed=0), plant(1000, seed=1)]).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
     learned, _ = fit_process(reference_of(splits), ("machine_0", "machine_1"), span=10)
@@ -151,7 +151,7 @@ def test_what_was_learned_survives_as_arrays():
     np.testing.assert_array_equal(again.errors(splits["test"]), learned.errors(splits["test"]))
 
 
-def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
+def test_each_recording_is_scored_by_its_own_reference_if_it_has_one():
     rows = {"train": {0: (0, 300), 1: (0, 300)}, "calibration": {0: (300, 400), 1: (300, 400)}}
     recordings = [plant(1000, seed=0), 1e3 * plant(1000, seed=1)]
     splits = Splits(recordings).of(**rows, test={0: (400, 1000), 1: (400, 1000)})
@@ -165,7 +165,7 @@ def test_each_recording_is_judged_by_its_own_past_where_each_has_one():
         assert 0.5 < half.mean() < 3
 
 
-def test_calibration_rows_are_judged_by_what_the_other_normal_splits_teach():
+def test_calibration_rows_are_scored_by_the_other_reference_splits():
     values_nc = plant(1000, seed=0)
     splits = Splits([values_nc]).of(train={0: (0, 600)}, validation={0: (600, 700)}, calibration={0: (700, 1000)})
     _, calibration_sc = fit_process(splits, span=10)
@@ -173,7 +173,7 @@ def test_calibration_rows_are_judged_by_what_the_other_normal_splits_teach():
     np.testing.assert_array_equal(calibration_sc, errors_of(unaware, values_nc, np.array([[700, 1000]])))
 
 
-def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(caplog):
+def test_calibration_rows_are_scored_out_of_fold_if_other_splits_are_short(caplog):
     values_nc = plant(1000, seed=0)
     splits = Splits([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
     with caplog.at_level("INFO"):
@@ -184,7 +184,7 @@ def test_calibration_rows_are_judged_out_of_fold_where_the_others_are_fewer(capl
     assert "only 400 other reference rows" in caplog.text
 
 
-def test_one_regression_serves_where_a_recording_has_no_normal_rows():
+def test_a_common_regression_scores_recordings_without_reference_rows():
     recordings = [plant(1000, seed=0), plant(1000, seed=1)]
     splits = Splits(recordings).of(train={0: (0, 500)}, calibration={0: (500, 1000)}, test={1: (0, 1000)})
     ((own_k2, of_group),) = groups_of(splits)
@@ -194,14 +194,14 @@ def test_one_regression_serves_where_a_recording_has_no_normal_rows():
     assert 0.5 < learned.errors(splits["test"]).mean() < 2
 
 
-def test_unrelated_channels_are_about_one_as_well():
+def test_errors_of_unrelated_channels_are_also_about_one():
     values_nc = np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
     assert charts.components_share == 0.0
     assert reference_sc.mean() == pytest.approx(1.0, rel=0.1)
 
 
-def test_a_channel_that_was_dead_while_normal_was_learned_is_not_scored():
+def test_a_channel_without_reference_values_is_not_scored():
     values_nc = plant(2000, seed=0)
     values_nc[:, 1] = np.nan
     new_nc = plant(500, seed=1)

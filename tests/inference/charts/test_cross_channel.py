@@ -46,11 +46,11 @@ def scores(chart: CrossChannelChart, values_nc: np.ndarray) -> np.ndarray:
     return np.nanmean(errors_of(chart, values_nc, whole(values_nc)), axis=1)
 
 
-def test_new_reference_rows_are_about_one(chart):
+def test_errors_of_new_reference_rows_are_about_one(chart):
     assert scores(chart, recipe(6000, seed=1)).mean() == pytest.approx(1.0, rel=0.35)
 
 
-def test_changes_of_step_count_less_than_without_their_context(chart):
+def test_step_changes_count_less_with_context(chart):
     everywhere_mc = np.broadcast_to(chart.scale.usual_c, chart.scale.square_mc.shape)
     blind = replace(chart, scale=replace(chart.scale, square_mc=everywhere_mc))
     after_change_n = np.arange(6000) % (CYCLE // 4) < 8
@@ -59,7 +59,7 @@ def test_changes_of_step_count_less_than_without_their_context(chart):
 
 
 @pytest.mark.parametrize("fault", ["shift", "stuck", "decoupled"])
-def test_faults_far_smaller_than_the_recipe_are_seen(chart, fault):
+def test_faults_far_smaller_than_recipe_steps_are_detected(chart, fault):
     """Each is under a tenth of what the recipe moves the channel by, or leaves the channel in its own range."""
     values_nc, rows = recipe(3000, seed=1), slice(1500, 1800)
     if fault == "shift":
@@ -74,7 +74,7 @@ def test_faults_far_smaller_than_the_recipe_are_seen(chart, fault):
     assert np.nanmean(error_sc[1520:1800], axis=0).argmax() == 2
 
 
-def test_missing_values_have_no_error_and_disturb_no_other_channel(chart):
+def test_missing_values_have_no_error_and_do_not_affect_other_channels(chart):
     values_nc = recipe(3000, seed=1)
     complete_sc = errors_of(chart, values_nc, whole(values_nc))
     values_nc[1000:1030, 1] = np.nan
@@ -85,7 +85,7 @@ def test_missing_values_have_no_error_and_disturb_no_other_channel(chart):
     assert np.nanmax(error_sc[1000:1030][:, others]) < 3 * max(1.0, complete_sc[1000:1030][:, others].max())
 
 
-def test_one_impossible_value_is_forgotten(chart):
+def test_one_impossible_value_has_no_lasting_effect(chart):
     values_nc = recipe(3000, seed=1)
     values_nc[1500, 0] = 1e30
     score_n = scores(chart, values_nc)
@@ -117,7 +117,7 @@ def test_weights_are_those_of_a_ridge_regression_without_the_own_channel():
     np.testing.assert_allclose(weight_fc[:-1, channel][kept_f], expected.coef_, atol=1e-6)
 
 
-def test_pieces_change_nothing(chart, monkeypatch):
+def test_computing_in_pieces_changes_nothing(chart, monkeypatch):
     values_nc = recipe(1000, seed=1)
     values_nc[300:310, 1] = np.nan
     at_once_sc = errors_of(chart, values_nc, whole(values_nc))
@@ -125,14 +125,14 @@ def test_pieces_change_nothing(chart, monkeypatch):
     np.testing.assert_allclose(errors_of(chart, values_nc, whole(values_nc)), at_once_sc, rtol=1e-5, atol=1e-6)
 
 
-def test_nothing_comes_from_another_segment(chart):
+def test_errors_do_not_depend_on_another_segment(chart):
     values_nc, apart_k2 = recipe(1000, seed=1), np.array([[0, 400], [600, 1000]])
     apart_sc = errors_of(chart, values_nc, apart_k2)
     values_nc[400:600] = -1e3
     np.testing.assert_array_equal(errors_of(chart, values_nc, apart_k2), apart_sc)
 
 
-def test_a_stored_chart_gives_the_same_errors_to_the_last_bit(chart):
+def test_errors_of_a_stored_chart_are_bit_identical(chart):
     values_nc = recipe(500, seed=1)
     again = CrossChannelChart.from_arrays(chart.to_arrays())
     np.testing.assert_array_equal(
@@ -141,7 +141,7 @@ def test_a_stored_chart_gives_the_same_errors_to_the_last_bit(chart):
 
 
 # ------------------------------------------------------------------------------------------------ when it is used
-def test_a_recipe_repeats_itself_and_a_random_process_does_not():
+def test_repeated_contexts_are_recognised_and_random_ones_are_not():
     recipe_nc, random_nc = recipe(4000, seed=0), np.cumsum(np.random.default_rng(0).normal(size=(4000, 6)), axis=0)
     assert process_recurrence(recipe_nc, whole(recipe_nc), 10) > ProcessCharts().recurrence
     assert process_recurrence(random_nc, whole(random_nc), 10) < 0.5
@@ -167,7 +167,7 @@ def splits_of(recordings: list[np.ndarray]) -> dict:
     ],
     ids=["recipe", "recipe, off", "too few rows", "no recipe", "no recipe, on"],
 )
-def test_which_chart_serves(values_nc, context, kind):
+def test_the_kind_of_chart_follows_from_data_and_settings(values_nc, context, kind):
     learned, _ = fit_process(reference_of(splits_of([values_nc])), span=10, context=context)
     assert {type(chart) for chart in learned.charts.values()} == {kind}
 
@@ -182,7 +182,7 @@ def test_named_context_channels_describe_the_context_and_must_exist():
         fit_process(reference_of(splits), span=10, context_channels=("setpoint",))
 
 
-def test_calibration_errors_are_those_of_new_rows():
+def test_calibration_errors_are_as_large_as_those_of_new_rows():
     """The chart that scores the calibration rows has not seen them: their errors are as large as those of new rows."""
     splits = splits_of([recipe(8000, seed=0), recipe(8000, seed=1)])
     learned, calibration_sc = fit_process(reference_of(splits), span=10)
@@ -204,7 +204,7 @@ def test_calibration_rows_alone_are_scored_out_of_fold():
 
 
 @pytest.mark.parametrize(("context", "kind"), [("on", CrossChannelChart), ("off", ControlCharts)])
-def test_what_a_chart_expects_of_some_rows_is_what_it_expects_of_all(context, kind):
+def test_predictions_for_some_rows_equal_those_for_all_rows(context, kind):
     values_nc = recipe(3000, seed=0)
     splits = splits_of([values_nc, recipe(2000, seed=1)])
     learned, _ = fit_process(reference_of(splits), span=10, context=context)

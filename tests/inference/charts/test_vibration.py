@@ -65,7 +65,7 @@ def bands(windows: WindowSet) -> torch.Tensor:
     return features_of(windows, CHARTS)["spectrum"]
 
 
-def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
+def test_errors_of_calibration_and_normal_test_windows_are_about_one():
     found = errors()
     assert found["calibration"].shape == found["test"].shape == (200, 2)
     assert found["calibration"].mean() == pytest.approx(1.0, rel=0.15)
@@ -73,17 +73,17 @@ def test_normal_windows_of_calibration_and_of_the_test_are_about_one():
 
 
 @pytest.mark.parametrize("span", [1, 5])
-def test_normal_windows_are_judged_as_new_ones_are(span):
+def test_reference_windows_are_scored_like_new_ones(span):
     found = errors(span)
     assert found["test"].mean() == pytest.approx(found["calibration"].mean(), rel=0.2)
 
 
-def test_a_tone_is_far_off_on_its_own_axis():
+def test_a_tone_has_a_large_error_on_its_own_axis():
     found = errors(tone=4.0)["test"].mean(axis=0)
     assert found[1] > 10 * found[0]
 
 
-def test_a_mean_over_windows_sees_what_one_window_does_not():
+def test_a_mean_over_windows_detects_what_one_window_does_not():
     def seen(span: int) -> float:
         found = errors(span, gain=1.06)
         return float((found["test"].mean(axis=1) > np.quantile(found["calibration"].mean(axis=1), 0.99)).mean())
@@ -91,7 +91,7 @@ def test_a_mean_over_windows_sees_what_one_window_does_not():
     assert seen(10) > seen(1) + 0.2
 
 
-def test_no_mean_goes_from_one_file_to_the_next_but_from_record_to_record():
+def test_means_cross_records_but_not_files():
     values_nc = np.concatenate([machine(20, 0), machine(20, 1, gain=9.0)])
     half = len(values_nc) // 2
 
@@ -119,7 +119,7 @@ def test_the_offset_of_a_sensor_does_not_count():
     torch.testing.assert_close(bands(lifted), bands(plain), atol=1e-2, rtol=0)
 
 
-def test_bands_hold_the_mean_power():
+def test_bands_contain_the_mean_power():
     (windows,) = parts_of(test=machine(3, 0)).values()
     wave_t = windows.batch(torch.arange(3))[1, :, 0].double().numpy()
     power_f = np.abs(np.fft.rfft((wave_t - wave_t.mean()) * np.hanning(WINDOW)))[1:] ** 2
@@ -133,7 +133,7 @@ def test_windows_shorter_than_the_bands_have_fewer_of_them():
     assert bands(windows).shape == (10, 2, 10)
 
 
-def test_a_missing_sample_changes_next_to_nothing_and_a_missing_axis_is_not_scored():
+def test_a_missing_sample_changes_little_and_a_missing_axis_is_not_scored():
     normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
     learned, _ = fit_vibration(normal, span=1)
     values_nc = machine(200, 3)
@@ -150,7 +150,7 @@ def test_a_missing_sample_changes_next_to_nothing_and_a_missing_axis_is_not_scor
     assert not np.isnan(np.delete(found_wc, 30, axis=0)).any()
 
 
-def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
+def test_missing_reference_samples_do_not_reduce_sensitivity():
     values_nc = machine(300, 0)
     values_nc[5 * WINDOW : 6 * WINDOW, 1] = np.nan
     values_nc[9 * WINDOW + 3] = np.nan
@@ -159,7 +159,7 @@ def test_missing_samples_among_the_normal_ones_cost_no_sharpness():
     assert learned.errors(loud).mean() > 3 * calibration_wc.mean()
 
 
-def test_constants_of_the_configuration_count_and_are_kept():
+def test_constants_of_the_configuration_are_used_and_stored():
     normal = parts_of(train=machine(300, 0), calibration=machine(200, 2))
     (loud,) = parts_of(test=machine(50, 3, gain=1.5)).values()
     plain, _ = fit_vibration(normal, span=1)
@@ -215,7 +215,7 @@ def operated_charts() -> tuple[VibrationChartSet, np.ndarray]:
     return fit_vibration({name: recordings_of(recordings, *each) for name, each in bounds.items()}, span=4)
 
 
-def test_changes_of_speed_and_load_are_no_alarm_and_a_small_fault_beside_them_is(operated_charts):
+def test_changes_of_speed_and_load_cause_no_alarm_but_a_small_fault_does(operated_charts):
     learned, calibration_wc = operated_charts
     limit = calibration_wc.mean(axis=1).max()
     healthy_w = learned.errors(recordings_of([operated(seed) for seed in range(100, 110)])).mean(axis=1)
@@ -232,7 +232,7 @@ def test_calibration_errors_are_as_large_as_those_of_new_recordings(operated_cha
         assert found == pytest.approx(np.quantile(new_wc.mean(axis=1), quantile), rel=0.25)
 
 
-def test_a_recording_lies_in_one_fold_with_all_its_splits():
+def test_a_recording_is_in_one_fold_with_all_its_splits():
     recordings = [machine(20, seed) for seed in range(10)]
     splits = [recordings_of(recordings, 0.0, 0.5), recordings_of(recordings, 0.5, 1.0)]
     fold_w = folds_of(splits).numpy()
@@ -241,12 +241,12 @@ def test_a_recording_lies_in_one_fold_with_all_its_splits():
     assert len(np.unique(fold_w)) == FOLDS
 
 
-def test_folds_of_few_files_are_segments_of_time():
+def test_folds_of_few_files_are_time_segments():
     (windows,) = parts_of(test=machine(80, 0)).values()
     np.testing.assert_array_equal(folds_of([windows]).numpy(), np.arange(80) // 20)
 
 
-def test_stored_charts_give_the_same_errors_bit_for_bit(operated_charts, tmp_path):
+def test_errors_of_stored_charts_are_bit_identical(operated_charts, tmp_path):
     learned, _ = operated_charts
     np.savez(tmp_path / "charts.npz", **learned.to_arrays())
     with np.load(tmp_path / "charts.npz") as held:
@@ -256,7 +256,7 @@ def test_stored_charts_give_the_same_errors_bit_for_bit(operated_charts, tmp_pat
 
 
 @pytest.mark.parametrize("num_lines", [3, 10, 128, 1024])
-def test_low_frequency_bands_are_in_order_and_of_one_line_at_least(num_lines):
+def test_low_frequency_bands_are_ordered_with_at_least_one_line(num_lines):
     widths = np.diff(low_edges(num_lines))
     assert (widths >= 1).all()
     assert widths.sum() <= num_lines

@@ -34,7 +34,7 @@ def _paths(*texts):
         (("print 1\nfrom google.colab import files", "files.upload()"), ["files.upload"]),
     ],
 )
-def test_names_are_resolved_from_cell_to_cell(texts, paths):
+def test_names_are_resolved_across_cells(texts, paths):
     assert _paths(*texts) == paths
 
 
@@ -58,7 +58,7 @@ def test_names_are_resolved_from_cell_to_cell(texts, paths):
         "(files := 1)\nfiles.upload()",
     ],
 )
-def test_a_rebound_name_is_no_longer_colabs(text):
+def test_a_rebound_name_is_not_a_colab_name(text):
     assert _paths("from google.colab import files", text) == []
 
 
@@ -78,12 +78,12 @@ def test_names_follow_the_rules_of_scope(texts, paths):
     assert _paths(*texts) == paths
 
 
-def test_a_function_above_the_import_means_it_too():
+def test_a_function_above_the_import_uses_it():
     sources = _sources("def f():\n    files.upload()", "from google.colab import files")
     assert [use.path for use in collect_facts(sources).colab.uses(sources[0])] == ["files.upload"]
 
 
-def test_a_use_without_any_import_is_not_colabs():
+def test_a_name_without_an_import_is_not_a_colab_name():
     assert _paths("files.upload()\ndrive.mount('/content/drive')") == []
 
 
@@ -132,12 +132,12 @@ def test_the_path_of_a_node():
         ("for IN_COLAB in (True, False): pass", {}),
     ],
 )
-def test_flags_hold_nothing_but_the_answer(text, flags):
+def test_flags_are_assigned_only_the_detection_result(text, flags):
     answers = collect_facts(_sources(text)).colab.flags
     assert {**answers.variables, **answers.functions} == flags
 
 
-def test_a_flag_is_that_in_every_cell():
+def test_a_flag_is_known_in_every_cell():
     facts = collect_facts(_sources("IN_COLAB = 'google.colab' in sys.modules", "IN_COLAB = len(x) > 3"))
     assert not facts.colab.flags.names
 
@@ -155,7 +155,7 @@ def test_a_flag_is_that_in_every_cell():
         (("if 'google.colab' in sys.modules:\n    from google.colab import drive", "drive.mount('/a')"), set()),
     ],
 )
-def test_names_that_only_colab_branches_bind(texts, needed):
+def test_names_bound_only_in_colab_branches_are_found(texts, needed):
     assert collect_facts(_sources(*texts)).colab.needed == needed
 
 
@@ -177,7 +177,7 @@ def test_names_that_only_colab_branches_bind(texts, needed):
         (("drive = PyDrive()\ndrive.mount('/content/other')",), DEFAULT_MOUNTS),
     ],
 )
-def test_mount_points(texts, mounts):
+def test_mount_points_are_found(texts, mounts):
     assert collect_facts(_sources(*texts)).mounts == mounts
 
 
@@ -194,7 +194,7 @@ def test_mount_points(texts, mounts):
         ("print 1\ndrive.mount('/content/drive')", False),
     ],
 )
-def test_a_static_mount_is_all_that_is_done_with_the_drive(text, static):
+def test_a_static_mount_is_the_only_use_of_the_drive(text, static):
     assert collect_facts(_sources("from google.colab import drive", text)).static_mount is static
 
 
@@ -203,7 +203,7 @@ def test_the_names_of_the_folders_are_free():
     assert (facts.work, facts.drive) == ("LANDFALL_WORK_DIR_2", "DRIVE_DIR")
 
 
-def test_the_names_of_an_earlier_migration_stay():
+def test_names_of_an_earlier_migration_are_kept():
     setup = (
         'ROOT = os.environ["ROOT"] = os.path.abspath(os.path.join(START_DIR, os.path.expanduser(work_dir)))\n'
         'DRIVE_DIR = os.environ["DRIVE_DIR"] = os.path.abspath(os.path.join(ROOT, os.path.expanduser(drive_dir)))\n'

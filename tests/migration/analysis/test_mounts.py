@@ -28,7 +28,7 @@ def test_a_mount_by_itself(text, expected):
     assert is_static(sources, facts.colab) is expected
 
 
-def test_what_runs_only_on_colab_does_not_count():
+def test_mounts_in_colab_branches_do_not_count():
     sources, facts = _facts("if 'google.colab' in sys.modules:\n    print(drive)")
     assert is_static(sources, facts.colab)
     assert mount_points(sources, facts.colab) == ()
@@ -39,6 +39,6 @@ def test_a_name_with_two_values_gives_two_places():
     assert mount_points(sources, facts.colab) == ("/content/g", "/data/g")
 
 
-def test_a_name_that_is_computed_gives_none():
+def test_a_computed_name_gives_no_place():
     sources, facts = _facts("root = '/content'\nroot = ask()\ndrive.mount(root + '/g')")
     assert mount_points(sources, facts.colab) == ()

@@ -66,11 +66,11 @@ def test_a_requirement_is_found_wherever_it_is_installed(text):
         "!pip install -q",
     ],
 )
-def test_what_installs_nothing_gives_nothing(text):
+def test_commands_without_an_install_give_no_requirement(text):
     assert _collect(text) == Requirements()
 
 
-def test_other_languages_give_nothing():
+def test_other_languages_give_no_requirement():
     assert _collect("!pip install x", language="R") == Requirements()
 
 
@@ -105,11 +105,11 @@ def test_each_kind_of_requirement(given, line):
     assert _python(f"!pip install {given}") == [line]
 
 
-def test_a_part_that_python_fills_in_is_shown_as_such():
+def test_a_placeholder_filled_by_python_is_marked():
     assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={…} (a part of it is a Python expression)"]
 
 
-def test_options_come_first_and_once():
+def test_options_are_first_and_unique():
     assert _python(
         "!pip install x -i https://example.org/simple --pre",
         "!pip install y --extra-index-url=https://example.org/simple -f https://example.org/w.html -f wheels "
@@ -126,7 +126,7 @@ def test_options_come_first_and_once():
     ]
 
 
-def test_no_password_of_an_index_is_written():
+def test_passwords_of_an_index_are_not_written():
     lines = _python("!pip install x --extra-index-url https://me:s3cr3t@example.org/simple")
     assert lines == ["x", "# --extra-index-url https://example.org/simple (needs credentials)"]
 
@@ -148,11 +148,11 @@ def test_no_password_of_an_index_is_written():
         (["--no-deps x==1", "x==1"], ["x==1"]),
     ],
 )  # fmt: skip
-def test_a_package_stands_once_with_its_latest_version(commands, lines):
+def test_a_package_is_listed_once_with_its_latest_version(commands, lines):
     assert _python(*(f"!pip install {command}" for command in commands)) == lines
 
 
-def test_packages_of_the_system():
+def test_system_packages_are_listed():
     found = _collect(
         "!apt-get -qq install -y x libfoo2=1.2-3 > /dev/null",
         "!apt update && sudo apt install x y/stable ./z.deb\n!add-apt-repository ppa:a/b",
@@ -181,7 +181,7 @@ def test_packages_of_conda_are_reported_in_a_comment():
     ]
 
 
-def test_the_files(tmp_path):
+def test_the_requirements_file_is_valid_for_pip(tmp_path):
     found = _collect(
         "!pip install 'x[a]==1.0; python_version>\"3\"' y>=2 -f https://example.org/w.html --pre z=={v} .",
         "!pip install y==3 --no-deps -e git+https://example.org/a/b#egg=b 'w @ https://example.org/w-1-py3-none-any.whl'",
@@ -201,7 +201,7 @@ def test_the_files(tmp_path):
     assert requirements_text(Requirements()) == system_text(Requirements()) == ""
 
 
-def test_what_colab_has_installed_is_named_by_its_package():
+def test_preinstalled_modules_are_named_by_package():
     found = _python(
         "import numpy as np, cv2\nfrom sklearn.svm import SVC", "    import yaml  # why", "!pip install numpy==1.26"
     )
@@ -225,15 +225,15 @@ def test_what_colab_has_installed_is_named_by_its_package():
         ["text = 'import numpy'"],
     ],
 )
-def test_what_needs_no_line_gets_none(texts):
+def test_standard_modules_get_no_line(texts):
     assert not any(line.startswith("# Imported") for line in _python(*texts))
 
 
-def test_parts_of_google_are_packages_of_their_own():
+def test_google_subpackages_are_separate_packages():
     lines = _python("from google.cloud import bigquery, storage\nimport google.generativeai as genai\nimport google")
     assert lines[1:] == ["google-cloud-bigquery", "google-cloud-storage", "google-generativeai"]
 
 
-def test_a_file_of_imports_alone_is_one_that_pip_takes(tmp_path):
+def test_a_requirement_file_from_imports_is_valid_for_pip(tmp_path):
     names = [str(found.req) for found in _accepted(requirements_text(_collect("import numpy, PIL, skimage")), tmp_path)]
     assert names == ["numpy", "pillow", "scikit-image"]

@@ -38,7 +38,7 @@ def _names(*cells):
         "(\nfor x in y",
     ],
 )
-def test_a_binding_of_any_form_is_seen(text):
+def test_every_form_of_binding_is_found(text):
     assert [cell for cell, _ in _names("pass", text).bindings("x")] == [1]
 
 
@@ -60,7 +60,7 @@ def test_a_binding_of_any_form_is_seen(text):
         "print 'Python 2', f(a, x=1)",
     ],
 )
-def test_a_name_of_another_scope_is_no_binding(text):
+def test_a_name_in_another_scope_is_not_a_binding(text):
     assert _names(text).bindings("x") == []
 
 
@@ -79,13 +79,13 @@ def test_a_name_of_another_scope_is_no_binding(text):
         ("print 'Python 2', x", False),
     ],
 )
-def test_uses_are_seen_and_those_in_functions_are_deferred(text, deferred):
+def test_uses_are_found_and_those_in_functions_are_deferred(text, deferred):
     uses = _names(text, "x = 1").uses_before("x", (1, 0))
     assert [use.deferred for use in uses] == [deferred]
 
 
 @pytest.mark.parametrize("text", ["def f(x): return x", "[x for x in y]", "!echo x", "a.x", "%%bash\necho $x"])
-def test_other_things_of_that_name_are_no_uses(text):
+def test_other_objects_with_that_name_are_not_uses(text):
     assert _names(text, "x = 1").uses_before("x", (1, 0)) == []
 
 
@@ -93,7 +93,7 @@ def test_other_things_of_that_name_are_no_uses(text):
     "text",
     ["from a import *", "exec(code)", "%run a.py", "%reset -f", "globals()['x'] = 1", "globals().update(a)", "%pylab"],
 )
-def test_what_may_bind_any_name_is_reported(text):
+def test_statements_that_may_bind_any_name_are_reported(text):
     names = _names(text, "x = 1", text)
     assert names.anything_before((1, 0))
     assert not names.anything_before((0, 0))

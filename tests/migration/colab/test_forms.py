@@ -18,7 +18,7 @@ from migration.python.source import CellSource
         ('["(\\"a\\", 1)"] {type:"raw"}', Declaration(('("a", 1)',), (("type", "raw"),))),
     ],
 )
-def test_declarations_of_every_make_are_read(text, expected):
+def test_every_kind_of_form_declaration_is_read(text, expected):
     assert declaration(text) == expected
 
 
@@ -37,7 +37,7 @@ def test_declarations_of_every_make_are_read(text, expected):
         ('{type:"boolean"}', True, "# type: bool"),
     ],
 )
-def test_the_comment_holds_type_range_and_options(text, value, expected):
+def test_the_comment_contains_type_range_and_options(text, value, expected):
     assert papermill_comment(declaration(text), value) == expected
 
 
@@ -59,7 +59,7 @@ def test_many_options_are_cut_short():
         ("!ls # it's\n#@title A", ["title"]),
     ],
 )
-def test_form_comments_are_found_where_comments_stand(text, kinds):
+def test_form_comments_are_found_only_in_comments(text, kinds):
     assert [mark.kind for mark in marks(CellSource(text))] == kinds
 
 
@@ -88,7 +88,7 @@ def test_form_comments_are_found_where_comments_stand(text, kinds):
         ("x = 1 #@param\nprint 2", "x", "parsed"),
     ],
 )
-def test_fields_say_why_they_cannot_leave(text, name, obstacle):
+def test_fields_that_cannot_move_have_a_reason(text, name, obstacle):
     (field,) = form_fields(CellSource(text))
     assert obstacle in field.obstacle if obstacle else field.obstacle == ""
     if name:

@@ -68,7 +68,7 @@ def test_the_value_outside_colab(text, value):
         "any(line.startswith('COLAB_') for line in lines)",
     ],
 )
-def test_what_asks_nothing_or_cannot_be_decided(text):
+def test_conditions_without_a_known_answer_have_no_value(text):
     assert _answer(text) is None
 
 
@@ -79,5 +79,5 @@ def test_a_question_about_the_tpu_is_marked():
 @pytest.mark.parametrize(
     "text, looks", [("a.b > 1", True), ("os.path.exists(x)", True), ("train()", False), ("(a := 1)", False)]
 )
-def test_only_looking(text, looks):
+def test_expressions_that_only_look_are_recognised(text, looks):
     assert only_looks(ast.parse(text, mode="eval").body) is looks

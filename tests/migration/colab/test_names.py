@@ -18,11 +18,11 @@ from migration.colab.names import GOOGLE, PACKAGE, RUNTIME, imported_names, path
         ("from colab import files", [("files", None)]),
     ],
 )
-def test_what_an_import_binds(text, names):
+def test_names_bound_by_an_import_are_found(text, names):
     assert imported_names(ast.parse(text).body[0]) == names
 
 
-def test_the_runtime_counts_where_it_is_asked_for():
+def test_the_runtime_module_counts_on_request():
     node = ast.parse("from landfall_runtime import files, cv2_imshow").body[0]
     assert imported_names(node) == [("files", None), ("cv2_imshow", None)]
     assert imported_names(node, (PACKAGE, RUNTIME)) == [("files", "files"), ("cv2_imshow", "patches.cv2_imshow")]
@@ -36,7 +36,7 @@ def test_the_path_below_the_package(module, below):
     assert path_below(module) == below
 
 
-def test_what_stands_around_a_use():
+def test_the_context_of_a_use_is_found():
     found = read_names(ast.parse("from google.colab import files\nfiles.upload()\nx = files.upload().keys()\nfiles"))
     assert [(use.path, use.is_statement, use.call is not None) for use in found.uses] == [
         ("files.upload", True, True),
@@ -45,7 +45,7 @@ def test_what_stands_around_a_use():
     ]
 
 
-def test_names_before_and_later():
+def test_names_before_and_after_a_cell_are_found():
     tree = ast.parse("a()\nb()\nc()")
     found = read_names(tree, before={"a": "files", "b": None}, later=lambda name: "drive" if name in "bc" else None)
     assert [use.path for use in found.uses] == ["files", "drive"]

@@ -7,7 +7,7 @@ def diff(before, after, origins=None):
     return source_diff("nb.ipynb", before, after, origins or range(len(after)))
 
 
-def test_cells_that_are_alike_say_nothing():
+def test_equal_cells_give_no_difference():
     assert diff(["a", "b\nc"], ["a", "b\nc"]) == ""
 
 
@@ -38,7 +38,7 @@ def test_a_removed_cell_is_a_deleted_file():
     assert diff(["a", "gone", "b"], ["a", "b"], [0, 2]) == "--- nb.ipynb:cell 1\n+++ /dev/null\n@@ -1 +0,0 @@\n-gone\n"
 
 
-def test_a_cell_that_is_added_at_the_end_comes_last():
+def test_a_cell_added_at_the_end_is_last():
     headers = [line for line in diff(["a"], ["b", "c"], [0, None]).splitlines() if line.startswith("---")]
     assert headers == ["--- nb.ipynb:cell 0", "--- /dev/null"]
 

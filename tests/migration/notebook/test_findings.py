@@ -16,7 +16,7 @@ def test_the_same_note_on_several_cells_is_one_finding_that_names_them():
     ]
 
 
-def test_two_cells_are_named_and_what_a_person_must_do_is_reported_of_each():
+def test_manual_steps_are_reported_for_each_cell():
     notes = Notes()
     for cell in (3, 1):
         notes.add("LF106", "both", cell)
@@ -28,7 +28,7 @@ def test_two_cells_are_named_and_what_a_person_must_do_is_reported_of_each():
     ]  # fmt: skip
 
 
-def test_a_note_never_echoes_a_secret():
+def test_a_note_never_contains_a_secret():
     notes = Notes()
     notes.add("LF104", f"the kernel `{SECRET}`")
     assert notes.findings()[0].message == "the kernel `‹secret›`"

@@ -72,7 +72,7 @@ UPLOAD_INLINE = '<input type="file"><script>// Helpers for google.colab Python m
           "application/vnd.google.colaboratory.module+javascript": "x"}, {"text/html": TABLE}, "LF120"),
     ],
 )  # fmt: skip
-def test_what_only_colab_shows_goes_and_the_rest_of_the_output_stays(data, kept, rule):
+def test_colab_only_outputs_are_removed_and_others_stay(data, kept, rule):
     found, findings = cleaned(with_data(data))
     assert [output["data"] for output in found] == ([] if kept is None else [kept])
     assert rule in [finding.rule for finding in findings]
@@ -93,14 +93,14 @@ def test_what_only_colab_shows_goes_and_the_rest_of_the_output_stays(data, kept,
         {},
     ],
 )
-def test_what_a_plain_notebook_shows_is_left_alone(data):
+def test_outputs_of_plain_notebooks_are_unchanged(data):
     output = with_data(data, {"needs_background": "light"})
     found, findings = cleaned(output)
     assert found[0] is output
     assert findings == []
 
 
-def test_metadata_of_forms_that_went_and_colabs_tags_go():
+def test_metadata_of_removed_forms_and_colab_tags_is_removed():
     view = "application/vnd.jupyter.widget-view+json"
     metadata = {view: {"colab": {}}, "text/plain": {"a": 1}, "tags": [], "colab": {"x": 1}, "needs_background": "light"}
     found, findings = cleaned(with_data({view: {}, "text/plain": "x"}, metadata))
@@ -119,7 +119,7 @@ def test_metadata_of_forms_that_went_and_colabs_tags_go():
     ],
     ids=["stream", "lines", "error", "text", "json"],
 )
-def test_secrets_are_masked_everywhere_and_a_person_is_reported(output):
+def test_secrets_are_masked_and_reported_as_a_manual_step(output):
     found, findings = cleaned(output)
     assert TOKEN not in str(found)
     assert "‹secret›" in str(found)
@@ -131,7 +131,7 @@ def test_secrets_are_masked_everywhere_and_a_person_is_reported(output):
         assert TOKEN not in str(finding)
 
 
-def test_a_key_id_in_a_signed_link_is_masked_but_needs_no_one():
+def test_a_key_id_in_a_signed_link_is_masked_without_a_manual_step():
     link = "https://host.org/f?X-Amz-Credential=AK" + "IAQ7Z2K9M4X1B8V5N3" + "%2F2021\n"
     found, findings = cleaned({"output_type": "stream", "name": "stdout", "text": link})
     assert found[0]["text"] == "https://host.org/f?X-Amz-Credential=‹secret›%2F2021\n"

@@ -36,11 +36,11 @@ def test_a_file_of_one_line():
     "text",
     ["", "[", "nonsense", "[]", '{"cells": {}}', '{"cells": [', '{"worksheets": []}', '{"cells": [1, ', "{" * 10_000],
 )
-def test_what_is_no_such_notebook_has_no_lines(text):
+def test_invalid_notebooks_have_no_line_numbers(text):
     assert lines_of_cells(text.encode()) == []
 
 
-def test_letters_beyond_ascii_and_a_byte_order_mark_move_nothing():
+def test_non_ascii_letters_and_byte_order_marks_keep_positions():
     text = json.dumps({"größe": "“\x85”", "cells": [{"source": ["é\u2028\n", "😀 = 1"]}]}, indent=1, ensure_ascii=False)
     lines = [row for row, line in enumerate(text.split("\n"), start=1) if line.strip().startswith(('"é', '"😀'))]
     for data in (text.encode(), text.encode("utf-8-sig")):

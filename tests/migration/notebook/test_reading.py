@@ -30,7 +30,7 @@ def rules(findings):
     return [finding.rule for finding in findings]
 
 
-def test_a_valid_notebook_is_read_as_it_is_with_its_texts_joined(tmp_path):
+def test_a_valid_notebook_is_read_unchanged_with_joined_texts(tmp_path):
     path = tmp_path / "a.ipynb"
     path.write_bytes(encoded())
     found, findings = read(path)
@@ -46,13 +46,13 @@ def test_other_unicode_encodings_are_read_and_reported(encoding):
     assert rules(findings) == ["LF101"]
 
 
-def test_a_file_with_windows_line_ends_is_no_finding():
+def test_windows_line_ends_are_not_a_finding():
     found, findings = read_bytes(encoded(indent=1).replace(b"\n", b"\r\n"), "a.ipynb")
     assert source_text(found["cells"][0]) == "# Größe 🚀\nx"
     assert findings == []
 
 
-def test_bytes_that_are_no_utf8_are_read_as_windows_1252_and_the_others_as_utf8():
+def test_invalid_utf8_bytes_are_read_as_windows_1252():
     data = encoded(notebook("a = 'é'\nb = '?!'")).replace(b"?", "é €".encode("cp1252")).replace(b"!", b" \x81")
     found, findings = read_bytes(data, "a.ipynb")
     assert source_text(found["cells"][0]) == "a = 'é'\nb = 'é € \x81'"
@@ -80,7 +80,7 @@ def test_a_latin1_file_without_any_utf8_is_read():
     ],
     ids=["control", "nan", "infinity", "junk", "commas", "high half", "low half", "digits"],
 )
-def test_damaged_json_is_mended_and_reported(damage):
+def test_damaged_json_is_repaired_and_reported(damage):
     found, findings = read_bytes(damage(json.dumps(notebook("x = 1\ny"))).encode(), "a.ipynb")
     assert rules(findings)[0] in ("LF102", "LF106")
     assert source_text(found["cells"][0]).replace("\ufffd", "").replace("\t\x01", "") == "x = 1\ny"
@@ -88,7 +88,7 @@ def test_damaged_json_is_mended_and_reported(damage):
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
 
 
-def test_commas_that_are_missing_between_lines_are_put_in():
+def test_missing_commas_between_lines_are_inserted():
     text = json.dumps(notebook(["a = 1\n", "b = 2\n", "c = 3"]), indent=1)
     damaged = text.replace('1\\n",', '1\\n"').replace("[],", "[]")
     assert damaged != text
@@ -97,20 +97,20 @@ def test_commas_that_are_missing_between_lines_are_put_in():
     assert rules(findings) == ["LF102"]
 
 
-def test_a_quote_that_is_not_escaped_is_no_missing_comma():
+def test_an_unescaped_quote_is_not_a_missing_comma():
     text = json.dumps(notebook("a = ?")).replace("?", '""')
     with pytest.raises(UsageError, match="no JSON"):
         read_bytes(text.encode(), "a.ipynb")
 
 
-def test_whole_surrogate_pairs_and_escaped_backslashes_stay():
+def test_complete_surrogate_pairs_and_escaped_backslashes_stay():
     source = "print('🚀', '\\ud83d', '\\\\ud83d')"
     found, findings = read_bytes(json.dumps(notebook(source)).encode(), "a.ipynb")
     assert "\\ud83d\\ude80" in json.dumps(source)
     assert (source_text(found["cells"][0]), findings) == (source, [])
 
 
-def test_null_bytes_and_blanks_after_the_end_are_no_finding():
+def test_trailing_null_bytes_and_blanks_are_not_a_finding():
     assert read_bytes(encoded() + b"\n\n\0\0\x1a", "a.ipynb")[1] == []
 
 
@@ -136,7 +136,7 @@ def test_null_bytes_and_blanks_after_the_end_are_no_finding():
         (b'{"cells": ' + b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_notebook_is_refused_in_one_line_that_names_the_file(tmp_path, data, why):
+def test_a_file_that_is_not_a_notebook_is_rejected_by_name(tmp_path, data, why):
     path = tmp_path / "some file.ipynb"
     path.write_bytes(data)
     with pytest.raises(UsageError) as refused:
@@ -148,7 +148,7 @@ def test_what_is_no_notebook_is_refused_in_one_line_that_names_the_file(tmp_path
     assert refused.value.exit_code == EXIT_USAGE
 
 
-def test_a_folder_and_a_missing_file_are_refused(tmp_path):
+def test_a_folder_and_a_missing_file_are_rejected(tmp_path):
     with pytest.raises(UsageError, match="is a folder"):
         read(tmp_path)
     with pytest.raises(UsageError, match="no such file"):
@@ -179,7 +179,7 @@ def test_an_empty_notebook_without_cells_is_a_notebook():
         ({"kernelspec": {"name": "x", "language": ["a"]}, "language_info": {"name": "R"}}, "r"),
     ],
 )
-def test_the_language_is_reported_from_whatever_the_metadata_holds(metadata, language):
+def test_the_language_is_read_from_any_metadata(metadata, language):
     assert language_of({"metadata": metadata}) == language
     assert language_of({}) == "python"
 
@@ -189,7 +189,7 @@ def test_the_language_is_reported_from_whatever_the_metadata_holds(metadata, lan
     [({"source": "a\nb"}, "a\nb"), ({"source": ["a\n", "b"]}, "a\nb"), ({"source": ["a", None, 3]}, "a"), ({}, ""),
      ({"source": None}, ""), ({"source": {"a": 1}}, "")],
 )  # fmt: skip
-def test_the_source_of_any_cell_is_a_text(cell, text):
+def test_the_source_of_every_cell_is_a_string(cell, text):
     assert source_text(cell) == text
 
 
@@ -223,7 +223,7 @@ def test_a_large_notebook_needs_less_than_five_times_its_size(tmp_path, kind):
     nbformat.validate(found)
 
 
-def test_a_large_notebook_is_read_to_the_same_values_as_a_small_one():
+def test_large_and_small_notebooks_are_read_alike():
     value = notebook(
         "s = 'é🚀\\u00e9\\ud83d'", outputs=[{"output_type": "stream", "name": "stdout", "text": ["é\n", "🚀"]}]
     )

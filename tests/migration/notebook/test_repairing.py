@@ -31,7 +31,7 @@ def output_of(output):
     return notebook["cells"][0]["outputs"], [finding.message for finding in findings]
 
 
-def test_a_valid_notebook_stays_and_its_outputs_are_the_same_objects():
+def test_a_valid_notebook_is_kept_with_the_same_output_objects():
     output = {"output_type": "stream", "name": "stdout", "text": "a"}
     cell = code(outputs=[output], metadata={"tags": ["a"], "collapsed": True, "scrolled": "auto", "mine": {"a": 1}})
     notebook = of_cells(cell, {"cell_type": "markdown", "metadata": {}, "source": "x"})
@@ -73,7 +73,7 @@ def test_the_input_is_not_changed():
          {"cell_type": "raw", "metadata": {}, "source": "", "attachments": {"a": {"image/png": "xy"}}}),
     ],
 )  # fmt: skip
-def test_a_cell_of_a_wrong_form_is_repaired_and_reported(cell, expected):
+def test_an_invalid_cell_is_repaired_and_reported(cell, expected):
     notebook, findings = repair(of_cells(cell))
     assert notebook["cells"] == [expected]
     assert {finding.rule for finding in findings} == {"LF106"}
@@ -105,24 +105,24 @@ def test_a_cell_of_a_wrong_form_is_repaired_and_reported(cell, expected):
         (None, []),
     ],
 )  # fmt: skip
-def test_an_output_of_a_wrong_form_is_repaired_and_reported(output, expected):
+def test_an_invalid_output_is_repaired_and_reported(output, expected):
     outputs, messages = output_of(output)
     assert outputs == expected
     assert messages
 
 
-def test_a_joined_text_is_no_repair():
+def test_joining_a_text_is_not_a_repair():
     outputs, messages = output_of({"output_type": "stream", "name": "stdout", "text": ["a\n", "b"]})
     assert (outputs[0]["text"], messages) == ("a\nb", [])
 
 
-def test_a_long_list_of_lines_stays_a_list_where_one_text_would_be_wide():
+def test_a_long_list_of_lines_is_not_joined_into_a_wide_text():
     wide, plain = ["é\n"] * 500, ["e\n"] * 500
     assert output_of({"output_type": "stream", "name": "stdout", "text": wide})[0][0]["text"] is wide
     assert output_of({"output_type": "stream", "name": "stdout", "text": plain})[0][0]["text"] == "e\n" * 500
 
 
-def test_nbformat_3_becomes_4():
+def test_nbformat_3_is_converted_to_4():
     cells = [
         {"cell_type": "heading", "level": 3, "metadata": {}, "source": ["Title"]},
         {"cell_type": "markdown", "metadata": {}, "source": ["one", "two"]},
@@ -216,7 +216,7 @@ def damaged(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_is_wrong_with_a_notebook_the_result_is_valid_canonical_and_stays(seed):
+def test_any_invalid_notebook_is_repaired_to_a_stable_valid_one(seed):
     for number in range(100):
         notebook = damaged(f"{seed}.{number}")
         found, _ = read_bytes(json.dumps(notebook).encode(), "a.ipynb")
@@ -234,7 +234,7 @@ def test_whatever_is_wrong_with_a_notebook_the_result_is_valid_canonical_and_sta
         assert nbformat.writes(nbformat.reads(text, as_version=4)) + "\n" == text
 
 
-def test_a_long_list_of_lines_of_html_is_joined_so_that_it_can_be_looked_into():
+def test_a_long_list_of_html_lines_is_joined_for_searching():
     lines = ["<td>é</td>\n"] * 500
     outputs, _ = output_of({"output_type": "display_data", "data": {"text/html": lines}, "metadata": {}})
     assert outputs[0]["data"]["text/html"] == "".join(lines)

@@ -29,7 +29,7 @@ def rules(findings):
     return [finding.rule for finding in findings]
 
 
-def test_a_typical_colab_notebook_becomes_a_plain_one_and_cleaning_it_again_finds_nothing():
+def test_cleaning_a_colab_notebook_is_idempotent():
     user = {"displayName": "Jane Roe", "userId": "0123456789", "photoUrl": "https://host.org/p.jpg"}
     colab = {"base_uri": "https://localhost:8080/", "height": 34}
     cells = [
@@ -93,7 +93,7 @@ def test_every_finding_is_of_a_documented_rule():
         (3, "T4", None),
     ],
 )
-def test_the_accelerator_is_reported_as_colab_means_it(accelerator, model, hardware):
+def test_the_colab_accelerator_is_reported(accelerator, model, hardware):
     cleaned, output, findings = clean(of_cells(accelerator=accelerator, colab={"gpuType": model}))
     assert output == hardware
     assert ("LF113" in rules(findings)) == (hardware is not None)
@@ -104,7 +104,7 @@ def ids(cells):
     return [cell["id"] for cell in cells]
 
 
-def test_valid_ids_stay_and_all_others_are_fresh_unique_and_the_same_each_time():
+def test_valid_ids_stay_and_new_ids_are_unique_and_deterministic():
     cells = [
         code(id="keep-1"),
         code(id="keep-1"),
@@ -132,7 +132,7 @@ def test_equal_cells_have_different_ids_and_a_changed_cell_changes_only_its_own(
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True]
 
 
-def test_ids_of_added_cells_keep_clear_of_the_ids_there():
+def test_ids_of_added_cells_differ_from_existing_ones():
     taken = ids(with_ids([code()]))[0]
     assert ids(with_ids([code(), code("y", id=taken)]))[0] != taken
 
@@ -167,7 +167,7 @@ def test_papermill_accepts_kernel_and_language(tmp_path, metadata, name, languag
     assert clean(json.loads(written(cleaned)))[2] == []
 
 
-def test_a_named_kernel_and_what_is_known_of_it_stays():
+def test_a_named_kernel_and_its_metadata_stay():
     output = {
         "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python", "env": {}},
         "language_info": {"name": "python", "version": "3.10.1", "codemirror_mode": {"name": "ipython"}},
@@ -193,7 +193,7 @@ def test_python_2_and_kernels_of_another_machine_become_python_3_and_the_finding
     assert "`lab-env` (Lab)" in findings[0].message
 
 
-def test_outputs_that_stay_are_the_same_objects():
+def test_kept_outputs_are_the_same_objects():
     output = {"output_type": "stream", "name": "stdout", "text": "a"}
     cleaned, _, _ = clean(of_cells(code(outputs=[output], metadata={"id": "x"})))
     assert cleaned["cells"][0]["outputs"][0] is output

@@ -53,7 +53,7 @@ def test_a_notebook_is_written_as_nbformat_writes_it():
     assert written(notebook(source="")) == nbformat.writes(from_dict(notebook(source=""))) + "\n"
 
 
-def test_long_lists_and_texts_are_written_in_pieces_to_the_same_json():
+def test_long_values_are_written_in_pieces_to_the_same_json():
     text = "".join(f"line {number} é\n" for number in range(200_000)) + "no end"
     value = notebook(
         {"output_type": "stream", "name": "stdout", "text": text},
@@ -69,18 +69,18 @@ def test_long_lists_and_texts_are_written_in_pieces_to_the_same_json():
     assert buffer.getvalue().decode() == canonical(value)
 
 
-def test_numbers_that_json_has_not_are_null():
+def test_non_json_numbers_become_null():
     metadata = {"nan": float("nan"), "list": [float("inf"), 1.5]}
     assert json.loads(written(notebook(metadata=metadata)))["metadata"]["list"] == [None, 1.5]
 
 
-def test_half_a_surrogate_pair_is_written_as_its_escape():
+def test_a_lone_surrogate_is_written_as_its_escape():
     buffer = io.BytesIO()
     write(notebook(source="x = '\ud83d'"), buffer)
     assert json.loads(buffer.getvalue())["cells"][0]["source"] == ["x = '\ud83d'"]
 
 
-def test_writing_needs_little_memory_beside_the_notebook(tmp_path):
+def test_writing_needs_little_memory_in_addition_to_the_notebook(tmp_path):
     text = "0123456789" * 7 + "\n"
     value = notebook({"output_type": "stream", "name": "stdout", "text": text * 300_000})
     tracemalloc.start()

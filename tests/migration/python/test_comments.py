@@ -6,7 +6,7 @@ from migration.python.source import CellSource
 from migration.python.strings import comments, outside_comments
 
 
-def test_comments_below_a_shell_line_are_where_they_stand():
+def test_comments_below_a_shell_line_keep_their_positions():
     text = "!a long command, much longer than its placeholder\n# here\nx = 1  # there\n"
     assert [text[start:end] for start, end in comments(CellSource(text))] == ["# here", "# there"]
 

@@ -42,7 +42,7 @@ def by_ipython(monkeypatch, text):
 
 
 @pytest.mark.parametrize("text", CELLS.values(), ids=CELLS.keys())
-def test_it_finds_what_ipython_finds(text, monkeypatch):
+def test_the_scanner_agrees_with_ipython(text, monkeypatch):
     assert find_commands(text) == by_ipython(monkeypatch, text)
 
 
@@ -71,7 +71,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=14).map("".join))
 @example('=%"""')  # IPython itself fails on it
-def test_placeholders_are_as_long_as_what_they_stand_for(text):
+def test_placeholders_are_as_long_as_the_original_text(text):
     commands, masked = find_commands(text)
     assert len(masked) == len(text)
     assert masked.count("\n") == text.count("\n")
@@ -81,7 +81,7 @@ def test_placeholders_are_as_long_as_what_they_stand_for(text):
         at = command.end
 
 
-def test_a_node_of_the_tree_stands_where_it_stands_in_the_cell():
+def test_positions_of_tree_nodes_are_those_of_the_cell():
     source = CellSource("!echo 'é' \\\n  more\nü = f('é', 2)\nz = !ls\ng(ü)")
     assignment, _, call = source.tree.body[1:]
     assert source.segment(assignment) == "ü = f('é', 2)"
@@ -96,14 +96,14 @@ def test_an_indented_cell_parses_as_ipython_runs_it():
 
 
 @pytest.mark.parametrize("text", ["print 'x'", "x = (", "def f(:", "\0", "é = 'half"])
-def test_what_does_not_parse_has_no_tree_and_says_why(text):
+def test_unparsable_code_has_no_tree_but_a_reason(text):
     source = CellSource(text)
     assert source.tree is None
     assert isinstance(source.error, SyntaxError)
     assert source.nodes == []
 
 
-def test_walking_finds_what_ast_finds_without_operators_and_contexts():
+def test_walking_equals_ast_walk_without_operators_and_contexts():
     import ast
     import inspect
 

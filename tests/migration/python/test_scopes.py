@@ -24,7 +24,7 @@ def test_stored_names(text, names):
     assert stored_names(ast.parse(text).body) == names
 
 
-def test_statements_can_be_left_out():
+def test_statements_can_be_excluded():
     body = ast.parse("a = 1\nif x:\n    b = 1\nc = 1").body
     assert stored_names(body, [body[1]]) == {"a", "c"}
 
@@ -45,6 +45,6 @@ def test_local_names(text, names):
     assert local_names(node.value if isinstance(node, ast.Expr) else node) == names
 
 
-def test_own_nodes_come_in_the_order_of_the_text():
+def test_own_nodes_are_in_text_order():
     nodes = own_nodes(ast.parse("a\ndef f():\n    b\nif c:\n    d").body)
     assert [node.id for node in nodes if isinstance(node, ast.Name)] == ["a", "c", "d"]

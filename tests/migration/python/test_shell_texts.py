@@ -41,11 +41,11 @@ def _texts(text, language="python"):
         ("", []),
     ],
 )
-def test_every_text_that_a_shell_reads(cell, texts):
+def test_every_shell_text_is_found(cell, texts):
     assert [found.text for found in _texts(cell)] == texts
 
 
-def test_other_languages_have_none():
+def test_other_languages_have_no_shell_texts():
     assert _texts("!ls", language="R") == ()
 
 
@@ -62,7 +62,7 @@ def test_positions_are_those_of_the_cell(cell):
     assert cell[: edit.start] + edit.text + cell[edit.end :] == cell.replace("é a", "b a")
 
 
-def test_an_edit_keeps_the_string_around_it_a_string():
+def test_an_edit_keeps_the_enclosing_string_valid():
     def edited(cell):
         (found,) = _texts(cell)
         edit = found.edit(0, 2, '"a"')
@@ -89,7 +89,7 @@ def test_an_edit_keeps_the_string_around_it_a_string():
         ("!# a", False),
     ],
 )
-def test_a_simple_line_is_one_command_of_its_own(cell, simple):
+def test_a_simple_line_is_one_command(cell, simple):
     (found,) = _texts(cell)
     assert simple_line(found, found.commands) is simple
 
@@ -98,7 +98,7 @@ def test_a_simple_line_is_one_command_of_its_own(cell, simple):
     "cell, known",
     [("!a b", True), ("!a 'b c'", True), ("!a b==1.*", True), ("!a {b}", False), ("!a $b", False), ("!a ~/b", False)],
 )
-def test_a_word_is_known_where_nothing_is_put_in_its_place(cell, known):
+def test_a_word_without_a_substitution_is_known(cell, known):
     (found,) = _texts(cell)
     assert is_known(found.commands[0].words[1]) is known
 
@@ -114,7 +114,7 @@ def test_a_list_of_arguments_is_a_command():
     assert command_of_list(ast.parse("x", mode="eval").body) is None
 
 
-def test_only_one_literal_is_a_text():
+def test_only_a_single_literal_is_a_text():
     source = CellSource("f('a' 'b', 'c', 1)")
     call = source.tree.body[0].value
     assert [found and found.text for found in (string_of(source, node) for node in call.args)] == [None, "c", None]

@@ -34,11 +34,11 @@ def _removed(text, statement):
         ("print 'old'\nif a:\n  gone()\n", "print 'old'\nif a:\n  pass\n"),
     ],
 )
-def test_a_statement_is_taken_out(text, after):
+def test_a_statement_is_removed(text, after):
     assert _removed(text, "gone()") == after
 
 
-def test_another_statement_of_the_block_is_held():
+def test_another_statement_of_the_block_is_kept():
     text = "if a:\n  gone()\n  kept()\n"
     held = [edit for edit in removal(CellSource(text), 8, 14) if text[edit.start : edit.end] == edit.text]
     assert [text[edit.start :] for edit in held] == ["kept()\n"]
@@ -55,5 +55,5 @@ def test_the_blocks_around_a_statement():
 
 
 @pytest.mark.parametrize("text, offset", [("x = 1\n\ny = 2", 6), ("print 'old'", 0), ("", 0), ("# only", 2)])
-def test_no_statement_stands_there(text, offset):
+def test_a_position_without_a_statement_gives_none(text, offset):
     assert place_of(CellSource(text), offset) is None

@@ -48,7 +48,7 @@ def _by_tokenize(text):
 
 
 @pytest.mark.parametrize("text", SAMPLES)
-def test_literals_and_comments_are_those_of_tokenize(text):
+def test_literals_and_comments_equal_those_of_tokenize(text):
     literals, comments = read_strings(text)
     assert ([(one.start, one.end) for one in literals if not one.depth], comments) == _by_tokenize(text)
 
@@ -73,7 +73,7 @@ def test_the_same_quotes_inside_an_expression_are_read_under_every_version():
     assert [text[one.start : one.end] for one in read_strings(text)[0] if not one.depth] == ['f"{a["b"]}"', '"c"']
 
 
-def test_text_that_is_no_python_is_read_as_far_as_it_goes():
+def test_invalid_python_is_read_as_far_as_possible():
     text = "print 'a'\ndon't stop\nx = 'b'\ny = 'open"
     assert [text[one.start : one.end] for one in read_strings(text)[0]] == ["'a'", "'b'"]
 
@@ -85,7 +85,7 @@ def _evaluated(text):
 
 
 @given(st.text(alphabet="abfruN\\'\"{}#\n:!x0", max_size=40))
-def test_any_text_is_read_and_the_literals_lie_in_it(text):
+def test_literals_of_any_text_are_within_the_text(text):
     literals, comments = read_strings(text)
     for literal in literals:
         start, end = literal.body

@@ -29,11 +29,11 @@ def test_every_rule_named_is_in_the_table():
     ],
     ids=lambda value: value.rule if isinstance(value, Finding) else str(value),
 )
-def test_what_only_colab_has(found, expected):
+def test_features_only_of_colab_are_listed(found, expected):
     assert only_colab_has(found) is expected
 
 
-def test_places_are_those_of_the_rules_asked_for():
+def test_places_belong_to_the_requested_rules():
     found = [finding("LF821"), finding("LF201"), finding("LF824")]
     assert [(place.rule, place.kind, place.cell, place.line) for place in places(found, HAZARDS)] == [
         ("LF821", "found by LF821", 1, 2),

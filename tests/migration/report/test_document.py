@@ -31,7 +31,7 @@ def schema() -> dict:
     return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 
 
-def test_the_published_schema_is_the_one_of_the_code():
+def test_the_published_schema_equals_the_code():
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text(), (
         "python -m migration.report.document --write-schema"
     )
@@ -71,7 +71,7 @@ def test_counts_are_over_all_notebooks():
     assert summary.needing_human == 2
 
 
-def test_findings_come_in_the_order_of_the_cells_with_their_lines_in_the_file():
+def test_findings_are_in_cell_order_with_file_lines():
     findings = [
         Finding(RULE, Keeps.NEEDS_HUMAN, 2, 3, "c", action="act"),
         Finding(RULE, Keeps.EXACT, 0, 1, "b", "x", "y", changed=True),
@@ -84,19 +84,19 @@ def test_findings_come_in_the_order_of_the_cells_with_their_lines_in_the_file():
     assert items[1].anchor == f"docs/migration-rules.md#{RULE.lower()}"
 
 
-def test_a_cell_of_one_endless_line_is_cut():
+def test_a_cell_with_one_very_long_line_is_shortened():
     (item,) = found_items([Finding(RULE, Keeps.EXACT, 0, 1, "m", before="x" * (LONGEST_TEXT + 7))])
     assert item.before == "x" * LONGEST_TEXT + "… (7 more characters)"
 
 
-def test_half_a_surrogate_pair_can_be_written(tmp_path):
+def test_a_lone_surrogate_can_be_written(tmp_path):
     items = found_items([Finding(RULE, Keeps.EXACT, 0, 1, "m\ud83d", before="\udcff", after="😀")])
     assert (items[0].message, items[0].before, items[0].after) == ("m?", "?", "😀")
     assert shown(Path("caf\udce9.ipynb")) == "caf?.ipynb"
     assert encodable("plain") == "plain"
 
 
-def test_paths_tell_nothing_of_the_person(tmp_path, monkeypatch):
+def test_paths_contain_no_personal_data(tmp_path, monkeypatch):
     home = tmp_path / "people" / "ada"
     (home / "work").mkdir(parents=True)
     monkeypatch.setattr(Path, "home", lambda: home)
@@ -108,7 +108,7 @@ def test_paths_tell_nothing_of_the_person(tmp_path, monkeypatch):
     assert shown(tmp_path / "a.ipynb") == (tmp_path / "a.ipynb").as_posix()
 
 
-def test_the_report_and_its_page_lie_side_by_side(tmp_path):
+def test_the_report_and_its_page_are_in_one_folder(tmp_path):
     path = tmp_path / "made" / "report.json"
     html = write_report(sample_report(RULE), path)
     assert html == page_of(path) == tmp_path / "made" / "report.html"
@@ -117,7 +117,7 @@ def test_the_report_and_its_page_lie_side_by_side(tmp_path):
     assert html.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_page_of_somebody_else_is_not_overwritten(tmp_path):
+def test_a_foreign_page_is_not_overwritten(tmp_path):
     (tmp_path / "report.html").write_text("<html>mine</html>", encoding="utf-8")
     with pytest.raises(UsageError, match=r"report.html is not a report of Landfall"):
         write_report(sample_report(RULE), tmp_path / "report.json")
@@ -136,12 +136,12 @@ def _found(cell, **changes):
     return Finding(cell=cell, **(values | changes))
 
 
-def test_what_is_to_be_done_several_times_is_one_item():
+def test_repeated_manual_steps_are_one_item():
     items = found_items([_found(1), _found(1), _found(4), _found(5, action="other"), _found(6, changed=True)])
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
 
 
-def test_what_breaks_comes_first_and_names_the_cell_of_the_output():
+def test_breaking_items_are_first_and_name_the_output_cell():
     items = found_items([_found(1, rule="LF802", output_cell=3), _found(2, output_cell=2)])
     report = NotebookReport(input="a", status="migrated", findings=items)
     assert [(item.rule, item.severity) for item in report.needs_human] == [("LF545", "breaks"), ("LF802", "decision")]

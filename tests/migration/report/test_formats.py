@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-def test_the_summary_says_what_was_written_and_what_to_do():
+def test_the_summary_lists_outputs_and_manual_steps():
     text = summary_text(sample_report(RULE, hostile="a thing"))
     assert text.splitlines() == [
         "nb, ü:1.ipynb → out/nb.ipynb",
@@ -53,14 +53,14 @@ def test_check_has_a_line_for_each_finding():
     ]
 
 
-def test_check_of_local_notebooks_says_so_unless_one_failed():
+def test_check_reports_local_notebooks_unless_one_failed():
     clean = NotebookReport("a.ipynb", "unchanged")
     assert check_text(make_report([clean], "check")) == "1 notebook: no Colab-only constructs\n"
     failed = NotebookReport("b.ipynb", "failed", error="no notebook")
     assert check_text(make_report([clean, failed], "check")) == ""
 
 
-def test_github_reads_each_finding_as_one_command_on_its_line():
+def test_each_finding_is_one_github_annotation():
     lines = github_text(sample_report(RULE)).splitlines()
     assert len(lines) == 4
     command = re.compile(r"::(warning|error) file=([^,:]*)(?:,line=(\d+))?,title=([^,:]*)::(.*)")
@@ -76,7 +76,7 @@ def test_github_reads_each_finding_as_one_command_on_its_line():
     assert unquote(found[0][4]) == f"cell 3, line 2: {HOSTILE} — {HOSTILE}"
 
 
-def test_sarif_has_what_its_schema_requires():
+def test_sarif_output_matches_its_schema():
     document = json.loads(sarif_text(sample_report(RULE)))
     assert document["version"] == "2.1.0"
     (run,) = document["runs"]

@@ -29,7 +29,7 @@ def kept(root):
     return sorted((root / FOLDER).glob("*"))
 
 
-def test_a_workspace_keeps_what_was_found_and_what_waits_for_a_person(root):
+def test_a_workspace_keeps_findings_and_manual_steps(root):
     save(root / "notebooks/colab_a.ipynb", COLAB, SECRET)
     assert main(["colab_a.ipynb"]) == 0
     (path,) = kept(root)
@@ -43,7 +43,7 @@ def test_a_workspace_keeps_what_was_found_and_what_waits_for_a_person(root):
     assert "a1B2" not in path.read_text()
 
 
-def test_migrating_the_same_again_replaces_the_report_and_others_get_their_own(root):
+def test_migrating_again_replaces_the_report_of_the_same_notebook(root):
     save(root / "notebooks/colab_a.ipynb", COLAB)
     save(root / "notebooks/colab_b.ipynb", COLAB)
     main(["colab_a.ipynb"])
@@ -56,20 +56,20 @@ def test_migrating_the_same_again_replaces_the_report_and_others_get_their_own(r
 
 
 @pytest.mark.parametrize("words", [["--check"], ["--diff"], ["--out-dir", "../../elsewhere"]])
-def test_nothing_is_kept_where_nothing_is_written_into_the_workspace(root, words):
+def test_no_report_is_kept_without_output_in_the_workspace(root, words):
     save(root / "notebooks/colab_a.ipynb", COLAB)
     main(["colab_a.ipynb", *words])
     assert kept(root) == []
 
 
-def test_an_input_from_elsewhere_is_named_without_the_way_to_it(root, monkeypatch):
+def test_an_external_input_is_named_without_its_path(root, monkeypatch):
     monkeypatch.chdir(root.parent)
     save(root.parent / "plant/a.ipynb", COLAB)
     main(["plant/a.ipynb", "-o", "workspace/notebooks/local_a.ipynb"])
     assert read_migration(root, Problems(root)).notebooks[0].source == "plant/a.ipynb"
 
 
-def test_a_report_that_cannot_be_kept_costs_a_warning_only(root, caplog):
+def test_an_unwritable_report_causes_only_a_warning(root, caplog):
     save(root / "notebooks/colab_a.ipynb", COLAB)
     (root / "artifacts").write_text("a file where the folder should be")
     assert main(["colab_a.ipynb"]) == 0
@@ -77,7 +77,7 @@ def test_a_report_that_cannot_be_kept_costs_a_warning_only(root, caplog):
     assert json.loads((root / "notebooks/local_a.ipynb").read_text())["cells"]
 
 
-def test_bundled_notebooks_are_shown_though_no_one_kept_a_report(root):
+def test_bundled_notebooks_are_shown_without_a_kept_report(root):
     save(root / "notebooks/colab_a.ipynb", COLAB)
     save(root / "notebooks/local_a.ipynb", code("open('x.txt')"))
     save(root / "notebooks/colab_alone.ipynb", COLAB)

@@ -32,7 +32,7 @@ class Outline(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_is_whole_and_loads_nothing():
+def test_the_page_is_complete_and_loads_nothing():
     html = page(sample_report("LF901"))
     outline = Outline(html)
     assert outline.open == []
@@ -49,7 +49,7 @@ def test_every_text_is_escaped():
     assert Outline(html).text.count(HOSTILE) >= 3
 
 
-def test_what_a_person_must_do_comes_before_the_notebooks():
+def test_manual_steps_are_listed_before_the_notebooks():
     text = "".join(Outline(page(sample_report("LF901", hostile="do this now"))).text)
     todo = text.index("For you to do")
     notebooks = text.index("What was found", todo)
@@ -57,19 +57,19 @@ def test_what_a_person_must_do_comes_before_the_notebooks():
     assert "no notebook: do this now" in text[todo:notebooks]
 
 
-def test_it_tells_counts_hardware_requirements_hazards_and_secrets():
+def test_the_page_shows_counts_hardware_requirements_hazards_and_secrets():
     text = " ".join(Outline(page(sample_report("LF901"))).text)
     for part in ("made for a GPU T4", "numpy==1.26", "ffmpeg", "Hazards", "sudo", "Secrets", "Hugging Face token"):
         assert part in text, part
 
 
-def test_a_report_of_nothing_is_a_page_too():
+def test_an_empty_report_is_also_a_page():
     text = " ".join(Outline(page(make_report([], "check"))).text)
     assert "Nothing." in text
     assert "A check: nothing was written." in text
 
 
-def test_code_in_a_sentence_is_set_as_code():
+def test_code_in_a_sentence_is_formatted_as_code():
     html = page(sample_report("LF901", hostile="`a < b` and `c`"))
     assert "<code>a &lt; b</code> and <code>c</code>" in html
     assert "one ` alone" in page(sample_report("LF901", hostile="one ` alone"))

@@ -8,7 +8,7 @@ from migration.rules.table import RULES
 from tests.support import REPO_ROOT
 
 
-def test_the_page_is_what_the_table_says():
+def test_the_page_equals_the_table():
     assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m migration.report.reference --write"
 
 
@@ -20,13 +20,13 @@ def test_every_rule_has_an_anchor_a_name_and_a_row_of_five_cells():
         assert len(re.split(r"(?<!\\)\|", row)) == 7, row
 
 
-def test_rules_stand_below_their_family_in_the_order_of_their_ids():
+def test_rules_are_below_their_family_in_id_order():
     page = reference()
     places = [page.index(f'<a id="{rule.id.lower()}"></a>') for rule in sorted(RULES, key=lambda rule: rule.id)]
     assert places == sorted(places)
 
 
-def test_a_family_begins_at_its_number():
+def test_a_family_starts_at_its_number():
     def named(number):
         return family_of(Rule(f"LF{number}", "", "", "", Keeps.EXACT))
 
@@ -35,6 +35,6 @@ def test_a_family_begins_at_its_number():
     assert named(999) == FAMILIES[900]
 
 
-def test_it_is_printed(capsys):
+def test_the_reference_is_printed(capsys):
     assert reference_module.main([]) == 0
     assert capsys.readouterr().out == reference()

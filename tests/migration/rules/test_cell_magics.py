@@ -35,14 +35,14 @@ def _rewrite(text, *, rules=cell_magics.RULES, language="python"):
         ("# a\n%%my_magic\nbody\n", "%%my_magic\nbody\n", "equivalent"),
     ],
 )
-def test_a_comment_above_a_magic_goes_where_it_is_a_comment(before, after, keeps):
+def test_a_comment_above_a_magic_is_moved(before, after, keeps):
     new, found = _rewrite(before)
     assert new == after
     changes = [finding for finding in found if finding.changed]
     assert [(finding.rule, finding.keeps.value) for finding in changes] == [("LF560", keeps)]
 
 
-def test_a_comment_that_would_become_content_goes_into_a_cell_above():
+def test_a_comment_that_would_become_content_is_moved_to_a_cell_above():
     text = "#@title The classes {display-mode: 'form'}\n# one a line\n%%writefile names.txt\ncat"
     new, _ = rewrite(CellSource(text), cell_type="code", rules=cell_magics.RULES, facts=NotebookFacts())
     assert (new.text, new.prose) == ("%%writefile names.txt\ncat", "#### The classes  \none a line")
@@ -62,7 +62,7 @@ def test_a_comment_that_would_become_content_goes_into_a_cell_above():
         "#",
     ],
 )
-def test_other_cells_stay(text):
+def test_other_cells_are_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -71,7 +71,7 @@ def test_the_title_of_a_form_ends_below_the_magic():
     assert new == "%%time\n# Run it\nx = 1"
 
 
-def test_another_language_stays():
+def test_other_languages_are_unchanged():
     assert _rewrite("# a\n%%time\nx", language="r") == ("# a\n%%time\nx", [])
 
 
@@ -115,7 +115,7 @@ def test_a_bash_cell_ignores_errors_as_the_shell_cell_did():
         ("x = 1\n\n%\n", 3, "`%` without a name"),
     ],
 )
-def test_a_magic_out_of_place_is_left_and_reported(text, line, said):
+def test_a_misplaced_magic_is_reported(text, line, said):
     new, (finding,) = _rewrite(text)
     assert new == text
     assert (finding.rule, finding.line, finding.keeps) == ("LF568", line, Keeps.EXACT)

@@ -67,13 +67,13 @@ def _one(text):
         ),
     ],
 )
-def test_names_come_from_the_runtime(before, after):
+def test_names_are_imported_from_the_runtime(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.rule for finding in found if finding.changed} <= {"LF201", "LF202"}
 
 
-def test_everything_that_is_offered_can_be_imported():
+def test_all_runtime_names_can_be_imported():
     names = {"eval_js": "output", "cv2_imshow": "patches"}
     for name in sorted(OFFERED - {"cv2_imshow"}):
         (new,), _ = _rewrite(f"from google.colab import {name} as offered\nlist([offered])")
@@ -109,7 +109,7 @@ def test_everything_that_is_offered_can_be_imported():
         ("from google.colab import drive\ndrive = PyDrive()\ndrive.mount(x)", "drive = PyDrive()\ndrive.mount(x)"),
     ],
 )
-def test_a_mount_at_a_literal_place_goes(before, after):
+def test_a_mount_at_a_literal_path_is_removed(before, after):
     new, found = _one(before)
     assert new == after
     assert "LF203" in {finding.rule for finding in found}
@@ -123,19 +123,19 @@ def test_a_mount_at_a_literal_place_goes(before, after):
         "from google.colab import drive\nmounts = [drive.mount('/content/drive')]",
     ],
 )
-def test_any_other_mount_is_the_runtimes(text):
+def test_any_other_mount_uses_the_runtime(text):
     new, found = _one(text)
     assert new == text.replace("google.colab", "landfall_runtime")
     assert [finding.rule for finding in found] == ["LF201", "LF204"]
     assert "drive_dir" in found[-1].action
 
 
-def test_the_mount_goes_in_a_cell_of_its_own():
+def test_a_mount_in_its_own_cell_is_removed():
     new, _ = _rewrite("from google.colab import drive, files", "drive.mount('/content/drive')", "files.upload()")
     assert new == ["from landfall_runtime import files", NOTHING, "files.upload()"]
 
 
-def test_an_import_that_only_a_lost_branch_needs_is_not_rewritten():
+def test_an_import_used_only_in_a_removed_branch_is_not_rewritten():
     new, found = _rewrite(
         "if 'google.colab' in sys.modules:\n    from google.colab import files\n    files.view('x')\na()"
     )
@@ -185,13 +185,13 @@ def test_calls_are_reported_with_their_local_meaning(text, rule, action):
         ("from google.colab import sheets\nsheets.InteractiveSheet()", "LF229"),
     ],
 )
-def test_what_this_machine_cannot_do_needs_a_person(text, rule):
+def test_unsupported_features_are_manual_steps(text, rule):
     (finding,) = [finding for finding in _one(text)[1] if not finding.changed]
     assert (finding.rule, finding.keeps) == (rule, Keeps.NEEDS_HUMAN)
     assert finding.action
 
 
-def test_an_import_of_something_that_is_not_offered_needs_a_person():
+def test_an_unsupported_import_is_a_manual_step():
     (finding,) = _one("from google.colab import sheets")[1]
     assert (finding.keeps, "`sheets`" in finding.action) == (Keeps.NEEDS_HUMAN, True)
 
@@ -199,5 +199,5 @@ def test_an_import_of_something_that_is_not_offered_needs_a_person():
 @pytest.mark.parametrize(
     "text", ["", "files.upload()", "import google.generativeai as g", "# https://colab.x", "x = (", "%%html\na"]
 )
-def test_other_cells_stay(text):
+def test_other_cells_are_unchanged(text):
     assert _one(text) == (text, [])

@@ -49,7 +49,7 @@ def _one(text):
         ),
     ],
 )
-def test_text_that_is_certain_is_rewritten(before, after, rule):
+def test_unambiguous_text_is_rewritten(before, after, rule):
     new, found = _one(before)
     assert new == after
     assert [finding.rule for finding in found] == [rule]
@@ -70,7 +70,7 @@ def test_text_that_is_certain_is_rewritten(before, after, rule):
         ("t = 'from google.colab.things import nothing'", "LF236", [1]),
     ],
 )
-def test_the_rest_needs_a_person(text, rule, lines):
+def test_ambiguous_text_is_a_manual_step(text, rule, lines):
     new, found = _one(text)
     assert new == text
     assert [(finding.rule, finding.line) for finding in found] == [(rule, line) for line in lines]
@@ -80,18 +80,18 @@ def test_the_rest_needs_a_person(text, rule, lines):
 @pytest.mark.parametrize(
     "text", ["", "x = 'colab'", "# on Colab", "%load_ext google.colab.data_table", "from google import genai"]
 )
-def test_other_text_stays(text):
+def test_other_text_is_unchanged(text):
     assert _one(text) == (text, [])
 
 
-def test_another_language_is_left_alone():
+def test_other_languages_are_unchanged():
     source = CellSource("# from google.colab import files", language="r")
     facts = collect_facts([source], language="r")
     assert rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts) == (source, [])
 
 
 @pytest.mark.parametrize("text", ["can't use google.colab.files.upload()", "t = f'{a} google.colab.files.upload()'"])
-def test_a_message_stays_as_its_author_wrote_it(text):
+def test_messages_of_the_author_are_unchanged(text):
     cell = text if text.startswith("t =") else f'print("{text}")'
     new, found = _one(cell)
     assert new == cell

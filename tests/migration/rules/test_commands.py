@@ -43,7 +43,7 @@ def _rewrite(text):
         ('get_ipython().system("nvidia-smi")', f'get_ipython().system("nvidia-smi || echo \\"{SAYS}\\"")'),
     ],
 )
-def test_a_gpu_is_asked_for_without_failing(before, after):
+def test_nvidia_smi_is_rewritten_to_succeed_without_a_gpu(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF530", Keeps.EQUIVALENT)
@@ -66,7 +66,7 @@ def test_a_gpu_is_asked_for_without_failing(before, after):
         "subprocess.run('nvidia-smi', shell=True)",
     ],
 )
-def test_an_answer_that_is_cared_for_stays(text):
+def test_a_used_result_of_nvidia_smi_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -82,7 +82,7 @@ def programs(tmp_path):
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize("line", ["nvidia-smi", "nvidia-smi -L | head -3", "nvidia-smi && true", "cd / && nvidia-smi"])
-def test_without_a_gpu_the_line_succeeds_and_says_so(programs, line, shell):
+def test_the_line_succeeds_without_a_gpu(programs, line, shell):
     command = _rewrite("!" + line)[0][1:]
     done = subprocess.run(
         [programs / shell, "-c", command], env={"PATH": str(programs)}, capture_output=True, text=True
@@ -90,7 +90,7 @@ def test_without_a_gpu_the_line_succeeds_and_says_so(programs, line, shell):
     assert (done.returncode, done.stdout) == (0, SAYS + "\n")
 
 
-def test_with_a_gpu_the_line_shows_it(programs):
+def test_the_line_shows_a_gpu(programs):
     (programs / "nvidia-smi").write_text("#!/bin/sh\necho GPU 0\n")
     (programs / "nvidia-smi").chmod(0o755)
     command = _rewrite("!nvidia-smi -L")[0][1:]
@@ -113,7 +113,7 @@ def test_a_gpu_query_from_python_is_reported():
         ("!ls && ln -s /opt/bin/nvidia-smi /usr/bin/nvidia-smi", "!ls && true"),
     ],
 )
-def test_the_link_to_colabs_program_goes(before, after):
+def test_the_link_to_the_colab_program_is_removed(before, after):
     new, (finding,) = _rewrite(before)
     assert (new, finding.rule) == (after, "LF532")
 
@@ -154,7 +154,7 @@ def test_a_background_command_is_detached(before, after):
         "# !a &",
     ],
 )
-def test_what_ipython_accepts_stays(text):
+def test_commands_accepted_by_ipython_are_unchanged(text):
     assert _rewrite(text)[0] == text
 
 
@@ -208,7 +208,7 @@ def _text(path):
         ("os.system('killall python')\nx = 1", "x = 1"),
     ],
 )
-def test_nothing_ends_the_kernel_or_the_machine(before, after):
+def test_commands_that_end_kernel_or_machine_are_removed(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF541", Keeps.NEEDS_HUMAN)
@@ -219,11 +219,11 @@ def test_nothing_ends_the_kernel_or_the_machine(before, after):
     "text",
     ["!kill 123", "!kill -9 {process.pid}", "!pkill -f server.py", "!killall ngrok", "!pkill -f 'python serve.py'"],
 )
-def test_the_end_of_another_process_stays(text):
+def test_commands_that_end_other_processes_are_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
-def test_google_cloud_programs_are_reported_once_in_a_cell():
+def test_google_cloud_programs_are_reported_once_per_cell():
     text = "!gsutil cp gs://b/a .\n!gcloud config set project p\n"
     new, (finding,) = _rewrite(text)
     assert new == text
@@ -262,7 +262,7 @@ def test_a_link_at_the_root_is_reported():
         "!echo $RANDOM",
     ],
 )
-def test_a_line_that_only_bash_reads(text):
+def test_bash_syntax_is_recognised(text):
     assert needs_bash(CellSource(text))
 
 
@@ -288,13 +288,13 @@ def test_a_line_that_only_bash_reads(text):
         "![ -d r/.git ] || git clone https://h/r",
     ],
 )
-def test_a_line_that_every_shell_reads(text):
+def test_portable_shell_lines_are_recognised(text):
     assert not needs_bash(CellSource(text))
 
 
 @pytest.mark.parametrize(
     "text", ["!", "! &", "!&", "!kill", "!ln -s", "!|", "!(", "!nvidia-smi |", "%%bash\n&", "os.system('&')"]
 )
-def test_half_lines_do_not_raise(text):
+def test_incomplete_lines_do_not_raise(text):
     _rewrite(text)
     needs_bash(CellSource(text))

@@ -46,7 +46,7 @@ def _rewrite(text, *, cell_type="code", language="python"):
         (f"print 'old'\nt = '{_TOKEN}'", "print 'old'\nt = '<HF_TOKEN>'"),
     ],
 )  # fmt: skip
-def test_a_secret_becomes_a_look_up(before, after):
+def test_a_secret_becomes_an_environment_lookup(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert [finding.rule for finding in found] == ["LF801"]
@@ -60,7 +60,7 @@ def test_several_secrets_import_os_once():
     assert len(found) == 2
 
 
-def test_text_and_other_languages_lose_secrets_too():
+def test_secrets_in_text_and_other_languages_are_masked():
     assert _rewrite(f"My token is {_TOKEN}.", cell_type="markdown")[0] == "My token is <HF_TOKEN>."
     assert _rewrite(f'token <- "{_TOKEN}"', language="r")[0] == 'token <- "<HF_TOKEN>"'
 

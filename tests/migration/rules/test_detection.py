@@ -82,7 +82,7 @@ def _one(text):
         ),
     ],
 )
-def test_the_local_branch_stays(before, after):
+def test_the_local_branch_is_kept(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF301"}
@@ -118,7 +118,7 @@ def test_the_local_branch_stays(before, after):
         ),
     ],
 )
-def test_the_handler_of_a_guarded_import_stays(before, after):
+def test_the_handler_of_a_guarded_import_is_kept(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF302"}
@@ -138,7 +138,7 @@ def test_the_handler_of_a_guarded_import_stays(before, after):
         "",
     ],
 )
-def test_what_is_no_question_stays(text):
+def test_conditions_that_do_not_detect_colab_are_unchanged(text):
     assert _one(text) == (text, [])
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_question_stays(text):
         ("f(x=ASK)\n", "f(x=False)\n"),
     ],
 )
-def test_the_answer_takes_the_place_of_the_question(before, after):
+def test_the_detection_is_replaced_by_its_result(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306", "LF307"}
@@ -191,7 +191,7 @@ def test_flags_are_known_in_every_cell():
     ]
 
 
-def test_a_branch_for_colab_stays_where_its_names_are_needed():
+def test_a_colab_branch_is_kept_if_its_names_are_used():
     new, found = _rewrite("if ASK:\n    base = size()\n    n = 1\nelse:\n    print('no')", "open(base)")
     assert new == ["base = size()\nn = 1", "open(base)"]
     assert [(finding.rule, "`base`" in finding.message) for finding in found] == [("LF303", True)]
@@ -235,25 +235,25 @@ else:
         ("try:\n  import google.colab\n  a()\nexcept:\n  pass", "try:\n  a()\nexcept:\n  pass"),
     ],
 )
-def test_what_only_the_branch_for_colab_does_is_done_here(before, after):
+def test_work_done_only_in_the_colab_branch_is_kept(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.keeps for finding in found} <= {Keeps.EQUIVALENT}
 
 
-def test_a_flag_is_false_though_the_branch_for_colab_stays():
+def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
     cell = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install a\nexcept:\n    IN_COLAB = False"
     new, _ = _rewrite(cell, "n = 1 if IN_COLAB else 2")
     assert new == ["IN_COLAB = False\n!pip install a", "n = 2"]
 
 
 @pytest.mark.parametrize("question", ["os.path.isdir('/content')", "Path('/content/').exists()"])
-def test_the_folder_of_colab_is_a_question_where_a_flag_takes_the_answer(question):
+def test_the_content_folder_test_is_a_detection_if_a_flag_uses_it(question):
     new, _ = _rewrite(f"IN_COLAB = {question}", "n = 1 if IN_COLAB else 2", f"ok = {question}")
     assert new == ["IN_COLAB = False", "n = 2", f"ok = {question}"]
 
 
-def test_folders_of_other_machines_go_where_those_of_colab_stay():
+def test_folders_of_other_machines_are_removed_if_those_of_colab_stay():
     here = "if not ASK:\n    os.chdir('..')"
     assert _rewrite(here)[0] == ["os.chdir('..')"]
     assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", here)[0][1] == ""
@@ -266,7 +266,7 @@ def test_folders_of_other_machines_go_where_those_of_colab_stay():
         ("x = 1  # of here", "from_tpu"),
     ],
 )
-def test_a_person_decides_where_both_branches_differ(local, lost):
+def test_differing_branches_are_a_manual_step(local, lost):
     colab = "!pip install --no-deps plant valve" if "pip" in local else "from_tpu(TPUStrategy())"
     new, (finding,) = _one(f"if ASK:\n    {colab}\nelse:\n    {local}")
     assert new == local
@@ -274,7 +274,7 @@ def test_a_person_decides_where_both_branches_differ(local, lost):
     assert lost in finding.action
 
 
-def test_a_person_decides_about_what_a_test_with_or_did_on_colab():
+def test_a_condition_with_or_is_a_manual_step():
     text = "if find_spec('plant') is None or ASK:\n    !pip install plant valve\nelif k:\n    !pip install plant"
     new, (finding,) = _one(text)
     assert new.startswith("if find_spec('plant') is None:\n")
@@ -282,7 +282,7 @@ def test_a_person_decides_about_what_a_test_with_or_did_on_colab():
     assert "valve" in finding.action
 
 
-def test_a_repository_that_the_notebook_lies_in_is_not_cloned():
+def test_the_repository_of_the_notebook_is_not_cloned():
     text = "if ASK:\n    !git clone -q https://example.org/plant.git\n    %cd plant\n    %pip install -e ."
     source = CellSource(text.replace("ASK", "'google.colab' in sys.modules"))
     for repository, expected in (("plant", ""), ("tank", text.split("\n", 1)[1].replace("    ", ""))):
@@ -290,7 +290,7 @@ def test_a_repository_that_the_notebook_lies_in_is_not_cloned():
         assert rewrite(source, cell_type="code", rules=RULES, facts=facts)[0].text == expected
 
 
-def test_the_same_secret_or_package_needs_no_one():
+def test_equal_secrets_or_packages_need_no_manual_step():
     text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
     new, (finding,) = _one(text)
     assert (new, finding.keeps) == ("t = os.environ['T']", Keeps.EQUIVALENT)
@@ -298,7 +298,7 @@ def test_the_same_secret_or_package_needs_no_one():
     assert finding.keeps is Keeps.EQUIVALENT
 
 
-def test_a_branch_for_a_tpu_does_not_take_the_place_of_the_others():
+def test_a_tpu_branch_does_not_replace_the_others():
     """It cannot run here, whatever names it binds."""
     text = (
         "tpu = os.environ.get('COLAB_TPU_ADDR')\nif tpu:\n    strategy = on_tpu(tpu)\nelif gpus():\n    print('GPU')\n"
@@ -309,20 +309,20 @@ def test_a_branch_for_a_tpu_does_not_take_the_place_of_the_others():
     assert {finding.rule for finding in found} == {"LF309"}
 
 
-def test_a_branch_for_colab_stays_inside_a_function_too():
+def test_a_colab_branch_is_kept_inside_a_function():
     text = "def f():\n    if ASK:\n        base = 1\n    return base"
     assert _one(text)[0] == "def f():\n    base = 1\n    return base"
 
 
 @pytest.mark.parametrize("refusal", ["raise RuntimeError('Colab only')", "sys.exit()", "assert False"])
-def test_a_local_branch_that_refuses_goes(refusal):
+def test_a_local_branch_that_raises_is_removed(refusal):
     text = f"if ASK:\n    a()\nelse:\n    print('no')\n    {refusal}\n"
     new, found = _one(text)
     assert new == "a()\n"
     assert [finding.rule for finding in found] == ["LF303"]
 
 
-def test_a_person_learns_of_tensorflow_1():
+def test_tensorflow_1_is_a_manual_step():
     (old,) = _one("if ASK:\n    %tensorflow_version 1.x\nb()")[1]
     assert (old.keeps, "TensorFlow 1.15" in old.action) == (Keeps.NEEDS_HUMAN, True)
 
@@ -337,18 +337,18 @@ def test_a_person_learns_of_tensorflow_1():
         ("%%bash\necho $COLAB_GPU", "LF308"),
     ],
 )
-def test_variables_of_colab_need_a_person(text, rule):
+def test_colab_variables_are_a_manual_step(text, rule):
     new, (finding,) = _one(text)
     assert new == text
     assert (finding.rule, finding.keeps, finding.changed) == (rule, Keeps.NEEDS_HUMAN, False)
     assert finding.action
 
 
-def test_other_names_with_colab_in_them_are_not_variables():
+def test_other_names_containing_colab_are_not_variables():
     assert _one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
 
 
-def test_another_language_is_left_alone():
+def test_other_languages_are_unchanged():
     source = CellSource("if ('google.colab' in COLAB_GPU) {}", language="r")
     facts = collect_facts([source], language="r")
     assert rewrite(source, cell_type="code", rules=RULES, facts=facts) == (source, [])
@@ -444,7 +444,7 @@ def _run(text):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_programs_do_what_they_did_outside_colab(seed, monkeypatch):
+def test_random_programs_behave_as_outside_colab(seed, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     cells = [HEAD, _Programs(seed).block(0), _Programs(seed + 1000).block(0)]
     new, _ = _rewrite(*cells)

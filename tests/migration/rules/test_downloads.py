@@ -54,7 +54,7 @@ def _rewrite(text):
         ("os.system(f'git clone {u} d; ls')", "os.system(f'[ -d d/.git ] || git clone {u} d; ls')"),
     ],
 )
-def test_a_clone_that_is_there_is_kept(before, after):
+def test_an_existing_clone_is_kept(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF535", Keeps.EQUIVALENT)
@@ -82,7 +82,7 @@ def test_a_clone_that_is_there_is_kept(before, after):
         "%%writefile a.sh\ngit clone https://h/r\n",
     ],
 )
-def test_a_clone_whose_folder_is_unknown_or_asked_for_stays(text):
+def test_a_clone_with_an_unknown_or_tested_folder_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -127,7 +127,7 @@ def test_wget_keeps_the_file(before, after):
         "if not os.path.isfile('a'):\n  !wget https://h/a",
     ],
 )
-def test_wget_that_is_right_already_stays(text):
+def test_a_rerunnable_wget_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -146,7 +146,7 @@ def test_wget_that_is_right_already_stays(text):
         ("if a:\n  !curl -O https://h/b.zip", "if a:\n  ![ -s b.zip ] || curl -O https://h/b.zip"),
     ],
 )
-def test_a_named_file_that_is_there_is_kept(before, after):
+def test_an_existing_named_file_is_kept(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF537", Keeps.EQUIVALENT)
@@ -180,14 +180,14 @@ def test_a_named_file_that_is_there_is_kept(before, after):
         "!tar xf $(wget -O x https://h/a)",
     ],
 )
-def test_a_download_that_may_differ_from_run_to_run_stays(text):
+def test_a_download_that_may_change_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
 @pytest.mark.parametrize(
     "text", ["!git", "!wget", "!curl -o", "!wget -O", "!git -C", "!git -C x", "%%bash\n", "!curl -", "!gdown -O"]
 )
-def test_half_commands_do_not_raise(text):
+def test_incomplete_commands_do_not_raise(text):
     assert _rewrite(text) == (text, [])
 
 

@@ -47,11 +47,11 @@ def test_statements_are_taken_out_by_lines(text, numbers, after):
         ("with x:\n    a()  # why\ny()", [0], "with x:\n    pass  # why\ny()"),
     ],
 )
-def test_a_suite_is_never_empty(text, numbers, after):
+def test_a_block_is_never_empty(text, numbers, after):
     assert _without(text, *numbers, block=1) == after
 
 
-def test_a_note_takes_their_place():
+def test_removed_statements_are_replaced_by_a_note():
     assert _without("a()\nb()", 0, 1, note="# Gone.") == "# Gone."
     assert _without("a()\nb()", 0, note="# Gone.") == "b()"
     assert _without("# a\na()", 0, note="# Gone.") == "# a"
@@ -59,7 +59,7 @@ def test_a_note_takes_their_place():
     assert _without("if x:\n    a()", 0, block=1, note="# Gone.", always=True) == "if x:\n    # Gone.\n    pass"
 
 
-def test_two_removals_from_one_suite_overlap():
+def test_two_removals_from_one_block_overlap():
     source = CellSource("if x:\n    a()\n    b()")
     statements = blocks(source)[1].statements
     first, second = (take_out(source, [statement]) for statement in statements)

@@ -61,7 +61,7 @@ def test_a_field_in_a_shell_cell_becomes_a_plain_comment():
         "",
     ],
 )
-def test_other_text_stays(text):
+def test_other_text_is_unchanged(text):
     assert _rewrite(text)[0] is text
 
 
@@ -75,7 +75,7 @@ def test_other_text_stays(text):
         ("x = 1 #@param\nprint 2", "x = 1 # param\nprint 2", "cannot be parsed"),
     ],
 )
-def test_fields_that_stay_say_why(before, after, reason):
+def test_fields_that_stay_have_a_reason(before, after, reason):
     new, found = _rewrite(before)
     assert new == after
     assert [finding.rule for finding in found] == ["LF603"]
@@ -88,5 +88,5 @@ def test_fields_that_are_hoisted_are_left_to_their_rule():
     assert _rewrite(text)[0] is text
 
 
-def test_notebooks_of_other_languages_are_left_alone():
+def test_notebooks_of_other_languages_are_unchanged():
     assert _rewrite("#@title A", facts=NotebookFacts(language="r"))[0] == "#@title A"

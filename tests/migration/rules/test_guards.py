@@ -21,7 +21,7 @@ from migration.rules.guards import guard, is_conditional_on_files, is_repeated, 
         ("%%writefile a\n!ls", []),
     ],
 )
-def test_texts_whose_status_no_one_asks_for(text, found):
+def test_shell_texts_with_unused_status_are_found(text, found):
     assert [(shell.text, runs) for shell, runs in run_texts(CellSource(text))] == found
 
 
@@ -66,7 +66,7 @@ def test_a_condition_before_a_command(before, after):
     assert _guarded(before) == after
 
 
-def test_a_test_that_the_literal_cannot_hold_is_not_written():
+def test_a_condition_that_the_literal_cannot_contain_is_not_written():
     assert _guarded('os.system(r"get a")', '[ -e "x" ]') == 'os.system(r"get a")'
 
 
@@ -110,7 +110,7 @@ def test_a_text_that_may_run_more_than_once(text, repeated):
         ("%%bash\nget\n", False),
     ],
 )
-def test_python_that_asks_for_a_file_first(text, conditional):
+def test_python_that_tests_for_a_file_is_found(text, conditional):
     source = CellSource(text)
     ((shell, _),) = run_texts(source)
     assert is_conditional_on_files(source, shell) is conditional

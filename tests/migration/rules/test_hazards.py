@@ -47,7 +47,7 @@ def _found(text):
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
     ],
 )
-def test_what_reaches_beyond_the_folders_is_reported(text, rules):
+def test_access_outside_the_folders_is_reported(text, rules):
     assert sorted(rule for rule, _ in _found(text)) == sorted(rules)
 
 
@@ -73,11 +73,11 @@ def test_what_reaches_beyond_the_folders_is_reported(text, rules):
         "",
     ],
 )
-def test_what_stays_inside_is_not(text):
+def test_access_inside_the_folders_is_not_reported(text):
     assert _found(text) == []
 
 
-def test_a_path_of_colabs_machine_ends_where_the_command_divides_it():
+def test_a_colab_path_ends_at_a_command_separator():
     text = "!sed -i 's|/usr/local/cuda/lib64|lib|' Makefile"
     _, (finding,) = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
     assert finding.message == "`/usr/local/cuda/lib64` is a path of Colab's machine"

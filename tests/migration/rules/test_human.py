@@ -38,7 +38,7 @@ def _found(text, *, language="python"):
         ("js = 'navigator.mediaDevices.getUserMedia({video: true})'", [("LF813", 1)]),
     ],
 )
-def test_what_waits_for_a_person(text, expected):
+def test_manual_steps_are_reported(text, expected):
     assert _found(text) == expected
 
 
@@ -56,7 +56,7 @@ def test_what_waits_for_a_person(text, expected):
         ("tf.test.gpu_device_name()", "LF842"),
     ],
 )
-def test_accelerators_are_reported_once_a_cell(text, rule):
+def test_accelerators_are_reported_once_per_cell(text, rule):
     assert _found(text) == [(rule, 1)]
 
 
@@ -83,7 +83,7 @@ def test_cells_that_cannot_be_parsed_name_the_line(text, line):
     assert found.before == text.split("\n")[line - 1]
 
 
-def test_the_reason_is_reported_whole():
+def test_the_reason_is_reported_completely():
     assert "'(' was never closed" in human.unparsed(CellSource("f(")).message
     assert "Python 2" in human.unparsed(CellSource("print 'a'")).message
 
@@ -93,7 +93,7 @@ def test_cells_that_can_be_read_are_not_reported(text):
     assert human.unparsed(CellSource(text)) is None
 
 
-def test_other_languages_are_reported_where_they_use_colab():
+def test_other_languages_are_reported_if_they_use_colab():
     assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
     assert _found("%%shell\njulia -e 'using Pkg'", language="julia") == [("LF903", 1)]
     assert _found("print(1)", language="r") == []

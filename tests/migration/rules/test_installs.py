@@ -62,18 +62,18 @@ def test_a_line_of_pip_alone_becomes_the_magic(before, after):
         "%%html\npip install x",
     ],
 )
-def test_what_is_the_kernels_own_or_no_call_of_pip_stays(text):
+def test_other_pip_and_similar_commands_are_unchanged(text):
     new, found = rewritten(text)
     assert new == text
     assert not any(finding.keeps is Keeps.NEEDS_HUMAN for finding in found)
 
 
-def test_cells_of_other_languages_stay():
+def test_cells_of_other_languages_are_unchanged():
     assert rewritten("!pip install x", language="R") == ("!pip install x", [])
 
 
 @pytest.mark.parametrize("text", ["!pip2 install x", "!python3.7 -m pip install x", "!/opt/env/bin/pip install x"])
-def test_pip_of_another_python_is_left_to_a_person(text):
+def test_pip_of_another_python_is_a_manual_step(text):
     new, found = rewritten(text)
     assert new == text
     assert [(finding.rule, finding.keeps) for finding in found] == [("LF508", Keeps.NEEDS_HUMAN)]
@@ -95,7 +95,7 @@ def test_pip_of_another_python_is_left_to_a_person(text):
         ("!pip freeze >1", "%pip freeze >1"),
     ],
 )
-def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
+def test_version_bounds_are_quoted_for_the_shell(before, after):
     assert rewritten(before)[0] == after
 
 
@@ -115,7 +115,7 @@ def test_bounds_that_the_shell_takes_for_files_are_put_in_quotes(before, after):
         ("!uv sync", "!uv sync"),
     ],
 )
-def test_uv_is_reported_the_interpreter_of_the_kernel(before, after):
+def test_uv_gets_the_interpreter_of_the_kernel(before, after):
     assert rewritten(before)[0] == after
 
 
@@ -174,7 +174,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         ),
     ],
 )
-def test_an_address_that_is_installed_is_not_fetched_again(before, after):
+def test_an_installed_url_is_not_downloaded_again(before, after):
     assert rewritten(before)[0] == after
 
 
@@ -191,7 +191,7 @@ def test_an_address_that_is_installed_is_not_fetched_again(before, after):
         "%pip install --force-reinstall x==1",
     ],
 )
-def test_what_is_meant_to_be_fetched_again_is_reported_only(text):
+def test_forced_reinstalls_are_only_reported(text):
     new, found = rewritten(text)
     assert new == text
     assert rules_of(found) == ["LF509"]
@@ -242,7 +242,7 @@ def shell(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_what_is_written_runs_in_ipython(shell, tmp_path, monkeypatch):
+def test_rewritten_lines_run_in_ipython(shell, tmp_path, monkeypatch):
     """The kernel's pip answers, with values, redirections, pipes and several lines; system commands do nothing."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}" + os.environ["PATH"])
     cell = (
@@ -315,5 +315,5 @@ _PIECES = [
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
-def test_no_cell_fails_and_what_is_written_stays(text):
+def test_rewriting_any_cell_is_idempotent(text):
     rewritten(text)

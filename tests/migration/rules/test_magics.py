@@ -26,7 +26,7 @@ def _rewrite(text, *, language="python"):
         ("if a:\n    %shell --ignore-errors rm f", "if a:\n    !rm f"),
     ],
 )
-def test_shell_lines(before, after):
+def test_shell_lines_are_rewritten(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF562", Keeps.EQUIVALENT)
@@ -40,7 +40,7 @@ def test_the_result_of_a_shell_line_is_another_object():
 
 
 @pytest.mark.parametrize("text", ["%shell", "%shells ls", "x = '%shell ls'", "# %shell ls", "!echo %shell"])
-def test_what_is_no_shell_line_stays(text):
+def test_other_lines_are_unchanged(text):
     assert _rewrite(text)[0] == text
 
 
@@ -66,7 +66,7 @@ def test_what_is_no_shell_line_stays(text):
         ("get_ipython().magic('tensorflow_version 2.x')\nx = 1", "x = 1"),
     ],
 )
-def test_the_version_of_tensorflow_is_not_chosen_here(before, after):
+def test_the_tensorflow_version_magic_is_removed(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert compiles(new)
@@ -74,14 +74,14 @@ def test_the_version_of_tensorflow_is_not_chosen_here(before, after):
 
 
 @pytest.mark.parametrize("line", ["%tensorflow_version 1.x", "% tensorflow_version 1.x"])
-def test_version_1_needs_a_person(line):
+def test_tensorflow_version_1_is_a_manual_step(line):
     new, (finding,) = _rewrite(f"x = 1\n{line}\n")
     assert new == "x = 1\n"
     assert (finding.keeps, finding.line) == (Keeps.NEEDS_HUMAN, 2)
     assert "TensorFlow 1.15" in finding.action
 
 
-def test_a_version_that_asks_where_it_runs_is_left_to_the_detection():
+def test_a_version_inside_a_detection_is_left_to_that_rule():
     text = "try:\n  %tensorflow_version 2.x\n  here = False\nexcept:\n  here = True\n"
     assert _rewrite(text) == (text, [])
 
@@ -96,7 +96,7 @@ def test_a_version_that_asks_where_it_runs_is_left_to_the_detection():
         "f(tensorflow_version=tf.__version__)",
     ],
 )
-def test_other_words_about_the_version_stay(text):
+def test_other_text_about_the_version_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -113,7 +113,7 @@ def test_other_words_about_the_version_stay(text):
         ),
     ],
 )
-def test_extensions_of_colab_go(before, after):
+def test_colab_extensions_are_removed(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert found[-1].rule == "LF565"
@@ -123,11 +123,11 @@ def test_extensions_of_colab_go(before, after):
     "text",
     ["%load_ext tensorboard", "%tensorboard --logdir logs", "%env A=1", "%killbgscripts", "%load_ext autoreload"],
 )
-def test_magics_that_work_here_stay(text):
+def test_local_magics_are_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
-def test_a_terminal_needs_a_person():
+def test_a_terminal_magic_is_a_manual_step():
     new, found = _rewrite("!ls\n%load_ext colabxterm\n%xterm")
     assert new == "!ls"
     (finding,) = [finding for finding in found if finding.rule == "LF566"]
@@ -147,7 +147,7 @@ def test_a_terminal_needs_a_person():
         ('s = """\ncd one\n"""\ncd two\n', 's = """\ncd one\n"""\n%cd two\n', "equivalent"),
     ],
 )
-def test_a_bare_magic_gets_its_sign(before, after, keeps):
+def test_an_automagic_gets_its_percent_sign(before, after, keeps):
     new, found = _rewrite(before)
     assert new == after
     assert [(finding.rule, finding.keeps.value) for finding in found] == [("LF567", keeps)]
@@ -168,7 +168,7 @@ def test_a_bare_magic_gets_its_sign(before, after, keeps):
         "s = '''\ncd a\n'''",
     ],
 )
-def test_what_may_be_python_stays(text):
+def test_possible_python_is_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
@@ -180,7 +180,7 @@ def test_what_may_be_python_stays(text):
         ("if a:\n  % reset -f", "if a:\n  %reset -f"),
     ],
 )
-def test_a_magic_apart_from_its_sign_is_joined(before, after):
+def test_a_magic_separated_from_its_sign_is_joined(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF570", Keeps.EQUIVALENT)
@@ -190,16 +190,16 @@ def test_a_magic_apart_from_its_sign_is_joined(before, after):
 @pytest.mark.parametrize(
     "text", ['s = """\n% cd folder\n"""', "%%latex\n% cd folder", "% nothing known", "x = a \\\n% cd", "a\n% (b)"]
 )
-def test_other_signs_stay(text):
+def test_other_signs_are_unchanged(text):
     assert _rewrite(text)[0] == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "(", "%", "%%", "!", "'''", "\t%tensorflow_version", "if x:\n%shell ls\n  (", "\x00"]
 )
-def test_nothing_raises(text):
+def test_no_input_raises(text):
     _rewrite(text)
 
 
-def test_another_language_stays():
+def test_other_languages_are_unchanged():
     assert _rewrite("%tensorflow_version 2.x", language="swift") == ("%tensorflow_version 2.x", [])

@@ -100,7 +100,7 @@ def test_a_literal_moves_to_the_parameters_cell(line, written):
         (['x = "/opt/bin/a" #@param'], "Colab's machine"),
     ],
 )
-def test_a_field_stays_where_hoisting_would_change_something(cells, reason):
+def test_a_field_is_not_hoisted_if_that_changes_behaviour(cells, reason):
     planned = _plan(*cells)
     assert all(reason in parameter.stays for parameter in planned)
     assert _texts(_migrate(*cells)[0])[-len(cells) :] == cells
@@ -117,11 +117,11 @@ def test_a_field_stays_where_hoisting_would_change_something(cells, reason):
         ["x = 1 #@param", "from a import *"],
     ],
 )
-def test_a_field_is_hoisted_where_nothing_else_binds_its_name(cells):
+def test_a_field_is_hoisted_if_nothing_else_binds_its_name(cells):
     assert not any(parameter.stays for parameter in _plan(*cells))
 
 
-def test_what_describes_a_field_goes_with_it():
+def test_comments_of_a_field_move_with_it():
     cells, _ = _migrate(
         "#@title Run {run: 'auto'}\n#@markdown How long\nx = 1 #@param\n\n# The rate\ny = 2 #@param\n# end"
     )
@@ -132,7 +132,7 @@ def test_what_describes_a_field_goes_with_it():
     assert _texts(cells)[1:] == [""]
 
 
-def test_a_cell_that_does_more_keeps_its_comments():
+def test_a_cell_with_other_code_keeps_its_comments():
     cells, _ = _migrate("# Setting\n#@markdown How long\nx = 1 #@param\n#@markdown After\nprint(x)")
     assert cells[0]["source"].endswith("\n\n# How long\nx = 1  # type: int")
     assert _texts(cells)[1:] == ["# Setting\n#@markdown After\nprint(x)"]
@@ -150,7 +150,7 @@ def test_a_cell_that_does_more_keeps_its_comments():
         ("# text\na = 1 #@param\n\nb()", "# text\n\nb()"),
     ],
 )
-def test_the_cell_shows_what_it_showed(text, expected):
+def test_the_output_of_the_cell_is_unchanged(text, expected):
     (*_, cell), _ = _migrate(text)
     assert cell["source"] == expected
 
@@ -170,7 +170,7 @@ def test_the_cell_shows_what_it_showed(text, expected):
         ("out", ("", "out")),
     ],
 )
-def test_paths_are_seen_from_their_folder(path, expected):
+def test_paths_are_relative_to_their_folder(path, expected):
     assert below_folder(path) == expected
 
 
@@ -199,7 +199,7 @@ def test_a_field_for_a_secret_reads_the_environment(line, after):
     assert f'\n{name} = ""  # type: str secret' in cells[0]["source"]
 
 
-def test_a_secret_in_a_field_goes_and_is_never_shown():
+def test_a_secret_in_a_field_is_removed_and_never_shown():
     secret = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
     cells, findings = _migrate(f'token = "{secret}" #@param')
     assert cells[-1]["source"] == 'token = token or os.environ["HF_TOKEN"]'
@@ -216,7 +216,7 @@ def test_a_secret_among_the_options_is_masked():
 
 
 # ------------------------------------------------------------------------------------------------ the two cells
-def test_a_notebook_that_needs_nothing_gets_nothing():
+def test_a_notebook_without_needs_gets_no_cells():
     cells = [{"cell_type": "code", "metadata": {}, "source": "%pip install a\nprint(1)"}]
     assert add_preamble(cells, NotebookFacts(), Folders()) is cells
     assert add_preamble([], NotebookFacts(), Folders()) == []
@@ -224,7 +224,7 @@ def test_a_notebook_that_needs_nothing_gets_nothing():
     assert add_preamble(other, NotebookFacts(language="r"), Folders()) is other
 
 
-def test_the_cells_stand_before_the_first_code_cell_and_hold_what_is_used():
+def test_the_cells_are_before_the_first_code_cell_with_the_used_folders():
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": "WORK_DIR"},
         {"cell_type": "code", "metadata": {}, "source": '!pip list | cat\nopen(f"{WORK_DIR}/a")'},
@@ -242,7 +242,7 @@ def test_a_second_migration_changes_nothing():
     assert add_preamble(once, NotebookFacts(), Folders(work="elsewhere")) == once
 
 
-def test_what_a_migrated_notebook_misses_is_added():
+def test_missing_lines_of_a_migrated_notebook_are_added():
     once, _ = _migrate("x = 1 #@param\nopen(f'{WORK_DIR}/a')")
     more = [*once, {"cell_type": "code", "metadata": {}, "source": "!ls {DRIVE_DIR}"}]
     new = add_preamble(more, NotebookFacts(), Folders(drive="D:\\drive"))
@@ -264,7 +264,7 @@ def test_what_a_migrated_notebook_misses_is_added():
         ("from landfall_runtime import files", 7),
     ],
 )
-def test_the_set_up_makes_the_kernel_complete(text, lines):
+def test_the_set_up_cell_prepares_the_kernel(text, lines):
     """The programs of its Python, and the modules next to the notebook, whatever folder later cells select."""
     cells = [{"cell_type": "code", "metadata": {}, "source": text}]
     new = add_preamble(cells, NotebookFacts(), Folders())
@@ -307,7 +307,7 @@ def test_a_parameters_cell_that_computes_keeps_its_place():
     assert "\nwork_dir = " in new[0]["source"]
 
 
-def test_the_folders_stay_where_they_are_when_the_set_up_runs_again(tmp_path, monkeypatch):
+def test_running_the_set_up_cell_again_keeps_the_folders(tmp_path, monkeypatch):
     cells, _ = _migrate("x = '/content/drive/MyDrive/a' #@param", folders=Folders(work="w"))
     monkeypatch.chdir(tmp_path)
     for name in ("WORK_DIR", "DRIVE_DIR"):
@@ -357,7 +357,7 @@ def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
     assert seen == [2, str(absolute), f"{work}/kept", work, work]
 
 
-def test_parameters_stand_where_the_form_stood():
+def test_parameters_replace_the_form_in_place():
     """A form cell that is emptied by the move leaves its place, under its heading, to the parameters cell."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     form = code('#@title Settings\nepochs = 3  #@param {type: "integer"}\n')

@@ -82,7 +82,7 @@ def _evaluated(text):
         ("('/content/x', '/content/drive/MyDrive/y')", "(f'{WORK_DIR}/x', f'{DRIVE_DIR}/y')"),
     ],
 )
-def test_strings_hold_the_folders_of_this_machine(before, after):
+def test_strings_use_the_local_folders(before, after):
     new, found = migrated(f"x = {before}")
     assert new == f"x = {after}"
     assert all(finding.changed and finding.rule in ("LF402", "LF403") for finding in found)
@@ -100,7 +100,7 @@ def test_strings_hold_the_folders_of_this_machine(before, after):
         ("os.path.ismount(path)", "os.path.ismount(path)"),
     ],
 )
-def test_a_drive_that_is_there_counts_as_mounted(before, after):
+def test_an_existing_drive_counts_as_mounted(before, after):
     assert migrated(before)[0] == after
 
 
@@ -129,7 +129,7 @@ def _with_folders(text):
         "x = 1  # nothing",
     ],
 )
-def test_what_only_looks_like_a_folder_stays(text):
+def test_texts_that_only_look_like_folders_are_unchanged(text):
     assert migrated(text) == (text, [])
 
 
@@ -148,7 +148,7 @@ def test_what_only_looks_like_a_folder_stays(text):
         ("x = {'cell_type': 'code', 'source': ['%cd /content\\n']}", "a notebook that this cell writes"),
     ],
 )
-def test_what_may_be_something_else_is_left_to_a_person(text, said):
+def test_ambiguous_paths_are_a_manual_step(text, said):
     new, (finding,) = migrated(text)
     assert new == text
     assert said in finding.message
@@ -156,7 +156,7 @@ def test_what_may_be_something_else_is_left_to_a_person(text, said):
     assert finding.action
 
 
-def test_commands_given_to_a_shell_quote_the_folder_where_it_is_not_quoted():
+def test_shell_commands_quote_the_folder():
     assert migrated("os.system('cp /content/a \"/content/b\" {x}')")[0] == (
         'os.system(f\'cp "{WORK_DIR}"/a "{WORK_DIR}/b" {{x}}\')'
     )
@@ -166,7 +166,7 @@ def test_commands_given_to_a_shell_quote_the_folder_where_it_is_not_quoted():
     assert migrated("subprocess.run(['ls', '/content'])")[0] == "subprocess.run(['ls', WORK_DIR])"
 
 
-def test_texts_that_are_no_values_name_the_folders():
+def test_texts_that_are_not_values_name_the_folders():
     before = "def f():\n    '''Reads /content/x {y}.'''\n    return'/content'  # of /content"
     after = "def f():\n    '''Reads WORK_DIR/x {y}.'''\n    return WORK_DIR  # of WORK_DIR"
     assert migrated(before)[0] == after
@@ -185,7 +185,7 @@ def test_texts_that_are_no_values_name_the_folders():
         ("# https://a.b/content/x", "# https://a.b/content/x"),
     ],
 )
-def test_comments(before, after):
+def test_paths_in_comments_are_rewritten(before, after):
     assert migrated(before)[0] == after
 
 
@@ -199,7 +199,7 @@ def test_a_cell_that_cannot_be_parsed_is_read_as_text():
     ]
 
 
-def test_text_cells_name_the_folders_and_keep_addresses():
+def test_text_cells_name_the_folders_and_keep_urls():
     before = (
         "See `/content/x`, [a](/content/b), https://a.b/content/y\n!ls /content/x\nf('/content/z') in /content/drive"
     )
@@ -211,7 +211,7 @@ def test_text_cells_name_the_folders_and_keep_addresses():
     assert {finding.rule for finding in found} == {"LF409"}
 
 
-def test_another_language_stays():
+def test_other_languages_are_unchanged():
     text = "x <- read.csv('/content/x')\n!ls /content"
     assert migrated(text, language="r") == (text, [])
     assert migrated(text, language="r", kind="markdown") == (text, [])
@@ -229,7 +229,7 @@ def test_only_what_names_a_folder_changes():
     assert migrated(before)[0] == before.replace("'/content/x'", "f'{WORK_DIR}/x'")
 
 
-def test_where_the_drive_is_mounted_decides():
+def test_the_mount_point_decides():
     assert migrated("x = '/gd/My Drive/x', '/gd/drive'", mounts=("/gd/drive",))[0] == "x = '/gd/My Drive/x', DRIVE_DIR"
     assert migrated("x = '/content/drive/y'", mounts=("/content/gdrive",))[0] == "x = f'{WORK_DIR}/drive/y'"
     assert migrated("x = 'gdrive/' + y", mounts=("/content/gdrive",))[0] == "x = f'{DRIVE_DIR}/' + y"
@@ -258,7 +258,7 @@ def test_a_link_to_the_drive_is_the_drive_folder():
     assert migrated("x = '/mydrive/y'", mounts=mounts)[0] == "x = f'{DRIVE_DIR}/y'"
 
 
-def test_the_facts_know_the_links():
+def test_the_facts_contain_the_links():
     cells = ["from google.colab import drive\ndrive.mount('/content/gdrive')", "!ln -s /content/gdrive/MyDrive /mine"]
     facts = collect_facts([CellSource(text, index=index) for index, text in enumerate(cells)])
     assert facts.mounts == ("/content/gdrive", "/mine")
@@ -281,7 +281,7 @@ def test_links_are_needed_where_the_name_is_appended_at_run_time(text, needed):
     assert needs_drive_links(CellSource(text), NotebookFacts()) is needed
 
 
-def test_colabs_samples_are_not_here():
+def test_colab_sample_data_is_reported_as_absent():
     new, found = migrated("a = read('/content/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')")
     assert new == "a = read(f'{WORK_DIR}/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')"
     samples = [finding for finding in found if finding.rule == "LF410"]
@@ -311,7 +311,7 @@ PIECES += ["%%writefile a.py\n", "%%writefile a.txt\n", "\\/content", " ", "!cp 
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
-def test_any_cell_comes_through_and_what_was_python_stays_python(text):
+def test_rewriting_any_cell_keeps_python_valid(text):
     def tree(source):
         return source.tree
 

@@ -52,7 +52,7 @@ def migrated(text):
         ),
     ],
 )
-def test_files_get_the_folder_of_this_machine(before, after):
+def test_files_use_the_local_folder(before, after):
     new, found = migrated(before)
     assert new == after
     assert all(finding.changed for finding in found)
@@ -70,13 +70,13 @@ def test_files_get_the_folder_of_this_machine(before, after):
         "%%writefile a.txt\n'''\"\"\"/content\n",
     ],
 )
-def test_other_texts_are_left_to_a_person(text):
+def test_other_texts_are_a_manual_step(text):
     new, (finding,) = migrated(text)
     assert new == text
     assert (finding.rule, finding.line, finding.keeps) == ("LF406", 2, Keeps.NEEDS_HUMAN)
 
 
-def test_a_file_without_a_folder_stays():
+def test_a_file_without_a_folder_is_unchanged():
     assert migrated("%%writefile a.txt\nhttps://a.b/content/x\n") == ("%%writefile a.txt\nhttps://a.b/content/x\n", [])
 
 

@@ -72,7 +72,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ),
     ],
 )  # fmt: skip
-def test_commands_hold_the_exported_variable(before, after):
+def test_commands_use_the_exported_variable(before, after):
     new, found = migrated(before)
     assert new == after
     assert found
@@ -89,7 +89,7 @@ def test_commands_hold_the_exported_variable(before, after):
         "!ls 'a'/content",
     ],
 )
-def test_what_only_looks_like_a_folder_stays(text):
+def test_texts_that_only_look_like_folders_are_unchanged(text):
     assert migrated(text) == (text, [])
 
 
@@ -100,7 +100,7 @@ def test_what_only_looks_like_a_folder_stays(text):
         ("%%bash\ncat <<'E'\n/content/x $A\nE\n", "variables are not expanded"),
     ],
 )
-def test_where_no_variable_can_stand_a_person_must_act(text, said):
+def test_places_without_variables_are_a_manual_step(text, said):
     new, (finding,) = migrated(text)
     assert new == text
     assert said in finding.message

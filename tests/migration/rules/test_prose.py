@@ -35,7 +35,7 @@ def _rewrite(text):
         (f"![]({_IMAGE})\nText", "Text"),
     ],
 )  # fmt: skip
-def test_badges_go_with_what_holds_nothing_else(before, after):
+def test_badges_and_their_empty_cells_are_removed(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF701"}
@@ -56,7 +56,7 @@ def test_badges_go_with_what_holds_nothing_else(before, after):
         ("[it](https://colab.research.google.com/notebooks/io.ipynb#x) says", "it says"),
     ],
 )
-def test_links_lead_to_the_notebook_itself(before, after):
+def test_links_point_to_the_notebook_itself(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF702"}
@@ -73,7 +73,7 @@ def test_links_lead_to_the_notebook_itself(before, after):
         ("", ""),
     ],
 )
-def test_addresses_of_notebooks_are_known_elsewhere(path, expected):
+def test_urls_of_notebooks_are_recognised(path, expected):
     assert local_meaning(f"https://colab.research.google.com{path}") == expected
 
 
@@ -110,7 +110,7 @@ def test_text_about_colab_is_reported_and_kept(text, rule):
         "<a href=",
     ],
 )
-def test_other_text_stays(text):
+def test_other_text_is_unchanged(text):
     new, found = _rewrite(text)
     assert new is text
     assert found == []

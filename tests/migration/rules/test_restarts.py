@@ -42,7 +42,7 @@ def _one(text):
         ("display_html('<script>Jupyter.notebook.kernel.restart()</script>', raw=True)", NOTE),
     ],
 )
-def test_restarts_go(before, after):
+def test_restarts_are_removed(before, after):
     new, found = _one(before)
     assert new == after
     assert {(finding.rule, finding.keeps) for finding in found} == {("LF250", Keeps.EQUIVALENT)}
@@ -63,10 +63,10 @@ def test_restarts_go(before, after):
         "print('exit()')",
     ],
 )
-def test_other_ends_stay(text):
+def test_other_exits_are_unchanged(text):
     assert _one(text) == (text, [])
 
 
-def test_a_cell_that_is_no_python_stays():
+def test_a_cell_that_is_not_python_is_unchanged():
     source = CellSource("print 1\nexit()")
     assert rewrite(source, cell_type="code", rules=restarts.RULES, facts=collect_facts([source])) == (source, [])

@@ -25,18 +25,18 @@ def run(text, *rules):
     return rewrite(CellSource(text, index=7), cell_type="code", rules=rules, facts=NotebookFacts())
 
 
-def test_a_cell_that_no_rule_touches_is_the_same_object():
+def test_an_unchanged_cell_is_the_same_object():
     source = CellSource("x = 1")
     assert rewrite(source, cell_type="code", rules=[rule("A", "y", "z")], facts=NotebookFacts())[0] is source
 
 
-def test_where_two_rules_want_the_same_text_the_earlier_goes_first_and_the_other_sees_the_result():
+def test_overlapping_rules_are_applied_in_order():
     new, findings = run("abc", rule("A", "abc", "xbc"), rule("B", "b", "y"))
     assert new.text == "xyc"
     assert [(found.rule, found.before, found.after) for found in findings] == [("A", "abc", "xyc"), ("B", "xbc", "xyc")]
 
 
-def test_findings_tell_the_lines_of_the_original():
+def test_findings_name_lines_of_the_original():
     new, findings = run(
         "one\ntwo\nthree\nfour\n", rule("A", "one\n", ""), rule("B", "three", "3\n3"), rule("C", "four")
     )
@@ -46,12 +46,12 @@ def test_findings_tell_the_lines_of_the_original():
     ]  # fmt: skip
 
 
-def test_what_is_only_reported_is_reported_once_and_from_the_final_text():
+def test_report_only_findings_come_once_from_the_final_text():
     _, findings = run("a a", rule("A", r"^a", "b"), rule("R", "a", keeps=Keeps.NEEDS_HUMAN))
     assert [(found.rule, found.action) for found in findings] == [("A", ""), ("R", "act")]
 
 
-def test_rules_that_never_agree_come_to_an_end():
+def test_conflicting_rules_terminate():
     assert run("a", rule("A", "a", "b"), rule("B", "b", "a"))[0].text in ("a", "b")
 
 
@@ -62,7 +62,7 @@ def test_a_secret_is_never_in_a_finding():
     assert not any(token in str(found) for found in findings)
 
 
-def test_lines_that_an_edit_adds_come_from_the_line_it_replaces():
+def test_added_lines_are_attributed_to_the_replaced_line():
     text, origin = apply("a\nb\nc", [Edit(2, 3, "x\ny")], [1, 2, 3])
     assert (text, origin) == ("a\nx\ny\nc", [1, 2, 2, 3])
 

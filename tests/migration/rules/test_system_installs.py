@@ -56,13 +56,13 @@ def test_lines_that_only_change_the_system_become_comments(before, after):
         ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
     ],
 )
-def test_changes_of_the_system_among_other_commands_do_nothing(before, after):
+def test_system_changes_among_other_commands_are_disabled(before, after):
     new, found = rewritten(before)
     assert new == after
     assert set(rules_of(found)) <= {"LF521", "LF522"}
 
 
-def test_what_a_person_must_install_is_named():
+def test_packages_to_install_are_named():
     found = rewritten("!sudo apt-get -qq -o A=b install -y x libfoo2=1.2-3 ./z.deb > /dev/null")[1]
     assert found[0].keeps is Keeps.NEEDS_HUMAN
     assert found[0].message == "installs into the system: x, libfoo2=1.2-3, ./z.deb"
@@ -89,7 +89,7 @@ def test_what_a_person_must_install_is_named():
         "!go version",
     ],
 )
-def test_what_only_looks_stays(text):
+def test_read_only_commands_are_unchanged(text):
     assert rewritten(text) == (text, [])
 
 
@@ -110,7 +110,7 @@ def test_what_only_looks_stays(text):
         ("!brew install x", "LF524"),
     ],
 )
-def test_other_managers_are_left_to_a_person(text, rule):
+def test_other_package_managers_are_a_manual_step(text, rule):
     new, found = rewritten(text)
     assert new == text
     assert [(finding.rule, finding.keeps) for finding in found] == [(rule, Keeps.NEEDS_HUMAN)]

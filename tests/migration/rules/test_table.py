@@ -22,7 +22,7 @@ def applied(rule: Rule, text: str) -> tuple[str, bool]:
     return new.text, any(finding.rule == rule.id for finding in findings)
 
 
-def test_every_row_has_an_id_of_its_own_and_says_what_it_does():
+def test_every_rule_has_a_unique_id_and_a_description():
     ids = [rule.id for rule in RULES]
     assert sorted(ids) == sorted(set(ids))
     assert [rule.id for rule in RULES if not (rule.name and rule.matches and rule.writes)] == []
@@ -33,7 +33,7 @@ def test_every_rule_that_finds_something_has_an_example():
     assert [rule.id for rule in FINDING if rule.example is None] == []
 
 
-def test_each_example_is_found_and_becomes_what_it_says():
+def test_each_example_is_found_and_rewritten_as_stated():
     wrong = {}
     for rule in FINDING:
         if (example := rule.example) is not None:
@@ -43,6 +43,6 @@ def test_each_example_is_found_and_becomes_what_it_says():
     assert wrong == {}
 
 
-def test_no_rule_changes_what_it_wrote():
+def test_rules_are_idempotent():
     written = {rule: rule.example.after for rule in FINDING if rule.example is not None and rule.example.after}
     assert [rule.id for rule, text in written.items() if applied(rule, text)[0] != text] == []

@@ -33,7 +33,7 @@ def test_each_way_to_call_pip(text, interpreter, uv):
 @pytest.mark.parametrize(
     "text", ["pipx install x", "python pip.py", "python -m x pip", "uv sync", "python -m uv sync", "pipenv", "sudo"]
 )
-def test_what_is_no_pip(text):
+def test_other_commands_are_not_pip(text):
     assert _pip(text) is None
 
 
@@ -109,7 +109,7 @@ def test_changes_of_the_system(text, packages, others, installs):
         "A=1",
     ],
 )
-def test_what_only_looks_is_no_change(text):
+def test_read_only_commands_are_not_changes(text):
     assert system_call(shell.commands(text)[0]) is None
 
 

@@ -89,7 +89,7 @@ def test_deep_and_long_texts_are_read(piece):
 
 
 @given(st.lists(st.text(alphabet="ab '\"\\$;|&<>#*é`~", max_size=6), min_size=1, max_size=5))
-def test_words_are_those_that_python_quotes(values):
+def test_words_equal_those_of_python_shlex(values):
     text = "run " + " ".join(map(shlex.quote, values))
     (command,) = shell.commands(text, script=True)
     assert [word.value for word in command.arguments] == values
@@ -126,7 +126,7 @@ def test_a_script_is_split_as_the_shell_does(text, words):
     assert _words(text, script=True) == words
 
 
-def test_a_continued_line_is_one_command_for_ipython_too():
+def test_a_continued_line_is_one_command_as_in_ipython():
     assert _words("a \\\n  b\\\nc") == [["a", "b", "c"]]
     assert _words("a b\\\nc", script=True) == [["a", "bc"]]
     assert _words("a 'b \\\n c' \"d \\\n e\"") == [["a", "b   c", "d   e"]]
@@ -139,7 +139,7 @@ def test_a_comment_hides_the_lines_that_continue_it_only_where_ipython_joins_the
     assert _words(text, script=True) == [["a"], ["c"]]
 
 
-def test_here_documents_are_no_commands():
+def test_here_documents_are_not_commands():
     text = "cat > f <<'EOF' && b\npip install x\n EOF\nEOF\nc <<-E <<F\n\tone\n\tE\ntwo\nF\nd"
     read = shell.read(text, 5, script=True)
     assert [command.program for command in read.commands] == ["cat", "b", "c", "d"]
@@ -154,7 +154,7 @@ def test_here_documents_are_no_commands():
     assert _words("cat <<EOF\nnever ended", script=True) == [["cat"]]
 
 
-def test_redirections_are_no_words():
+def test_redirections_are_not_words():
     (command,) = shell.commands("a >b 2>&1 < 'c d' &> e >> f 3<<< g h2>i")
     assert [word.value for word in command.words] == ["a", "h2"]
     assert [(found.number, found.operator, found.target.value) for found in command.redirections] == [
@@ -183,13 +183,13 @@ def test_redirections_are_no_words():
         ("a {} {", ["a", "{}", "{"], [True, True, True]),
     ],
 )
-def test_what_is_put_in_later_is_reported_from_what_is_written(text, values, literal):
+def test_substitutions_are_distinguished_from_literal_text(text, values, literal):
     (command,) = shell.commands(text)
     assert [word.value for word in command.words] == values
     assert [word.is_literal for word in command.words] == literal
 
 
-def test_braces_of_a_script_are_the_shells():
+def test_braces_in_a_script_belong_to_the_shell():
     (command,) = shell.commands("a {b,c} {d} ${e}", script=True)
     assert [word.is_literal for word in command.words] == [True, False, True, False]
 
@@ -263,7 +263,7 @@ def test_a_simple_text_is_one_command(text, simple):
     assert shell.is_simple(text, script=True) is simple
 
 
-def test_doubled_braces_are_no_expression():
+def test_doubled_braces_are_not_an_expression():
     assert shell.has_braces("a {x}")
     assert shell.has_braces("awk '{print}'")
     assert not shell.has_braces("a {{x}}")

@@ -44,29 +44,29 @@ def statuses(findings) -> list[tuple[str, str]]:
     return [(finding.subject, finding.status) for finding in findings]
 
 
-def test_this_machine_is_run_checksd_in_full_and_left_as_it_was(tmp_path):
-    run_checksd = results((CPU,), tmp_path)
-    assert list(dict.fromkeys(check for check, _ in run_checksd)) == [check.title for check in CHECKS]
-    passed = {check for (check, _), result in run_checksd.items() if result.status == "PASS"}
+def test_all_checks_run_on_this_machine_and_leave_it_unchanged(tmp_path):
+    checked = results((CPU,), tmp_path)
+    assert list(dict.fromkeys(check for check, _ in checked)) == [check.title for check in CHECKS]
+    passed = {check for (check, _), result in checked.items() if result.status == "PASS"}
     assert passed >= {"forward and backward", "bfloat16 product", "data loader worker"}
-    assert run_checksd["parity with the CPU", "–"].status == run_checksd["pinned memory", "–"].status == "SKIP"
-    assert all(result.cure is None for result in run_checksd.values() if result.status in ("PASS", "SKIP"))
+    assert checked["parity with the CPU", "–"].status == checked["pinned memory", "–"].status == "SKIP"
+    assert all(result.cure is None for result in checked.values() if result.status in ("PASS", "SKIP"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.xpu.is_available(), reason="the GPU that is to be absent is here")
-def test_each_device_that_fails_is_named_with_a_cure_and_the_rest_is_run_checksd(tmp_path):
-    run_checksd = results((ABSENT, CPU), tmp_path)
+def test_each_failed_device_has_a_remedy_and_the_others_are_checked(tmp_path):
+    checked = results((ABSENT, CPU), tmp_path)
     for check in ("forward and backward", "parity with the CPU", "bfloat16 product"):
         for device in ("xpu:0", "xpu:1"):
-            assert run_checksd[check, device].status == "FAIL"
-            assert run_checksd[check, device].detail
-            assert run_checksd[check, device].cure
-    assert run_checksd["forward and backward", "cpu"].status == "PASS"
-    assert run_checksd["data loader worker", "one worker"].status == "PASS"
+            assert checked[check, device].status == "FAIL"
+            assert checked[check, device].detail
+            assert checked[check, device].cure
+    assert checked["forward and backward", "cpu"].status == "PASS"
+    assert checked["data loader worker", "one worker"].status == "PASS"
 
 
-def test_what_was_found_broken_is_a_warning():
+def test_a_broken_device_is_a_warning():
     broken = replace(ABSENT, usable=False, reason="no driver")
     (finding,) = doctor.unusable_platforms(CheckContext(manager(broken, CPU), Path()))
     assert finding == Finding("xpu", "WARN", "Arc: no driver")
@@ -88,13 +88,13 @@ def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch,
     ]
 
 
-def test_a_workspace_that_cannot_be_written_fails_with_a_cure(tmp_path):
-    run_checksd = results((CPU,), tmp_path / "gone")
-    assert run_checksd["disk write speed", ""].status == "FAIL"
-    assert "local disk" in run_checksd["disk write speed", ""].cure
+def test_an_unwritable_workspace_fails_with_a_remedy(tmp_path):
+    checked = results((CPU,), tmp_path / "gone")
+    assert checked["disk write speed", ""].status == "FAIL"
+    assert "local disk" in checked["disk write speed", ""].cure
 
 
-def test_shared_memory_is_looked_at_where_there_is_some(tmp_path):
+def test_shared_memory_is_checked_if_it_exists(tmp_path):
     absent = CheckContext(manager(CPU), tmp_path, shared_memory=tmp_path / "shm")
     assert statuses(doctor.shared_memory(absent)) == [(str(tmp_path / "shm"), "SKIP")]
     present = CheckContext(manager(CPU), tmp_path, shared_memory=tmp_path)
@@ -116,12 +116,12 @@ def test_a_value_is_graded_by_its_limits(value, status):
         ([math.inf, 0], False),
     ],
 )
-def test_a_device_agrees_with_the_cpu_within_the_arithmetic_of_tensor_cores(got, agrees):
+def test_a_device_agrees_with_the_cpu_within_tensor_core_accuracy(got, agrees):
     assert agreement([torch.tensor(got)], [torch.tensor([1.0, -2.0])])[0] is agrees
 
 
 @pytest.mark.parametrize("status, code", [("PASS", 0), ("WARN", 0), ("SKIP", 0), ("FAIL", 1)])
-def test_only_a_failure_is_an_exit_code(monkeypatch, capsys, status, code):
+def test_only_failures_set_the_exit_code(monkeypatch, capsys, status, code):
     checks = (Check("one", lambda context: iter([Finding("cpu", status, "so")]), "fix it"),)
     monkeypatch.setattr(doctor, "CHECKS", checks)
     assert main(["--doctor", "--json"]) == code

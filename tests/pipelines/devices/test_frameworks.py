@@ -30,7 +30,7 @@ def test_versions_come_from_metadata_and_nothing_is_imported(install):
     assert {"jax", "tensorflow"}.isdisjoint(sys.modules)
 
 
-def test_devices_are_listed_in_other_processes_that_leave_the_memory_alone(install):
+def test_devices_are_listed_in_other_processes_without_using_memory(install):
     install(
         "jax",
         "0.7.1",
@@ -50,11 +50,11 @@ def test_devices_are_listed_in_other_processes_that_leave_the_memory_alone(insta
     assert {"jax", "tensorflow"}.isdisjoint(sys.modules)
 
 
-def test_only_installed_frameworks_are_asked():
+def test_only_installed_frameworks_are_queried():
     assert set(framework_devices()) == {name for name in ("TensorFlow", "JAX") if installed_frameworks()[name]}
 
 
-def test_a_framework_that_does_not_answer_is_reported_in_words(install):
+def test_a_framework_without_an_answer_is_reported(install):
     install("jax", "0.7.1", "raise ImportError('libtpu is broken')")
     assert framework_devices()["JAX"] == "it failed (exit code 1): ImportError: libtpu is broken"
 

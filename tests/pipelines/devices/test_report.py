@@ -129,12 +129,12 @@ def goldens() -> dict[str, str]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("ending", ["txt", "json"])
-def test_the_report_is_the_golden_one(machine, ending):
+def test_the_report_equals_the_golden_file(machine, ending):
     name = f"{machine}.{ending}"
     assert goldens()[name] == (GOLDEN / name).read_text("utf-8"), "renew: python -m tests.pipelines.devices.test_report"
 
 
-def test_no_golden_file_is_left_over():
+def test_no_golden_file_is_unused():
     assert {path.name for path in GOLDEN.iterdir()} == set(goldens())
 
 
@@ -147,18 +147,18 @@ def test_the_schema_is_valid_and_pins_the_version():
 
 
 @pytest.mark.parametrize("found", [*MACHINES.values(), (HALF_A_DRIVER, CPU), (HIDDEN_T4, CPU)])
-def test_every_report_keeps_to_the_schema(found):
+def test_every_report_matches_the_schema(found):
     check_schema(report_of(*found))
 
 
-def test_a_report_that_misses_something_does_not_keep_to_the_schema():
+def test_an_incomplete_report_violates_the_schema():
     report = report_of(CPU)
     del report["routing"]["mode"]
     with pytest.raises(jsonschema.ValidationError, match="'mode' is a required property"):
         check_schema(report)
 
 
-def test_what_does_not_keep_to_the_schema_is_never_printed():
+def test_an_invalid_report_is_never_printed():
     with pytest.raises(ValidationError, match="valid string"):
         report_of(replace(A100, compute_capability=8.0), CPU)
 
@@ -174,13 +174,13 @@ RTX_3090 = replace(A100, name="NVIDIA GeForce RTX 3090", count=1, memory_total_m
     ((A100, CPU), {}, "hpc_a100"), ((replace(A100, count=2), CPU), {}, "multi_gpu"), ((H100, CPU), {}, "single_gpu"),
     ((HIDDEN_T4, CPU), {}, "cpu"),
 ])  # fmt: skip
-def test_the_profile_that_fits_is_named(found, environment, name):
+def test_the_suitable_profile_is_named(found, environment, name):
     report = report_of(*found, environment=environment)
     assert report["profile"]["name"] == name
     assert f"local/devices={name}" in as_text(report)
 
 
-def test_the_batch_of_the_last_run_is_named(tmp_path):
+def test_the_batch_size_of_the_last_run_is_named(tmp_path):
     hardware = {"name": "AMD EPYC", "batch": {"effective": 64, "micro": 32}}
     path = tmp_path / "checkpoints/patchtst_ssl.pt"
     checkpoint.save(path, {"epoch": 1}, description={"run_id": "run-1", "hardware": hardware})
@@ -204,7 +204,7 @@ def test_the_batch_of_the_last_run_is_named(tmp_path):
         ),
     ],
 )
-def test_the_report_names_what_chose_the_device(environment, mode, set_by):
+def test_the_report_names_the_origin_of_the_device_choice(environment, mode, set_by):
     config, origins = environment_settings(environment)
     manager = DeviceManager(config, StandIn(T4, CPU), origins=origins)
     routing = device_report(manager, facts((T4, CPU)))["routing"]
@@ -218,7 +218,7 @@ def test_a_gpu_count_and_its_cost_follow_the_devices_in_use():
 
 
 # ----------------------------------------------------------------------------------------------------- recommendations
-def test_a_machine_in_order_needs_nothing():
+def test_a_healthy_machine_needs_nothing():
     assert recommended(replace(A100, count=1), CPU) == {}
 
 
@@ -263,7 +263,7 @@ def test_threads_beyond_the_physical_cores_are_reported(processes, threads):
     assert output["4 threads on 2 physical cores slow each other down"] == f"max_threads={threads}"
 
 
-def test_a_gpu_that_cannot_be_used_comes_with_the_cure():
+def test_an_unusable_gpu_has_a_remedy():
     output = recommended(HIDDEN_T4, CPU)
     assert output == {"Tesla T4 cannot be used": "make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130"}
     hidden = recommended(HIDDEN_T4, CPU, environment={"CUDA_VISIBLE_DEVICES": ""})
@@ -300,7 +300,7 @@ def test_no_line_is_longer_than_a_hundred_columns(found):
     assert max(map(len, as_text(report, verbose=True).splitlines())) <= 100
 
 
-def test_half_a_driver_is_one_line_of_the_report():
+def test_an_incomplete_driver_is_one_line_of_the_report():
     text = as_text(report_of(HALF_A_DRIVER, CPU))
     assert "CUDA GPU  NOT USABLE" in text
     assert "its driver fails: libcuda.so.1 is torn" in text
@@ -321,7 +321,7 @@ def test_verbose_adds_metadata_cost_and_what_other_frameworks_see():
     assert "TensorFlow: no answer in 20 s" in text
 
 
-def test_checks_are_a_table_with_the_cure_below():
+def test_checks_are_a_table_with_remedies_below():
     checks = [
         CheckResult(check="free disk", subject="workspace", status="PASS", detail="99 GiB"),
         CheckResult(check="shared memory", subject="/dev/shm", status="WARN", detail="0.06 GiB", cure="give it more"),
@@ -338,7 +338,7 @@ def test_checks_are_a_table_with_the_cure_below():
 
 
 # ------------------------------------------------------------------------------------------------------------- command
-def test_this_machine_reports_itself(capsys):
+def test_this_machine_can_be_reported(capsys):
     assert main(["--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     check_schema(report)

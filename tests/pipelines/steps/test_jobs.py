@@ -38,11 +38,11 @@ def begin(tmp_path: Path):
         job.kill()
 
 
-def test_a_step_that_tells_nothing_is_known_by_its_time(begin):
+def test_progress_of_a_silent_step_is_its_elapsed_time(begin):
     assert re.fullmatch(r"\d s so far", begin().progress())
 
 
-def test_a_notebook_is_known_by_its_cell_and_earlier_times_tell_what_is_left(begin):
+def test_progress_of_a_notebook_is_estimated_from_cells_and_earlier_times(begin):
     job = begin(*EVENTS, TRAINING, earlier={"1": 5.0, "2": 40.0, "3": 3590.0})
     assert re.fullmatch(r"cell 2 of 3 \(Training\), \d s so far, about 1 h 0 min left", job.progress())
     assert 3610 < job.seconds_left() <= 3630
@@ -68,17 +68,17 @@ def ended(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["landfall score", "landfall train patchtst", "execute_notebook"])
-def test_its_cause_leaves_out_the_name_of_the_command(ended, name):
+def test_the_cause_of_a_failure_omits_the_command(ended, name):
     assert ended(f"{name}: local.ipynb, In [2]: DataError: no rows").cause == "local.ipynb, In [2]: DataError: no rows"
 
 
-def test_its_cause_is_its_error_whatever_is_logged_after_it(ended):
+def test_the_cause_of_a_failure_is_its_error_not_later_logs(ended):
     """What is logged begins with the time of day."""
     assert ended("landfall validate: Lint fails", "12:00:00 48 windows of 7 recordings").cause == "Lint fails"
     assert ended("12:00:00 48 windows of 7 recordings").cause == "exit code 4; see x.log"
 
 
-def test_quarters_of_a_training_count_its_epochs(begin, tmp_path):
+def test_quarters_of_a_training_are_counted_in_epochs(begin, tmp_path):
     job = begin(training=tmp_path / "run")
     assert job.quarters() == 0
     for epoch, quarters in ((0, 0), (4, 0), (5, 1), (14, 2), (20, 3)):
@@ -86,7 +86,7 @@ def test_quarters_of_a_training_count_its_epochs(begin, tmp_path):
         assert job.quarters() == quarters
 
 
-def test_training_is_known_by_its_run_log(begin, tmp_path):
+def test_progress_of_a_training_is_read_from_its_run_log(begin, tmp_path):
     job = begin(*EVENTS, TRAINING, earlier={"2": 40.0, "3": 20.0}, training=tmp_path / "run")
     status = {"state": "running", "epoch": 2, "epochs": 10, "step": 210, "steps": 1000, "eta_seconds": 79.0}
     write_json(tmp_path / "run/status.json", status)

@@ -40,7 +40,7 @@ def steps_of(root: Path, *overrides: str) -> dict[str, Step]:
 
 
 # ------------------------------------------------------------------------------------------------------------ choosing
-def test_every_step_stands_after_those_it_needs(root):
+def test_every_step_is_after_its_dependencies(root):
     steps = pipeline_steps(order_of(root), root)
     assert tuple(step.name for step in steps) == EVERY
     before: set[str] = set()
@@ -72,7 +72,7 @@ def test_steps_are_chosen_by_name(root, selection, chosen):
     assert tuple(step.name for step in selection.of(pipeline_steps(order_of(root), root))) == chosen
 
 
-def test_a_name_that_no_step_has_is_refused_with_the_names_there_are(root):
+def test_an_unknown_step_is_rejected_with_the_known_ones(root):
     steps = pipeline_steps(order_of(root), root)
     with pytest.raises(
         UsageError, match=r"there is no step 'checklists' — did you mean checklist\? the steps are qual"
@@ -105,7 +105,7 @@ def done(root):
     return reason
 
 
-def test_the_name_of_a_run_is_no_reason(done):
+def test_another_run_name_is_not_a_reason(done):
     assert done() is None
 
 
@@ -141,13 +141,13 @@ def test_a_changed_sensor_or_label_file_is_reported(done, root):
     assert done().endswith(" and 1 more")
 
 
-def test_other_streams_and_what_lies_beside_are_no_reason(done, root):
+def test_other_streams_and_files_are_not_a_reason(done, root):
     (root / "data/fdc/notes.txt").write_text("hello", encoding="utf-8")
     (root / "data/vib/train_1.npy").unlink()
     assert done() is None
 
 
-def test_a_changed_notebook_is_reported_and_its_outputs_are_no_change(done, root):
+def test_a_changed_notebook_is_reported_but_not_changed_outputs(done, root):
     path = root / "notebooks/local_patchtst_ssl.ipynb"
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cell = next(cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", ()))
@@ -175,11 +175,11 @@ def test_a_missing_or_foreign_result_is_reported(done, root):
     assert done() == "checkpoints/patchtst_ssl.pt is missing"
 
 
-def test_a_pattern_without_files_is_reported_as_ever(done):
+def test_a_pattern_without_files_is_reported(done):
     with pytest.raises(DataError, match="matches nothing"):
         done("data.splits.test.files=[data/none/*]")
 
 
-def test_a_record_no_one_can_read_counts_for_nothing(done, root):
+def test_an_unreadable_record_is_ignored(done, root):
     (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text("{torn", encoding="utf-8")
     assert done() == "has never completed"

@@ -51,7 +51,7 @@ def written(root: Path, name: str) -> dict:
 
 
 # --------------------------------------------------------------------------------------------------------------- order
-def test_a_step_comes_after_those_it_needs(do, workspace):
+def test_a_step_runs_after_its_dependencies(do, workspace):
     run, endings = do(
         step("first", "--say", "one", "--sleep", "0.2", "--write", "a"),
         step("second", "--write", "b", needs=("first",)),
@@ -64,7 +64,7 @@ def test_a_step_comes_after_those_it_needs(do, workspace):
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_problems_of_a_step_are_logged_once_and_the_rest_only_if_verbose(do, workspace, caplog, verbose):
+def test_problems_of_a_step_are_logged_once(do, workspace, caplog, verbose):
     caplog.set_level("INFO")
     lines = ("12:00:00 reading", "12:00:01 WARNING: a gap", "12:00:02 WARNING: a gap")
     do(*(step(name, *(word for line in lines for word in ("--log", line))) for name in "ab"), verbose=verbose)
@@ -75,7 +75,7 @@ def test_problems_of_a_step_are_logged_once_and_the_rest_only_if_verbose(do, wor
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
+def test_at_most_the_number_of_jobs_runs_in_parallel(do, workspace, jobs):
     do(*(step(name, "--sleep", "0.5", "--write", name) for name in "ab"), jobs=jobs)
     first, second = sorted((written(workspace, name) for name in "ab"), key=lambda output: output["began"])
     assert (second["began"] < first["ended"]) == (jobs == 2)
@@ -84,7 +84,7 @@ def test_as_many_run_at_once_as_there_are_jobs(do, workspace, jobs):
 @pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processor cores"
 )
-def test_streams_that_run_at_once_have_cores_of_their_own(do, workspace):
+def test_parallel_streams_have_separate_cores(do, workspace):
     do(
         *(step(name, "--sleep", "0.3", "--write", name, stream=name) for name in STREAMS),
         step("z", "--write", "z"),
@@ -110,7 +110,7 @@ def test_cores_are_divided_without_rest_or_overlap(monkeypatch, cores, parts, si
 
 
 # ------------------------------------------------------------------------------------------------------------- failures
-def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, caplog):
+def test_only_final_steps_run_after_a_failure(do, workspace, caplog):
     run, endings = do(
         step("bad", "--say", "no such luck", "--exit", "3"),
         step("other", "--write", "other"),
@@ -128,7 +128,7 @@ def test_after_a_failure_nothing_is_started_but_what_always_runs(do, workspace, 
     assert history["steps"]["other"]["reason"] == "bad did not complete"
 
 
-def test_the_page_is_reported_of_every_change_and_how_far_each_step_is(do, workspace, monkeypatch):
+def test_the_live_document_follows_every_step(do, workspace, monkeypatch):
     monkeypatch.setattr(records, "_SECONDS_BETWEEN_NOTES", 0.1)
     write_text(workspace / livefile.PAGE, "the page")
     output = []
@@ -143,14 +143,14 @@ def test_the_page_is_reported_of_every_change_and_how_far_each_step_is(do, works
     assert written(workspace, f"{livefile.FOLDER}/pipeline.json")["state"] == "completed"
 
 
-def test_a_folder_of_the_page_that_cannot_be_written_costs_a_warning(do, workspace, caplog):
+def test_an_unwritable_dashboard_folder_causes_a_warning(do, workspace, caplog):
     write_text(workspace / livefile.PAGE, "the page")
     write_text(workspace / livefile.FOLDER, "a file in its place")
     assert do(step("one"), step("two"))[1] == {"one": "completed", "two": "completed"}
     assert caplog.text.count("the dashboard shows this run only after its end") == 1
 
 
-def test_keep_going_runs_what_does_not_need_the_failed_step(do):
+def test_keep_going_runs_independent_steps(do):
     run, endings = do(
         step("bad", "--exit", "4"), step("after", needs=("bad",)), step("other"), step("third", needs=("after",)),
         keep_going=True,
@@ -159,7 +159,7 @@ def test_keep_going_runs_what_does_not_need_the_failed_step(do):
     assert run.exit_code == 4
 
 
-def test_a_process_that_is_killed_is_a_failure_that_says_so(order, workspace):
+def test_a_killed_process_is_a_reported_failure(order, workspace):
     run = Run(order, workspace, How())
     threading.Timer(0.7, lambda: next(iter(run._jobs.values())).kill()).start()
     (outcome,) = run.run([step("killed", "--sleep", "30")])
@@ -178,14 +178,14 @@ def test_a_signal_lets_the_step_save_and_starts_nothing_more(do, number, code):
     assert signal.getsignal(number) is before
 
 
-def test_a_step_that_saves_nothing_has_stopped_too(do):
+def test_a_step_without_checkpoint_stops_on_a_signal(do):
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
     run, endings = do(step("long", "--sleep", "30"), step("next"))
     assert endings == {"long": "stopped", "next": "not run"}
     assert run.exit_code == EXIT_RESUMABLE
 
 
-def test_the_second_ctrl_c_ends_it_at_once(do):
+def test_the_second_ctrl_c_ends_the_step_immediately(do):
     for seconds in (1.0, 1.5):
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
@@ -195,14 +195,14 @@ def test_the_second_ctrl_c_ends_it_at_once(do):
 
 
 @pytest.mark.parametrize("words, code", [(("--saves",), EXIT_RESUMABLE), ((), EXIT_FAILURE)])
-def test_the_limit_of_all_stops_what_runs(do, words, code):
+def test_the_time_limit_of_the_pipeline_stops_running_steps(do, words, code):
     run, endings = do(step("long", "--sleep", "30", *words), step("next"), timeout_s=1.0)
     assert run.exit_code == code
     assert endings == {"long": "stopped" if words else "failed", "next": "not run"}
 
 
 # ------------------------------------------------------------------------------------------------------------ resuming
-def test_resume_skips_a_step_until_something_it_is_made_of_changes(do, workspace):
+def test_resume_skips_a_step_until_its_inputs_change(do, workspace):
     (workspace / "in").write_text("1")
     made = step("made", "--write", "out", inputs=Inputs(files=("in",)), outputs=("out",))
     assert do(made)[1] == {"made": "completed"}
@@ -218,7 +218,7 @@ def test_resume_skips_a_step_until_something_it_is_made_of_changes(do, workspace
     assert do(made)[1] == {"made": "completed"}
 
 
-def test_a_failed_step_is_not_taken_for_done(do, workspace):
+def test_a_failed_step_is_not_complete(do, workspace):
     (workspace / "out").write_text("as before")
     bad = step("bad", "--exit", "1", outputs=("out",))
     assert do(bad)[1] == {"bad": "failed"}
@@ -229,7 +229,7 @@ def test_a_failed_step_is_not_taken_for_done(do, workspace):
 
 
 # --------------------------------------------------------------------------------------------- what a notebook is given
-def test_streams_that_train_at_once_share_the_memory(order, workspace):
+def test_parallel_trainings_share_the_memory(order, workspace):
     notebook = next(step for step in pipeline_steps(order, workspace) if step.name == "notebook-swinmae")
     alone, shared = Run(order, workspace, How()), Run(order, workspace, How(jobs=2, resume=True))
     shared._at_once = 2
