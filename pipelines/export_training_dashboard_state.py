@@ -25,7 +25,7 @@ from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
-from pipelines.dashboard.hardware import decisions_of, in_words, memory_of, read_device
+from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
@@ -149,7 +149,6 @@ def describe_stream(
     return StreamState(
         run_id=shown.run_id,
         progress=progress_of(run),
-        hardware=in_words(run.environment.device) if run.environment else None,
         decisions=decisions_of(run.environment),
         memory=memory_of(run),
         **facts,

@@ -123,6 +123,7 @@ class RunStream(Progress):
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
     collapsed: bool = Field(False, description="The training loss was constant, or rose far above its minimum.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
+    hardware: Text | None = Field(None, description="Hardware and precision in words.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     detection: RunDetection | None = Field(None, description="Null where its model has not scored.")
     notes: RunNotes | None = Field(None, description="Null without notes.")
@@ -135,6 +136,7 @@ class RunRecord(Document):
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: RunId = Field(description="Name of the run folders; a pipeline run trains both streams under one.")
     state: RunState = Field(description="State of the run: the most urgent of its streams.")
+    reason: Text | None = Field(None, description="Why it stopped or failed.")
     started_at: Time | None = Field(None, description="Start of the first stream.")
     duration_seconds: Number = Field(None, description="From the first start to the last end or update.")
     streams: dict[Stream, RunStream] = Field(description="The streams this run trained.")
@@ -144,25 +146,10 @@ class RunRecord(Document):
     )
 
 
-class RunEntryStream(Document):
-    state: RunState = Field(description="State of the stream in this run.")
-    epoch: int = Field(0, description="Epochs done.")
-    epochs: int = Field(0, description="Epochs planned.")
-    best_val_loss: Number = Field(None, description="Lowest validation loss.")
-    events: int | None = Field(None, description="Events of its latest scoring.")
-    auroc: Number = Field(None, description="AUROC of its latest scoring against labels.")
-    tags: list[Text] = Field(default_factory=list, description="Tags that people gave the run.")
+class RunEntry(RunRecord):
+    """A run without its curves, configuration and environment."""
 
-
-class RunEntry(Document):
-    run_id: RunId = Field(description="The run; its record is `runs/<run-id>.json`.")
-    state: RunState = Field(description="State of the run as a whole.")
-    reason: Text | None = Field(None, description="Why it stopped or failed.")
-    started_at: Time | None = Field(None, description="Start of the run.")
-    duration_seconds: Number = Field(None, description="Duration in seconds.")
-    device: Text | None = Field(None, description="Hardware and precision in words.")
     folder_present: bool = Field(True, description="False where only the record is left.")
-    streams: dict[Stream, RunEntryStream] = Field(description="The streams the run trained.")
 
 
 class RunsIndex(Document):

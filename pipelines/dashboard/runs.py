@@ -29,7 +29,6 @@ from pipelines.dashboard.run_documents import (
     EpochPoint,
     RunDetection,
     RunEntry,
-    RunEntryStream,
     RunNotes,
     RunRecord,
     RunsIndex,
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 MAX_STEPS = 2000
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
-_RECORD_FORMAT = 6
+_RECORD_FORMAT = 7
 # A loss that is this factor above its minimum has diverged; one that changes by less than this share never improved.
 _FALLEN_BACK, _MOVES = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
@@ -111,29 +110,9 @@ def index_of(records: Sequence[RunRecord], present: Iterable[str]) -> RunsIndex:
 
 
 def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:
-    streams = record.streams.values()
-    words = [in_words(stream.environment.device) for stream in streams if stream.environment]
-    return RunEntry(
-        run_id=record.run_id,
-        state=record.state,
-        reason=next((stream.reason for stream in streams if stream.state == record.state and stream.reason), None),
-        started_at=record.started_at,
-        duration_seconds=record.duration_seconds,
-        device="; ".join(dict.fromkeys(filter(None, words))) or None,
-        folder_present=folder_present,
-        streams={
-            name: RunEntryStream(
-                state=stream.state,
-                epoch=stream.epoch,
-                epochs=stream.epochs,
-                best_val_loss=stream.best.val_loss if stream.best else None,
-                events=stream.detection.events if stream.detection else None,
-                auroc=stream.detection.auroc if stream.detection else None,
-                tags=stream.notes.tags if stream.notes else [],
-            )
-            for name, stream in record.streams.items()
-        },
-    )
+    details = {"history": [], "step_history": [], "config": None, "environment": None}
+    streams = {name: stream.model_copy(update=details) for name, stream in record.streams.items()}
+    return RunEntry(**{**dict(record), "streams": streams}, folder_present=folder_present)
 
 
 # ------------------------------------------------------------------------------------------------------------- one run
@@ -151,11 +130,13 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
         for stream, folder in folders.items()
     }
     problems.found.extend(own.found)
+    state = min((stream.state for stream in streams.values()), key=_URGENCY.index)
     started = min((stream.started_at for stream in streams.values() if stream.started_at), default=None)
     seen = max((time for stream in streams.values() if (time := _last_seen(stream))), default=None)
     return RunRecord(
         run_id=run_id,
-        state=min((stream.state for stream in streams.values()), key=_URGENCY.index),
+        state=state,
+        reason=next((stream.reason for stream in streams.values() if stream.state == state and stream.reason), None),
         started_at=started,
         duration_seconds=_seconds(started, seen),
         streams=streams,
@@ -167,12 +148,14 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
 def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     """One stream of a run; if the status is missing or damaged, its state is `unreadable`, with the reason."""
     epochs, steps, first_time = read_metrics(folder / "metrics.jsonl", problems)
+    environment = read_model(folder / "environment.json", Environment, problems)
     common: dict[str, Any] = {
         "history": epochs,
         "step_history": decimate(steps),
         "nan_steps": sum(step.loss is None for step in steps),
         "collapsed": has_collapsed(epochs),
-        "environment": read_model(folder / "environment.json", Environment, problems),
+        "hardware": in_words(environment.device) if environment else None,
+        "environment": environment,
         "detection": read_model(folder / DETECTION, RunDetection, problems),
         "notes": read_model(folder / NOTES, RunNotes, problems),
         "config": read_config(folder / "config.yaml", problems),

@@ -185,7 +185,8 @@ def test_spreadsheet_formulas_are_saved_as_text(bare, visit):
     build_workspace(page_folder.parent)
     export_state(page_folder.parent)
     index = json.loads((page_folder / "data/runs/index.json").read_text("utf-8"))
-    change(page_folder, "runs/index.json", runs=[index["runs"][0] | {"device": '=HYPERLINK("http://x"),1'}])
+    streams = {"patchtst": {"state": "completed", "hardware": '=HYPERLINK("http://x"),1'}}
+    change(page_folder, "runs/index.json", runs=[index["runs"][0] | {"streams": streams}])
     page = visit(f"{url}#runs")
     assert data_of(page, "Runs")["Hardware"] == ['\'=HYPERLINK("http://x"),1']
 

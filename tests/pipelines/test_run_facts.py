@@ -34,8 +34,8 @@ def test_a_scoring_stores_its_figures_with_its_run(copied):
     assert kept["faults_total"] == summary["detection"]["faults_total"]
     assert kept["data"] == summary["made_of"]["data"]["content of data.splits.test"]
     run = index_of(copied)
-    assert run["streams"]["patchtst"]["events"] == summary["events"]
-    assert run["streams"]["patchtst"]["auroc"] == summary["detection"]["auroc"]
+    assert run["streams"]["patchtst"]["detection"]["events"] == summary["events"]
+    assert run["streams"]["patchtst"]["detection"]["auroc"] == summary["detection"]["auroc"]
 
 
 def test_figures_of_a_removed_run_are_not_stored(tmp_path):
@@ -55,7 +55,7 @@ def test_tags_and_a_note_are_listed_and_exported(copied, capsys):
     assert runs["patchtst"]["note"] == "before the overhaul"
     assert list_runs.main(arguments) == EXIT_OK
     assert "pump-7 good (before the overhaul)" in capsys.readouterr().out
-    assert index_of(copied)["streams"]["patchtst"]["tags"] == ["pump-7", "good"]
+    assert index_of(copied)["streams"]["patchtst"]["notes"]["tags"] == ["pump-7", "good"]
 
 
 def test_only_existing_runs_can_be_tagged(copied, capsys):

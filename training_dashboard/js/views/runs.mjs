@@ -1,6 +1,6 @@
 /** All runs as a table; one that is picked shows what it ran on and with, several show where they differ. */
 import { advice, badge, card, el, facts, fill, fold, quiet, small } from "../dom.mjs";
-import { MISSING, count, duration, figure, hardware, time } from "../format.mjs";
+import { MISSING, count, duration, figure, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -68,7 +68,7 @@ const columnsOf = (store, chosen, pick) => [
     ...number(
       `best-${name}`,
       `Best loss, ${store.stream(name).title}`,
-      (run) => run.streams[name]?.best_val_loss,
+      (run) => run.streams[name]?.best?.val_loss,
       figure,
     ),
     first: 1,
@@ -77,14 +77,19 @@ const columnsOf = (store, chosen, pick) => [
     number(
       `events-${name}`,
       `Events, ${store.stream(name).title}`,
-      (run) => run.streams[name]?.events,
+      (run) => run.streams[name]?.detection?.events,
       count,
     ),
-    number(`auroc-${name}`, `AUROC, ${store.stream(name).title}`, (run) => run.streams[name]?.auroc, figure),
+    number(
+      `auroc-${name}`,
+      `AUROC, ${store.stream(name).title}`,
+      (run) => run.streams[name]?.detection?.auroc,
+      figure,
+    ),
   ]),
   text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
-  text("device", "Hardware", (run) => run.device ?? MISSING),
+  text("device", "Hardware", (run) => hardwareOf(run) || MISSING),
   text(
     "curves",
     "Curves",
@@ -94,7 +99,10 @@ const columnsOf = (store, chosen, pick) => [
   ),
 ];
 
-const tagsOf = (run) => [...new Set(Object.values(run.streams).flatMap(({ tags }) => tags ?? []))];
+const tagsOf = (run) => [...new Set(Object.values(run.streams).flatMap(({ notes }) => notes?.tags ?? []))];
+
+const hardwareOf = (run) =>
+  [...new Set(Object.values(run.streams).map(({ hardware }) => hardware))].filter(Boolean).join("; ");
 
 async function details(store, ids) {
   const failed =
@@ -125,7 +133,7 @@ function single(title, { id, environment, config, ...run }) {
       ["Started", time(run.started_at)],
       ["Duration", duration(run.duration_seconds)],
       ["Reason", run.reason],
-      ["Hardware", hardware(environment?.device)],
+      ["Hardware", run.hardware],
       ["Events", run.detection && count(run.detection.events)],
       ["Faults found", run.detection?.faults_total && faultsFound(run.detection)],
       ["Row AUROC", run.detection?.auroc && figure(run.detection.auroc)],

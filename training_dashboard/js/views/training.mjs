@@ -1,7 +1,7 @@
 /** Curves of one run or several as they grow: loss, learning rate, gradient norm, throughput, memory, and the GPU. */
 import { lineChart } from "../chart.mjs";
 import { advice, badge, block, card, choice, dot, el, fill, fold, picker, quiet, warning } from "../dom.mjs";
-import { count, duration, figure, hardware, isNumber, mebibytes, time } from "../format.mjs";
+import { count, duration, figure, isNumber, mebibytes, time } from "../format.mjs";
 import { dataTable, number } from "../table.mjs";
 
 /** What is drawn: fields of the steps and of the epochs. */
@@ -161,7 +161,7 @@ function head(run, leave) {
     run.best && `best validation loss ${figure(run.best.val_loss)} in epoch ${run.best.epoch}`,
     isNumber(run.windows_per_second) && `${figure(run.windows_per_second)} windows/s`,
     isNumber(run.memory_mb) && mebibytes(run.memory_mb),
-    hardware(run.environment?.device),
+    run.hardware,
     run.reason,
   ];
   return [
