@@ -35,6 +35,11 @@ class ProcessCharts(Section):
         description="Process sensors: above this drift between the halves of the reference rows, that weight "
         "decreases with the fourth power of the drift.",
     )
+    cross_channel_limit: Positive = Field(
+        8.0,
+        description="Process sensors: the most that the residual of the regression on other channels counts, in "
+        "reference mean squares.",
+    )
     recurrence: Ratio = Field(
         0.8,
         description="Process sensors: share of the change of a process that similar rows at other times must predict "

@@ -6,7 +6,8 @@ Layers, lowest first:
 - `components`: principal components, and what they leave of a row
 - `autoregression`: what the last rows predict of the next one
 - `operating_context`: similar states of a process, and the usual size of residuals there
-- `cross_channel`: what the other channels predict of a channel, and the chart of the residual
+- `cross_channel_regression`: what the other channels predict of a channel
+- `cross_channel`: the chart of its residual by operating context
 - `control_charts`: the charts of a process that does not repeat itself
 - `process`: the charts of each group of recordings of process sensors
 - `vibration_features`: level, spectrum, low-frequency lines and modulation of a window

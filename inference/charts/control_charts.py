@@ -1,4 +1,4 @@
-"""Three control charts for each channel of process sensors, and their weighted sum.
+"""Four control charts for each channel of process sensors, and their weighted sum.
 
 - The exponentially weighted mean square of the residual of a regression on the last rows
   (`inference.charts.autoregression`). It detects noise, jumps and broken couplings (MacGregor and Harris, Journal of
@@ -6,6 +6,10 @@
 - The square of the CUSUM of that residual (`inference.running`). It detects a small lasting shift to one side.
 - The mean square of what the principal components leave (`inference.charts.components`), over three times as many rows.
   It detects a lasting shift between channels. Its weight falls with the drift of the plant.
+- The exponentially weighted mean square of the residual of a regression on the other channels, up to a limit
+  (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight falls
+  with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend on each
+  other in a new way, as servers do under another load, from hiding larger errors of the other charts.
 
 Each chart is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score entry, c
 channel, k segment.
@@ -25,6 +29,7 @@ from core.data.blocks import Pages, gathered, slices
 from inference.charts import autoregression, components
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
+from inference.charts.cross_channel_regression import LAGS, RESIDUAL_FLOOR, CrossChannelRegression
 from inference.running import ERROR_CAP, Cusum, Ewma
 
 # A residual counts up to so many standard deviations, so that the mean recovers after a value of 1e30.
@@ -34,6 +39,50 @@ _ALLOWANCE = 0.5
 # Smallest reference mean square of a CUSUM: that of a channel that is constant but for rare jumps is near 0.
 CUSUM_FLOOR = 0.1
 _VALUES_AT_A_TIME = 2**19
+# Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
+_MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
+# The time of the regression on other channels grows with the cube of its regressors: many channels have fewer lags and
+# means, and more than the second number have no such regression.
+_MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
+
+
+@dataclass(frozen=True)
+class CrossChannelResidual:
+    """The regression on other channels, and the mean squares of its residual on reference rows, float64 (C,)."""
+
+    regression: CrossChannelRegression
+    usual_c: np.ndarray
+
+    @property
+    def explained_c(self) -> np.ndarray:
+        """Share of the variance of each channel on reference rows that the others explain, 0 to 1."""
+        return np.clip(1.0 - self.usual_c, 0.0, 1.0)
+
+    @classmethod
+    def fit(cls, values_nc: np.ndarray, segments_k2: np.ndarray, span: int) -> Self | None:
+        """None for a single channel, or too many. The arguments are those of `fit`; the mean squares are those of
+        out-of-fold residuals."""
+        num_channels = values_nc.shape[1]
+        if not 1 < num_channels <= _MOST_CHANNELS:
+            return None
+        more = max(0, _MOST_REGRESSORS // num_channels - 1)
+        mean_spans = tuple(each * span for each in _MEAN_SPANS)[:more]
+        regression, others, folds = CrossChannelRegression.fit(
+            values_nc, segments_k2, lags=min(LAGS, more - len(mean_spans)), mean_spans=mean_spans
+        )
+        left_out = (
+            other.residual(rows)
+            for other, fold_k2 in zip(others, folds, strict=True)
+            for rows in other.rows(values_nc, fold_k2)
+        )
+        return cls(regression, np.maximum(_mean_square(left_out, num_channels), RESIDUAL_FLOOR**2))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"usual_c": self.usual_c, **self.regression.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
+        return cls(CrossChannelRegression.from_arrays(held), held["usual_c"])
 
 
 @dataclass(frozen=True)
@@ -41,8 +90,9 @@ class ControlCharts:
     """Charts of one group of recordings.
 
     span: of the mean of squares, in rows. usual_3c: mean squares (3, C) on reference rows: of the residuals of the
-    regression and of the components in standard deviations of the channel, and between them of the CUSUM in reference
-    deviations of the residual. components_share: weight of the third chart. settings: constants of all charts.
+    autoregression and of the components in standard deviations of the channel, and between them of the CUSUM in
+    reference deviations of the residual. components_share: weight of the third chart. cross: of the fourth chart; None
+    without it. settings: constants of all charts.
     """
 
     regression: Autoregression
@@ -51,6 +101,7 @@ class ControlCharts:
     usual_3c: np.ndarray
     components_share: float
     settings: ProcessCharts
+    cross: CrossChannelResidual | None = None
 
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes the errors of the rows of segments (K, 2) into `error_sc`, float32 (S, C), those of segment k from
@@ -63,6 +114,29 @@ class ControlCharts:
                 residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
                 error_sc[piece] = add_up(*residuals, np.full(len(rows.z_nc), number))
                 pages.looked_at(error_sc[piece].nbytes)
+        if self.cross is not None:
+            self._add_cross(self.cross, error_sc, first_k, values_nc, segments_k2)
+
+    def _add_cross(
+        self,
+        cross: CrossChannelResidual,
+        error_sc: np.ndarray,
+        first_k: np.ndarray,
+        values_nc: np.ndarray,
+        segments_k2: np.ndarray,
+    ) -> None:
+        """Averages errors with those of the fourth chart, which weighs less the less the other channels explain. The
+        arguments are those of `write`."""
+        smooth, pages, line_k = Ewma(self.span, values_nc.shape[1], 1.0), Pages(error_sc), first_k.copy()
+        weight_c = cross.explained_c / (1.0 + cross.explained_c)  # one half where the others explain everything
+        for rows in cross.regression.rows(values_nc, segments_k2):
+            relative_nc = np.minimum(cross.regression.residual(rows) ** 2 / cross.usual_c, ERROR_CAP)
+            chart_nc = smooth(relative_nc, np.full(len(relative_nc), rows.segment))
+            piece = slice(line_k[rows.segment], line_k[rows.segment] + len(chart_nc))
+            chart_nc = np.minimum(chart_nc, self.settings.cross_channel_limit)
+            error_sc[piece] += weight_c * (chart_nc - error_sc[piece])
+            line_k[rows.segment] = piece.stop
+            pages.looked_at(error_sc[piece].nbytes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -73,6 +147,7 @@ class ControlCharts:
             "usual_3c": self.usual_3c,
             "components_share": np.array(self.components_share),
             "settings": np.array(self.settings.model_dump_json()),
+            **({f"{_OF_CROSS}{name}": array for name, array in self.cross.to_arrays().items()} if self.cross else {}),
         }
 
     @classmethod
@@ -83,15 +158,18 @@ class ControlCharts:
         projection = Components(*(held[name] for name in _OF_COMPONENTS))
         settings = ProcessCharts.model_validate_json(str(held["settings"]))
         share = float(held["components_share"])
-        return cls(regression, projection, int(held["span"]), held["usual_3c"], share, settings)
+        of_cross = {name.removeprefix(_OF_CROSS): held[name] for name in held if name.startswith(_OF_CROSS)}
+        cross = CrossChannelResidual.from_arrays(of_cross) if of_cross else None
+        return cls(regression, projection, int(held["span"]), held["usual_3c"], share, settings, cross)
 
 
 _OF_REGRESSION = ("mean_c", "std_c", "persistence_c", "weight_fc")
 _OF_COMPONENTS = ("centre_c", "left_cc")
+_OF_CROSS = "cross_"
 
 
 class _AddUp:
-    """The weighted sum of the three charts over rows that come in pieces, in order."""
+    """The weighted sum of the first three charts over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):
         num_channels, settings = charts.usual_3c.shape[1], charts.settings
@@ -148,7 +226,8 @@ def fit(
     cusum_c = np.maximum(_mean_square(cusums(), num_channels), CUSUM_FLOOR)
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
     share, usual_3c = steady * settings.components_share, np.stack([residual_c, cusum_c, left_c])
-    return ControlCharts(regression, projection, span, usual_3c, share, settings)
+    cross = CrossChannelResidual.fit(values_nc, segments_k2, span)
+    return ControlCharts(regression, projection, span, usual_3c, share, settings, cross)
 
 
 def _standardised(regression: Autoregression, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarray]:

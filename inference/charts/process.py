@@ -22,8 +22,10 @@ from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
 from inference.charts import control_charts, cross_channel
+from inference.charts.autoregression import Autoregression
 from inference.charts.control_charts import ControlCharts
 from inference.charts.cross_channel import CrossChannelChart
+from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.charts.reference_rows import FOLDS, held_out, num_rows
 from inference.groups import OWN_ROWS, Group, groups, keys_of
 
@@ -33,8 +35,10 @@ Charts = ControlCharts | CrossChannelChart
 KINDS: dict[str, type[Charts]] = {"control": ControlCharts, "cross_channel": CrossChannelChart}
 OperatingContext = Literal["auto", "on", "off"]
 _VALUES_AT_A_TIME = 2**19
-# Rows before the first that is shown, so that a prediction from lags has its regressors.
-_ROWS_BEFORE = 100
+# Rows before the first that is shown, so that a prediction from lags and means has its regressors.
+_ROWS_BEFORE = 1000
+# Share of a channel's variance above which the other channels, and not its past, say what is expected.
+_MOST = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,9 @@ class ProcessChartSet:
             mine_n = segment_n == segment
             first, last = row_n[mine_n][[0, -1]]
             start = max(int(segments.start_k[segment]), int(first) - _ROWS_BEFORE)
-            regression = self.charts[key_k[segment]].regression
             rows_k2 = np.array([[start, last + 1]])
-            predicted = [rows.z_nc - regression.residual(rows) for rows in regression.rows(values_nc, rows_k2)]
-            z_nc = np.concatenate(predicted)[row_n[mine_n] - start]
-            expected_nc[mine_n] = z_nc * regression.std_c + regression.mean_c
+            predicted_nc = _predicted(self.charts[key_k[segment]], values_nc, rows_k2)
+            expected_nc[mine_n] = predicted_nc[row_n[mine_n] - start]
         return expected_nc
 
     def joined(self, other: ProcessChartSet) -> ProcessChartSet:
@@ -97,6 +99,20 @@ class ProcessChartSet:
         found = (of_number[str(number)] for number in range(len(held["groups"])))
         charts = [KINDS[kind].from_arrays(arrays) for kind, arrays in found]
         return cls(dict(zip(held["groups"].tolist(), charts, strict=True)))
+
+
+def _predicted(charts: Charts, values_nc: np.ndarray, rows_k2: np.ndarray) -> np.ndarray:
+    """What regressions predict of the rows (K, 2), float64 (N, C): from the other channels where they explain most of a
+    channel, because its own past follows a fault."""
+
+    def by(regression: Autoregression | CrossChannelRegression) -> np.ndarray:
+        z_nc = np.concatenate([rows.z_nc - regression.residual(rows) for rows in regression.rows(values_nc, rows_k2)])
+        return z_nc * regression.std_c + regression.mean_c
+
+    cross = charts.cross if isinstance(charts, ControlCharts) else None
+    if cross is None:
+        return by(charts.regression)
+    return np.where(cross.explained_c >= _MOST, by(cross.regression), by(charts.regression))
 
 
 def fit_process(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,71 @@ def test_a_lasting_shift_is_detected_after_a_thousand_rows():
     values_nc[1000:, 1] += 1.5
     error_sc = charted(plant(4000, seed=0), values_nc)
     assert error_sc[2000:].mean() > 1.5 * error_sc[:1000].mean()
+
+
+def coupled(num_rows: int, seed: int) -> np.ndarray:
+    """Three sensors that follow a load at once, and one that follows it slowly; each has a little noise of its own."""
+    rng = np.random.default_rng(seed)
+    load_n = np.repeat(rng.uniform(-1, 1, size=num_rows // 100 + 1), 100)[:num_rows]
+    slow_n = np.zeros(num_rows)
+    for row in range(1, num_rows):
+        slow_n[row] = 0.98 * slow_n[row - 1] + 0.02 * load_n[row]
+    clean_nc = np.column_stack([load_n, 2 * load_n, -load_n, 3 * slow_n])
+    return (clean_nc + 0.02 * rng.normal(size=clean_nc.shape)).astype(np.float32)
+
+
+def test_a_lasting_shift_of_a_channel_that_follows_others_slowly_stays_detected():
+    """The autoregression follows the shift after a few rows, and no component joins the present of one channel and the
+    past of another."""
+    new_nc, channel = coupled(3000, seed=1), 3
+    new_nc[2000:, channel] += 0.5
+    with_cross = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
+    without = replace(with_cross, cross=None)
+    ratio = {}
+    for name, charts in (("with", with_cross), ("without", without)):
+        error_sc = errors_of(charts, new_nc, whole(new_nc))
+        ratio[name] = error_sc[2500:, channel].mean() / error_sc[500:2000, channel].mean()
+    assert ratio["with"] > 2 * ratio["without"]
+    assert ratio["with"] > 2
+
+
+def test_channels_that_explain_nothing_leave_the_errors_as_they_are():
+    values_nc = np.random.default_rng(0).normal(size=(4000, 3)).astype(np.float32)
+    charts = fit(values_nc, whole(values_nc), span=10)
+    assert charts.cross.explained_c.max() < 0.01
+    np.testing.assert_allclose(
+        errors_of(charts, values_nc, whole(values_nc)),
+        errors_of(replace(charts, cross=None), values_nc, whole(values_nc)),
+        rtol=0.1,
+    )
+
+
+def test_the_regression_on_other_channels_counts_up_to_its_limit():
+    new_nc, limit = coupled(1000, seed=1), ProcessCharts().cross_channel_limit
+    new_nc[500:] = new_nc[500:, ::-1]
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
+    without_sc = errors_of(replace(charts, cross=None), new_nc, whole(new_nc))
+    weight_c = charts.cross.explained_c / (1 + charts.cross.explained_c)
+    largest_sc = without_sc + weight_c * (limit - without_sc)
+    assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
+
+
+@pytest.mark.parametrize("num_channels, blocks", [(1, None), (8, 8), (100, 5), (600, 1), (1025, None)])
+def test_many_channels_have_fewer_regressors(num_channels, blocks):
+    values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)
+    cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10)
+    assert (cross and (len(cross.regression.weight_fc) - 1) / num_channels) == blocks
+
+
+def test_detectors_of_earlier_versions_have_no_regression_on_other_channels():
+    values_nc = plant(1000, seed=0)
+    charts = fit(values_nc, whole(values_nc), span=10)
+    former = {name: array for name, array in charts.to_arrays().items() if not name.startswith("cross_")}
+    kept = control_charts.ControlCharts.from_arrays(former)
+    np.testing.assert_array_equal(
+        errors_of(kept, values_nc, whole(values_nc)),
+        errors_of(replace(charts, cross=None), values_nc, whole(values_nc)),
+    )
 
 
 def test_components_count_less_if_couplings_change():

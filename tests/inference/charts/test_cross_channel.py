@@ -9,9 +9,10 @@ import pytest
 
 from core.config.charts import ProcessCharts
 from core.errors import ConfigError
-from inference.charts import cross_channel
+from inference.charts import cross_channel_regression
 from inference.charts.control_charts import ControlCharts
-from inference.charts.cross_channel import CrossChannelChart, CrossChannelRegression, fit, process_recurrence
+from inference.charts.cross_channel import CrossChannelChart, fit, process_recurrence
+from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.charts.process import fit_process
 from inference.groups import reference_of
 from tests.inference.charts.plants import Splits, errors_of, plant, whole
@@ -109,11 +110,11 @@ def test_weights_are_those_of_a_ridge_regression_without_the_own_channel():
     (rows,) = regression.rows(values_nc, whole(values_nc))
     num_channels, channel = values_nc.shape[1], 1
     kept_f = np.arange(len(regression.weight_fc) - 1) % num_channels != channel
-    found = cross_channel._Moments.of(iter([rows]), None)
+    found = cross_channel_regression._Moments.of(iter([rows]), None)
     expected = Ridge(alpha=0.01 * len(values_nc), solver="svd").fit(
         rows.regressor_nf[:, :-1][:, kept_f], rows.filled_nc[:, channel]
     )
-    weight_fc = cross_channel._without_itself(found, 0.01, num_channels)
+    weight_fc = cross_channel_regression._without_itself(found, 0.01, num_channels)
     np.testing.assert_allclose(weight_fc[:-1, channel][kept_f], expected.coef_, atol=1e-6)
 
 
@@ -121,7 +122,7 @@ def test_computing_in_pieces_changes_nothing(chart, monkeypatch):
     values_nc = recipe(1000, seed=1)
     values_nc[300:310, 1] = np.nan
     at_once_sc = errors_of(chart, values_nc, whole(values_nc))
-    monkeypatch.setattr(cross_channel, "_VALUES_AT_A_TIME", 4 * 6 * 64)
+    monkeypatch.setattr(cross_channel_regression, "_VALUES_AT_A_TIME", 4 * 6 * 64)
     np.testing.assert_allclose(errors_of(chart, values_nc, whole(values_nc)), at_once_sc, rtol=1e-5, atol=1e-6)
 
 
