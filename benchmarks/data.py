@@ -14,9 +14,11 @@ import torch
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
 from benchmarks.patchtst import training_step
+from benchmarks.placed import Place
 from benchmarks.run import Effort
 from core.config.schema import AnyConfig, PatchTSTModel, SwinMAEModel
 from core.config.schema import Scalogram as ScalogramSettings
+from core.data.feed import Feed
 from core.data.windows import Series, WindowSet
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
@@ -118,32 +120,36 @@ def loader_epoch() -> Work:
     return lambda: list(loader)
 
 
-def patchtst_step(prepared: bool) -> Work:
+def patchtst_step(prepared: bool, batch: int = BATCH, place: dict[str, Any] | None = None) -> Work:
+    where = Place(**(place or {}))
     model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=CHANNELS, window=WINDOW)
-    windows = _windows(torch.randn(40_000, CHANNELS).numpy(), stride=64)
-    batch = windows.batch(torch.arange(BATCH)).contiguous()
+    feed = Feed(_windows(torch.randn(40_000, CHANNELS).numpy(), stride=64), torch.device(where.device))
+    x_btc = feed.batch(torch.arange(batch)).contiguous()
 
     def loss() -> torch.Tensor:
-        return model(batch if prepared else windows.batch(torch.randperm(len(windows))[:BATCH])).loss
+        return model(x_btc if prepared else feed.batch(torch.randperm(len(feed.windows))[:batch])).loss
 
-    return training_step(model, loss, "32", fused=True)
+    return training_step(model, loss, "32", fused=True, place=where)
 
 
-def swinmae_step(prepared: bool) -> Work:
+def swinmae_step(prepared: bool, batch: int = IMAGE_BATCH, place: dict[str, Any] | None = None) -> Work:
     """The smallest model, where the transform takes the largest share."""
     from core.data.inputs import StandardisedScalogram
     from core.data.scalogram import Scalogram
 
+    where = Place(**(place or {}))
     settings = SwinMAEModel(embed_dim=48, depths=(2, 2), num_heads=(3, 6), decoder_depths=(2,), window_size=4)
     model = SwinMAE(settings, image_size=IMAGE)
     windows = _windows(torch.randn(100 * SAMPLES, 3).numpy(), stride=SAMPLES, window=SAMPLES)
+    feed = Feed(windows, torch.device(where.device))
     transform = StandardisedScalogram(Scalogram(ScalogramSettings(image_size=IMAGE)), RATE_HZ, remove_mean=True)
-    batch = transform(windows.batch(torch.arange(IMAGE_BATCH)))
+    image_bchw = transform(feed.batch(torch.arange(batch)))
 
     def loss() -> torch.Tensor:
-        return model(batch if prepared else transform(windows.batch(torch.randperm(len(windows))[:IMAGE_BATCH]))).loss
+        drawn_b = torch.randperm(len(windows))[:batch]
+        return model(image_bchw if prepared else transform(feed.batch(drawn_b))).loss
 
-    return training_step(model, loss, "32", fused=True)
+    return training_step(model, loss, "32", fused=True, place=where)
 
 
 def _windows(values_tc: np.ndarray, *, stride: int, window: int = WINDOW) -> WindowSet:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -19,25 +20,32 @@ _OFF = {"LANDFALL_TUNE": "0"}
 class Implementation:
     """A process that runs one workload on request and reports its duration. maker: `module:function` that builds the
     workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.tuning`, as
-    Landfall's commands do and users of other libraries do not.
+    Landfall's commands do and users of other libraries do not. limit_s: seconds until it must be ready.
     Raises RuntimeError, with what the process wrote, if it ends early.
     """
 
-    def __init__(self, maker: str, *, tuned: bool, **settings: Any):
+    def __init__(self, maker: str, *, tuned: bool, limit_s: float | None = None, **settings: Any):
         command = [sys.executable, "-m", "benchmarks.implementations", maker, json.dumps(settings)]
         environment = {**os.environ, **({} if tuned else _OFF)}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._maker = maker
-        self._answer()
+        limit = threading.Timer(limit_s, self._process.kill) if limit_s else None
+        if limit:
+            limit.start()
+        try:
+            self._answer()
+        finally:
+            if limit:
+                limit.cancel()
 
     def seconds(self, *, idle_s: float = 0.0) -> float:
         """Runs the workload twice, and times the second run, which starts after `idle_s` seconds of sleep."""
         return float(self._ask(f"run {idle_s}")["seconds"])
 
     def facts(self) -> dict[str, Any]:
-        """The peak memory of the process in MiB, and the attribute `facts` of the workload."""
+        """The peak memory of the process in MiB, and the attribute `facts` of the workload, which may replace it."""
         return self._ask("facts")
 
     def close(self) -> None:
@@ -97,7 +105,7 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
             work()
             answer(seconds=time.perf_counter() - started)
         else:
-            answer(peak_mb=process_memory.peak_meter().peak_mb(), **getattr(work, "facts", {}))
+            answer(**{"peak_mb": process_memory.peak_meter().peak_mb(), **getattr(work, "facts", {})})
 
 
 if __name__ == "__main__":

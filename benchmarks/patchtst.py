@@ -13,6 +13,7 @@ import torch
 from benchmarks.floor import floor_seconds
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
+from benchmarks.placed import Place
 from benchmarks.run import Effort
 from core.config.execution import Device, Execution
 from core.config.schema import PatchTSTModel
@@ -82,33 +83,40 @@ def default_precision() -> str:
 
 
 # ------------------------------------------------------------------------------------------------------ implementations
-def our_step(sizes: dict[str, int], arithmetic: str, drop_masked_tokens: bool = False) -> Work:
-    s = SimpleNamespace(**sizes)
+def our_step(
+    sizes: dict[str, int], arithmetic: str, drop_masked_tokens: bool = False, place: dict[str, Any] | None = None
+) -> Work:
+    s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     settings = PatchTSTModel(
         patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
         num_layers=s.layers, d_ff=s.hidden, drop_masked_tokens=drop_masked_tokens,
     )  # fmt: skip
     model = PatchTST(settings, num_channels=s.channels, window=s.window)
-    x_btc = torch.randn(s.batch, s.window, s.channels)
-    return training_step(model, lambda: model(x_btc).loss, arithmetic, fused=True, floor=True)
+    x_btc = torch.randn(s.batch, s.window, s.channels).to(where.device)
+    # As in training, the mask is drawn outside of what torch.compile translates.
+    loss = lambda: model(x_btc, model.draw_mask(s.batch, device=x_btc.device)).loss  # noqa: E731
+    return training_step(model, loss, arithmetic, fused=True, floor=not place, place=where)
 
 
-def our_scoring(sizes: dict[str, int], arithmetic: str) -> Work:
+def our_scoring(sizes: dict[str, int], arithmetic: str, place: dict[str, Any] | None = None) -> Work:
     """Every patch is masked once and predicted, in three passes; always in fp32."""
-    s = SimpleNamespace(**sizes)
+    s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     settings = PatchTSTModel(
         patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
         num_layers=s.layers, d_ff=s.hidden,
     )  # fmt: skip
     model = PatchTST(settings, num_channels=s.channels, window=s.window)
-    x_btc = torch.randn(s.batch, s.window, s.channels)
-    return lambda: model.inpaint(x_btc)
+    x_btc = torch.randn(s.batch, s.window, s.channels).to(where.device)
+    model.to(x_btc.device)
+    return where.work(lambda: model.inpaint(x_btc))
 
 
-def transformers_step(sizes: dict[str, int], arithmetic: str, dropout: float) -> Work:
+def transformers_step(
+    sizes: dict[str, int], arithmetic: str, dropout: float, place: dict[str, Any] | None = None
+) -> Work:
     from transformers import PatchTSTConfig, PatchTSTForPretraining
 
-    s = SimpleNamespace(**sizes)
+    s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     config = PatchTSTConfig(
         num_input_channels=s.channels, context_length=s.window, patch_length=s.patch, patch_stride=s.patch,
         d_model=s.width, num_attention_heads=s.heads, num_hidden_layers=s.layers, ffn_dim=s.hidden,
@@ -116,33 +124,34 @@ def transformers_step(sizes: dict[str, int], arithmetic: str, dropout: float) ->
         mask_type="random", random_mask_ratio=MASK_RATIO, scaling=None, do_mask_input=True,
     )  # fmt: skip
     model = PatchTSTForPretraining(config)
-    x_btc = torch.randn(s.batch, s.window, s.channels)
-    return training_step(model, lambda: model(past_values=x_btc).loss, arithmetic, fused=dropout == 0.0)
+    x_btc = torch.randn(s.batch, s.window, s.channels).to(where.device)
+    loss = lambda: model(past_values=x_btc).loss  # noqa: E731
+    return training_step(model, loss, arithmetic, fused=dropout == 0.0, place=where)
 
 
-def official_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
+def official_step(sizes: dict[str, int], arithmetic: str, folder: str, place: dict[str, Any] | None = None) -> Work:
     """The authors' code (github.com/yuqinie98/PatchTST) as in its pre-training script."""
     sys.path.insert(0, str(Path(folder) / "PatchTST_self_supervised"))
     from src.models.patchTST import PatchTST as Official
 
-    s = SimpleNamespace(**sizes)
+    s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     num_patches = s.window // s.patch
     model = Official(
         c_in=s.channels, target_dim=0, patch_len=s.patch, stride=s.patch, num_patch=num_patches, n_layers=s.layers,
         n_heads=s.heads, d_model=s.width, d_ff=s.hidden, shared_embedding=True, dropout=PAPER_DROPOUT,
         head_dropout=PAPER_DROPOUT, act="relu", head_type="pretrain", res_attention=False,
     )  # fmt: skip
-    x_bncp = torch.randn(s.batch, num_patches, s.channels, s.patch)
+    x_bncp = torch.randn(s.batch, num_patches, s.channels, s.patch).to(where.device)
     keep = num_patches - int(MASK_RATIO * num_patches)
 
     def loss() -> torch.Tensor:
         # Like its callback `PatchMaskCB`: a random order of patches for each channel, of which the first are kept.
-        order = torch.rand(s.batch, num_patches, s.channels).argsort(dim=1)
+        order = torch.rand(s.batch, num_patches, s.channels, device=x_bncp.device).argsort(dim=1)
         hidden = order.argsort(dim=1) >= keep
         error = (model(x_bncp.masked_fill(hidden.unsqueeze(-1), 0.0)) - x_bncp).square().mean(-1)
         return (error * hidden).sum() / hidden.sum()
 
-    return training_step(model, loss, arithmetic, fused=False)
+    return training_step(model, loss, arithmetic, fused=False, place=where)
 
 
 def kh87joo2_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
@@ -160,13 +169,22 @@ def kh87joo2_step(sizes: dict[str, int], arithmetic: str, folder: str) -> Work:
 
 
 def training_step(
-    model: torch.nn.Module, loss: Callable[[], torch.Tensor], arithmetic: str, *, fused: bool, floor: bool = False
+    model: torch.nn.Module,
+    loss: Callable[[], torch.Tensor],
+    arithmetic: str,
+    *,
+    fused: bool,
+    floor: bool = False,
+    place: Place = Place(),  # noqa: B008  frozen
 ) -> Work:
-    """Forward, backward and AdamW; with `floor` it also measures the minimum time of its matrix products."""
+    """Forward, backward and AdamW; with `floor` it also measures the minimum time of its matrix products, on a CPU."""
+    model.to(place.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused or None)
+    if arithmetic == "tf32":
+        torch.set_float32_matmul_precision("high")
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=arithmetic == "bf16"):
+        with torch.autocast(place.device, torch.bfloat16, enabled=arithmetic == "bf16"):
             value = loss()
         value.backward()
         optimizer.step()
@@ -174,4 +192,4 @@ def training_step(
 
     if floor:
         step.facts = {"floor_seconds": floor_seconds(step)}  # type: ignore[attr-defined]
-    return step
+    return place.work(step, model)

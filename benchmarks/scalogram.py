@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
+from benchmarks.placed import Place
 from benchmarks.pywt_transform import coefficients
 from benchmarks.run import Effort
 from core.config.schema import Scalogram as Settings
@@ -52,9 +54,10 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     yield compare(title, ours, theirs, unit="windows", count=WINDOWS, rounds=effort.rounds, goal=23.0)
 
 
-def our_images() -> Work:
-    transform, windows = Scalogram(SETTINGS), torch.randn(WINDOWS, SAMPLES, AXES)
-    return lambda: transform(windows, RATE_HZ)
+def our_images(windows: int = WINDOWS, size: int = SIZE, place: dict[str, Any] | None = None) -> Work:
+    where, settings = Place(**(place or {})), SETTINGS.model_copy(update={"image_size": size})
+    transform, x_bta = Scalogram(settings), torch.randn(windows, SAMPLES, AXES).to(where.device)
+    return where.work(lambda: transform(x_bta, RATE_HZ))
 
 
 def our_pywt_coefficients() -> Work:

@@ -14,6 +14,7 @@ import torch
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
 from benchmarks.patchtst import DEFAULT, default_precision, training_step
+from benchmarks.placed import Place
 from benchmarks.run import Effort
 from core.config.schema import SwinMAEModel
 from core.models.swinmae import SwinMAE
@@ -71,46 +72,67 @@ def in_bfloat16(ours: Task) -> Task:
 
 
 # ------------------------------------------------------------------------------------------------------ implementations
-def our_step(arithmetic: str = "32", **form: Any) -> Work:
-    model = _ours(**form)
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    return training_step(model, lambda: model(image_bchw).loss, arithmetic, fused=True, floor=True)
+# Width and heads of the published sizes tiny and base.
+WIDTHS: dict[int, tuple[int, ...]] = {96: (3, 6, 12, 24), 128: (4, 8, 16, 32)}
 
 
-def our_scoring(**form: Any) -> Work:
+def our_step(
+    arithmetic: str = "32",
+    batch: int = BATCH,
+    size: int = SIZE,
+    width: int = 96,
+    place: dict[str, Any] | None = None,
+    **form: Any,
+) -> Work:
+    where = Place(**(place or {}))
+    model, image_bchw = _ours(size, width, **form), torch.randn(batch, 3, size, size).to(where.device)
+    loss = lambda: model(image_bchw, model.draw_mask(batch, device=image_bchw.device)).loss  # noqa: E731
+    return training_step(model, loss, arithmetic, fused=True, floor=not place, place=where)
+
+
+def our_scoring(batch: int = BATCH, size: int = SIZE, place: dict[str, Any] | None = None, **form: Any) -> Work:
     """Every unit is masked once and predicted, in two passes."""
-    model = _ours(**form)
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    return lambda: model.inpaint(image_bchw)
+    where = Place(**(place or {}))
+    image_bchw = torch.randn(batch, 3, size, size).to(where.device)
+    model = _ours(size, 96, **form).to(where.device)
+    return where.work(lambda: model.inpaint(image_bchw))
 
 
-def _ours(**form: Any) -> SwinMAE:
+def _ours(size: int, width: int, **form: Any) -> SwinMAE:
     settings = SwinMAEModel(
-        embed_dim=96, num_heads=(3, 6, 12, 24), window_size=7, mask_unit=8, mask_ratio=MASK_RATIO, **form
+        embed_dim=width, num_heads=WIDTHS[width], window_size=7, mask_unit=8, mask_ratio=MASK_RATIO, **form
     )
-    return SwinMAE(settings, image_size=SIZE)
+    return SwinMAE(settings, image_size=size)
 
 
-def transformers_step(depths: list[int]) -> Work:
+def transformers_step(
+    depths: list[int],
+    arithmetic: str = "32",
+    batch: int = BATCH,
+    size: int = SIZE,
+    width: int = 96,
+    place: dict[str, Any] | None = None,
+) -> Work:
     """SimMIM's form: a Swin encoder and one linear layer to pixels, no decoder of blocks."""
     from transformers import SwinConfig, SwinForMaskedImageModeling
 
+    where = Place(**(place or {}))
     config = SwinConfig(
-        image_size=SIZE, patch_size=4, embed_dim=96, depths=depths, num_heads=[3, 6, 12, 24], window_size=7,
+        image_size=size, patch_size=4, embed_dim=width, depths=depths, num_heads=list(WIDTHS[width]), window_size=7,
         drop_path_rate=0.0, encoder_stride=32,
     )  # fmt: skip
     model = SwinForMaskedImageModeling(config)
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    num_patches = (SIZE // 4) ** 2
+    image_bchw = torch.randn(batch, 3, size, size).to(where.device)
+    num_patches = (size // 4) ** 2
 
     def loss() -> torch.Tensor:
-        hidden_bn = torch.rand(BATCH, num_patches) < MASK_RATIO
+        hidden_bn = torch.rand(batch, num_patches, device=where.device) < MASK_RATIO
         return model(pixel_values=image_bchw, bool_masked_pos=hidden_bn).loss
 
-    return training_step(model, loss, "32", fused=False)
+    return training_step(model, loss, arithmetic, fused=False, place=where)
 
 
-def official_step(folder: str) -> Work:
+def official_step(folder: str, arithmetic: str = "32", batch: int = BATCH, place: dict[str, Any] | None = None) -> Work:
     """The authors' code (github.com/Zian-Xu/Swin-MAE) in its own default size: depths 2-2-2-2 and a mirror decoder."""
     sys.path.insert(0, str(Path(folder)))
     from functools import partial
@@ -125,11 +147,12 @@ def official_step(folder: str) -> Work:
         decoder_embed_dim=768, depths=(2, 2, 2, 2), num_heads=(3, 6, 12, 24), window_size=7, qkv_bias=True,
         mlp_ratio=4, drop_path_rate=0.1, drop_rate=0, attn_drop_rate=0, mask_ratio=MASK_RATIO,
     )  # fmt: skip
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
-    return training_step(model, lambda: model(image_bchw)[0], "32", fused=False)
+    where = Place(**(place or {}))
+    image_bchw = torch.randn(batch, 3, SIZE, SIZE).to(where.device)
+    return training_step(model, lambda: model(image_bchw)[0], arithmetic, fused=False, place=where)
 
 
-def simmim_step(folder: str) -> Work:
+def simmim_step(folder: str, arithmetic: str = "32", batch: int = BATCH, place: dict[str, Any] | None = None) -> Work:
     """The authors' code (github.com/microsoft/SimMIM), depths 2-2-6-2, mask units of 32 pixels."""
     sys.path.insert(0, folder)
     sys.modules |= _timm()
@@ -140,16 +163,17 @@ def simmim_step(folder: str) -> Work:
         window_size=7, mlp_ratio=4.0, qkv_bias=True, drop_path_rate=0.0,
     )  # fmt: skip
     model = SimMIM(encoder, encoder_stride=32)
-    image_bchw = torch.randn(BATCH, 3, SIZE, SIZE)
+    where = Place(**(place or {}))
+    image_bchw = torch.randn(batch, 3, SIZE, SIZE).to(where.device)
     units = SIZE // 32
     hidden = round(MASK_RATIO * units**2)
 
     def loss() -> torch.Tensor:
-        order_bu = torch.rand(BATCH, units**2).argsort(dim=1).argsort(dim=1)
+        order_bu = torch.rand(batch, units**2, device=where.device).argsort(dim=1).argsort(dim=1)
         unit_bhw = (order_bu < hidden).int().unflatten(1, (units, units))
         return model(image_bchw, unit_bhw.repeat_interleave(8, 1).repeat_interleave(8, 2))
 
-    return training_step(model, loss, "32", fused=False)
+    return training_step(model, loss, arithmetic, fused=False, place=where)
 
 
 def _timm() -> dict[str, ModuleType]:
