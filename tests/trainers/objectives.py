@@ -25,7 +25,7 @@ NUM_WINDOWS, WINDOW, CHANNELS = 32, 32, 3
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB"
 
 
-def inputs_with_gaps() -> Inputs:
+def inputs_with_gaps(device: torch.device = CPU.device) -> Inputs:
     """Sine waves with a fifth of the values missing, distributed unevenly over the windows."""
     generator = torch.Generator().manual_seed(1)
     rows = NUM_WINDOWS * WINDOW
@@ -34,7 +34,7 @@ def inputs_with_gaps() -> Inputs:
     values = values_tc.masked_fill(missing_tc, math.nan).numpy()
     recording = Recording("r", None, values, torch.arange(rows).numpy(), ("a", "b", "c"), None, "index")
     windows = WindowSet(Series.of([recording], values), torch.arange(0, rows, WINDOW), WINDOW)
-    return Inputs(windows, Identity(), CPU.device)
+    return Inputs(windows, Identity(), device)
 
 
 def config_of(root: Path, *overrides: str) -> AnyConfig:
@@ -45,8 +45,10 @@ def context_of(config: AnyConfig, world: World = SINGLE_PROCESS, plan: DevicePla
     return RunContext(LoadedConfig(config, "a test", {}), Path(), plan, world)
 
 
-def objective_of(model: nn.Module, config: AnyConfig, micro: int, world: World = SINGLE_PROCESS) -> Objective:
-    return Objective(model, context_of(config, world), micro=micro)
+def objective_of(
+    model: nn.Module, config: AnyConfig, micro: int, world: World = SINGLE_PROCESS, plan: DevicePlan = CPU
+) -> Objective:
+    return Objective(model, context_of(config, world, plan), micro=micro)
 
 
 def model_of(config: AnyConfig) -> nn.Module:
