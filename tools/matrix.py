@@ -125,7 +125,7 @@ def run(row: Row, folder: Path) -> Result:
         _call((python, "-m", "pipelines.sample_data", *seed), folder, environment, log)
         pipeline = (python, "-m", "pipelines.run_local_training_pipeline", *row.overrides)
         code = _call(pipeline, folder, environment, log)
-        streams, failed = _figures(folder), _failed_checks(folder) or ([] if code == 0 else [_last_line(log)])
+        streams, failed = figures(folder), failed_checks(folder) or ([] if code == 0 else [_last_line(log)])
     return Result(row.name, code == 0, round(time.monotonic() - started, 1), failed, streams)
 
 
@@ -148,12 +148,12 @@ def _last_line(log: Path) -> str:
     return lines[-1][:200] if lines else "no output"
 
 
-def _failed_checks(folder: Path) -> list[str]:
+def failed_checks(folder: Path) -> list[str]:
     report = _read(folder / "artifacts/validation_report.json")
     return [item["id"] for item in report.get("items", []) if item["status"] == "FAIL"]
 
 
-def _figures(folder: Path) -> dict[str, dict[str, Any]]:
+def figures(folder: Path) -> dict[str, dict[str, Any]]:
     """Skill and detection metrics of each stream, as far as they exist."""
     figures = {}
     for stream in STREAMS:

@@ -1,0 +1,195 @@
+"""The proof on a GPU, on its stand-in: sections, report, resumption, and sections that fail in every way."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
+from core.runlog import read_metrics
+from tests.support import REPO_ROOT
+from tests.tools.cuda_sections import SECTIONS
+from tools.prove_cuda import sections
+from tools.prove_cuda.__main__ import Proof
+from tools.prove_cuda.sections import Sampled, Where
+
+BY_NAME = {section.name: section for section in SECTIONS}
+
+
+def proof_of(out: Path, *names: str) -> Proof:
+    return Proof([BY_NAME[name] for name in names or BY_NAME], "cpu", out)
+
+
+def report(out: Path) -> dict[str, dict]:
+    return {section["section"]: section for section in json.loads((out / "report.json").read_text())["sections"]}
+
+
+# ------------------------------------------------------------------------------------------------------------- running
+def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_path):
+    proof = proof_of(tmp_path)
+    assert proof.run(proof.order(), 120) == EXIT_FAILURE
+    found = report(tmp_path)
+    assert {name: section["status"] for name, section in found.items()} == {
+        "passes": "passed", "skips": "skipped", "fails": "failed", "crashes": "failed", "hangs": "timed out",
+        "repaired": "failed", "finds_nothing": "failed",
+    }  # fmt: skip
+    assert found["passes"]["reason"] == "1 of 2 skipped"
+    assert "x | y" in found["skips"]["reason"]
+    assert "1 is not 2" in found["fails"]["reason"]
+    assert found["fails"]["rows"][-1]["reason"] == "no such number", "the error of the section is a finding"
+    assert "SIGSEGV" in found["crashes"]["reason"]
+    assert found["crashes"]["rows"][0]["facts"] == {"figure": 2.0}, "what it found before is kept"
+    assert "the last words" in found["crashes"]["log"]
+    assert found["hangs"]["rows"][0]["name"] == "a"
+    assert found["hangs"]["seconds"] < 30
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", "what it started ends with it"
+
+
+def test_the_report_shows_results_reasons_and_last_lines(tmp_path):
+    proof = proof_of(tmp_path, "passes", "skips", "crashes")
+    proof.run(proof.order(), 60)
+    text = (tmp_path / "report.md").read_text()
+    assert "no proof about CUDA" in text
+    assert "| passes | passed |" in text
+    assert "| a | passed | seconds 1.5 |" in text
+    assert "| b | skipped | no peer |" in text
+    assert "the package x \\| y is not installed" in text
+    assert "```\nthe last words\n```" in text
+
+
+def test_there_is_a_report_before_the_first_section_ends(tmp_path):
+    proof_of(tmp_path).report()
+    assert {section["status"] for section in report(tmp_path).values()} == {"not run"}
+
+
+def test_the_same_command_continues_with_what_has_no_result_then_with_what_failed(tmp_path):
+    first = proof_of(tmp_path, "passes", "repaired")
+    assert first.run(first.order(), 60) == EXIT_FAILURE
+    second = proof_of(tmp_path, "passes", "repaired", "skips")
+    assert [section.name for section in second.order()] == ["skips", "repaired"]
+    (tmp_path / "repaired").touch()
+    assert second.run(second.order(), 60) == EXIT_OK
+    assert (tmp_path / "passed").read_text() == "once\n", "what passed is not repeated"
+    assert report(tmp_path)["repaired"]["status"] == "passed"
+    third = proof_of(tmp_path, "passes", "repaired", "skips")
+    assert third.order() == []
+    assert [section.name for section in third.order(["pass"], again=True)] == ["passes"]
+
+
+def test_a_result_of_another_device_does_not_count(tmp_path):
+    proof = proof_of(tmp_path, "passes")
+    proof.run(proof.order(), 60)
+    assert len(Proof([BY_NAME["passes"]], "cuda", tmp_path).order()) == 1
+
+
+def test_a_damaged_result_is_measured_again(tmp_path):
+    proof = proof_of(tmp_path, "passes")
+    proof.run(proof.order(), 60)
+    (tmp_path / "sections/passes.json").write_text('{"device": "cpu"')
+    assert len(proof_of(tmp_path, "passes").order()) == 1
+
+
+def test_a_section_without_time_is_not_started_and_the_status_says_so(tmp_path):
+    proof = proof_of(tmp_path, "passes")
+    assert proof.run(proof.order(), 1) == EXIT_RESUMABLE
+    assert report(tmp_path)["passes"]["status"] == "not run"
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from tests.tools.cuda_sections import SECTIONS
+from tools.prove_cuda import __main__ as command
+command.SECTIONS = [section for section in SECTIONS if section.name in ("passes", "hangs")]
+sys.exit(command.main(["--device", "cpu", "--out", sys.argv[1]]))
+"""
+
+
+def test_a_killed_command_keeps_what_was_done(tmp_path):
+    """Killed while its second section runs."""
+    with subprocess.Popen([sys.executable, "-c", COMMAND, str(tmp_path)], cwd=REPO_ROOT, stderr=-3) as command:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "child").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        group = psutil.Process(command.pid).children(recursive=True)
+        command.send_signal(signal.SIGKILL)
+        for process in group:
+            process.kill()
+    assert {name: section["status"] for name, section in report(tmp_path).items()} == {
+        "passes": "passed", "hangs": "not run",
+    }  # fmt: skip
+    assert [section.name for section in proof_of(tmp_path, "passes", "hangs").order()] == ["hangs"]
+
+
+def test_sections_have_names_and_fit_two_calls():
+    limits = [section.limit_s for section in sections.SECTIONS]
+    assert len({section.name for section in sections.SECTIONS}) == len(limits)
+    assert sum(limits) <= 2 * 9 * 60
+
+
+def test_importing_the_command_imports_no_torch():
+    """Where torch is broken, the report says so."""
+    program = "import sys, tools.prove_cuda.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT).returncode == 0
+
+
+# -------------------------------------------------------------------------------------------------------------- energy
+def test_energy_is_interpolated_between_readings():
+    sampled = Sampled(lambda: None)
+    sampled._readings = [(10.0, 100.0), (11.0, 150.0), (12.0, 350.0)]
+    assert sampled.between(10.5, 11.5) == pytest.approx(125.0)
+
+
+def test_without_a_counter_energy_is_skipped(tmp_path):
+    (row,) = sections.energy(Where("cpu", tmp_path), lambda: None)
+    assert row.status == "skipped"
+
+
+# --------------------------------------------------------------------------------------------------- the real sections
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory) -> Path:
+    """The folder of a stand-in run of all sections but those of the main job."""
+    out = tmp_path_factory.mktemp("proof")
+    chosen = [section for section in sections.SECTIONS if section.name not in ("main-job", "energy")]
+    proof = Proof(chosen, "cpu", out)
+    assert proof.run(proof.order(), 480) == EXIT_OK, (out / "report.md").read_text()
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_stand_in_runs_the_sections(stand_in):
+    found = report(stand_in)
+    assert {section["status"] for section in found.values()} == {"passed"}
+    tests = [row for name in found if name.startswith("tests-") for row in found[name]["rows"]]
+    assert len(tests) > 20
+    assert {row["status"] for row in tests} == {"passed", "skipped"}
+    assert all("CUDA" in row["reason"] for row in tests if row["status"] == "skipped")
+    assert any("gradients differ by" in row["facts"] for row in tests)
+    speed = {row["name"]: row for row in found["speed-patchtst"]["rows"]}
+    assert speed["Landfall, compiled"]["facts"]["windows/s"] > 0
+    assert speed["Landfall : transformers, eager"]["facts"]["times as fast"] > 0
+    assert speed["official, eager"]["status"] == "skipped"
+    assert speed["cost of determinism"]["facts"]["times the seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_stand_in_runs_the_main_job_and_measures_its_energy(tmp_path):
+    """With the time as counter: one joule a second."""
+    where = Where("cpu", tmp_path)
+    rows = list(sections.main_job(where))
+    assert [row.status for row in rows] == ["passed"] * 4, rows
+    rows = list(sections.energy(where, time.monotonic))
+    assert [row.name for row in rows] == ["patchtst", "swinmae"]
+    for row in rows:
+        assert row.status == "measured"
+        assert row.facts["watts"] == pytest.approx(1.0, rel=0.1)
+    (folder, _) = sorted((tmp_path / "workspace/runs/patchtst_ssl").iterdir(), key=lambda f: "energy" not in f.name)
+    assert any(record["kind"] == "epoch" for record in read_metrics(folder / "metrics.jsonl"))
