@@ -105,8 +105,8 @@ def main() -> None:
         for step in arguments.steps:
             megabytes, seconds = peak_of(commands[step], folder)
             size = (folder / "data" / "plant.csv").stat().st_size / 1e6
-            told = {"step": step, "times": times, "file_mb": round(size), "peak_mb": round(megabytes)}
-            sys.stdout.write(json.dumps({**told, "seconds": round(seconds, 1)}) + "\n")
+            record = {"step": step, "times": times, "file_mb": round(size), "peak_mb": round(megabytes)}
+            sys.stdout.write(json.dumps({**record, "seconds": round(seconds, 1)}) + "\n")
             sys.stdout.flush()
         shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""What a run left, packed into one file that another machine imports."""
+"""Packs the outputs of a run into one file that another machine can import."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
     """Packs a stream's checkpoints, detector, losses, scaler, scores, events, quality reports and run log into a zip.
 
-    Whatever folders the configuration names (a drive's, on Colab), the names in the zip are the contract's:
-    `checkpoints/<stream>_ssl.pt`, `runs/<stream>_ssl/<run-id>/…`, `artifacts/…`.
-    Raises CheckpointError where the stream was not trained.
+    The configuration may name other folders, such as those of a drive on Colab. The names in the zip follow the
+    contract: `checkpoints/<stream>_ssl.pt`, `runs/<stream>_ssl/<run-id>/…`, `artifacts/…`.
+    Raises CheckpointError if the stream was not trained.
     """
     path = Path(path)
     best = root / config.logging.checkpoint_path
@@ -38,7 +38,7 @@ def write_bundle(path: Path | str, config: AnyConfig, *, root: Path) -> Path:
 
 
 def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[tuple[str, Path]]:
-    """Names in the bundle, and the files that may be there."""
+    """Names in the bundle with their files, which may be missing."""
     stream, artifacts = config.stream, root / config.logging.artifacts_dir
     for model, name in (
         (best, f"checkpoints/{stream}_ssl.pt"),
@@ -48,7 +48,7 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
         yield name.removesuffix(".pt") + ".json", checkpoint.sidecar_path(model)
     detector = checkpoint.detector_path(best)
     if detector.is_file() and not _is_for(detector, checkpoint.describe(best)["sha256"]):
-        log.warning("%s is left out, for it was made for other weights; score again to make a new one", detector.name)
+        log.warning("%s is left out, because it belongs to other weights; score again to make a new one", detector.name)
     else:
         yield f"checkpoints/{stream}_ssl.detector.npz", detector
     for file in (loss_csv_path(root, config), loss_png_path(root, config)):
@@ -68,7 +68,7 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
 
 
 def _is_for(detector: Path, sha256: str) -> bool:
-    """Whether a detector says that it was made for these weights (`inference.detector` writes its header)."""
+    """Whether the header of a detector names these weights (`inference.detector` writes its header)."""
     try:
         with np.load(detector, allow_pickle=False) as held:
             return parse_json(held["header"].tobytes()).get("checkpoint_sha256") == sha256

@@ -119,7 +119,7 @@ def _link(source: Path, part: Path) -> None:
     part.unlink()
     try:
         os.link(source, part)
-    except OSError:  # some file systems, such as a mounted drive's, have no links
+    except OSError:  # some file systems, such as a mounted drive, have no links
         shutil.copyfile(source, part)
 
 
@@ -183,7 +183,7 @@ def _verified(path: Path) -> Iterator[tuple[BinaryIO, dict[str, Any]]]:
                 file.seek(0)
                 yield file, description
                 return
-        if _sidecars(path) == sidecars:  # else it was replaced while it was read
+        if _sidecars(path) == sidecars:  # otherwise it was replaced during reading
             raise CheckpointError(
                 path,
                 "is damaged or was changed: its sha256 differs from the sidecar",

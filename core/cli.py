@@ -1,4 +1,4 @@
-"""What every command-line entry point shares: logging to stderr, configuration arguments, errors as exit codes.
+"""Common functions of all command-line entry points: logging to stderr, configuration arguments, exit codes of errors.
 
 Configuration is imported where it is used: `--help` does not wait for it.
 """
@@ -47,7 +47,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
 
     `arguments.owns_process` is true if the command was started by its name: only then may it restart the process.
     """
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error too")
+    parser.add_argument("--debug", action="store_true", help="also show the traceback of an error")
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
     if arguments.owns_process:
@@ -56,7 +56,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     handler = ConsoleHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.raiseExceptions = False  # a log that cannot be written is no reason to end
+    logging.raiseExceptions = False  # a log that cannot be written does not end the command
     try:
         code = command(arguments)
         sys.stdout.flush()
@@ -64,10 +64,10 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     except LandfallError as error:
         return _tell(parser.prog, str(error), error.exit_code, show_traceback=arguments.debug)
     except SignalStop as stop:
-        return _tell(parser.prog, f"stopped: {stop} — start it again", EXIT_RESUMABLE, show_traceback=arguments.debug)
+        return _tell(parser.prog, f"stopped: {stop} — run it again", EXIT_RESUMABLE, show_traceback=arguments.debug)
     except KeyboardInterrupt:
         return _tell(parser.prog, "interrupted", EXIT_INTERRUPTED, show_traceback=False)
-    except BrokenPipeError:  # the reader of our stdout has what it wanted (`… | head`)
+    except BrokenPipeError:  # the reader of stdout has closed it (`… | head`)
         _close_stdout()
         return EXIT_OK
     except Exception as error:
@@ -76,7 +76,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
 
 
 def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
-    """What to say of an error that no part of Landfall raised on purpose, and its exit code."""
+    """The message and the exit code of an unexpected error."""
     if isinstance(error, ModuleNotFoundError):
         hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
         return f"{error} ({sys.executable}) — {hint}", EXIT_FAILURE
@@ -91,7 +91,8 @@ def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
 
 
 def _open_streams() -> None:
-    """Streams that were closed by the caller lead nowhere, and names of files that are not UTF-8 can be printed."""
+    """Redirects streams that the caller has closed to the null device, and lets file names that are not UTF-8 be
+    printed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -101,15 +102,15 @@ def _open_streams() -> None:
 
 
 def _close_stdout() -> None:
-    """What is still buffered goes nowhere: else Python ends with 120 where it cannot be written."""
+    """Discards buffered output: otherwise Python exits with 120 if it cannot be written."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(program: str, message: str, code: int, *, show_traceback: bool) -> int:
-    """One line on stderr, whatever is in the names and cells it quotes: no line break, no command to the terminal.
+    """Prints one line on stderr, without line breaks and control characters of quoted names and cells.
 
-    Gives the exit code.
+    Returns the exit code.
     """
     with suppress(OSError, ValueError):  # stderr is full or closed: only the exit code remains
         if show_traceback:
@@ -124,7 +125,8 @@ def add_root_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
-    """The workspace the arguments name, or the one around this folder. Raises UsageError where there is none."""
+    """The workspace that the arguments name, or the one that contains the current folder. Raises UsageError if there is
+    none."""
     if not arguments.repo_root:
         return find_root()
     if not arguments.repo_root.is_dir():
@@ -145,16 +147,16 @@ def run_name(text: str) -> str:
 def add_config_arguments(
     parser: argparse.ArgumentParser, *, default: str | None, example: str = "training.epochs=2 or trainer=quick"
 ) -> None:
-    told = f"configuration file (default: {default})" if default else "configuration file"
-    parser.add_argument("--config", default=default, required=default is None, metavar="FILE", help=told)
+    help_text = f"configuration file (default: {default})" if default else "configuration file"
+    parser.add_argument("--config", default=default, required=default is None, metavar="FILE", help=help_text)
     parser.add_argument("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=f"such as {example}")
     parser.add_argument("--print-config", action="store_true", help="print the validated configuration and exit")
-    parser.add_argument("--origin", action="store_true", help="with --print-config: who set each value")
+    parser.add_argument("--origin", action="store_true", help="with --print-config: origin of each value")
     add_root_argument(parser)
 
 
 def config_of(arguments: argparse.Namespace, *, stream: Stream | None = None) -> LoadedConfig:
-    """The configuration the arguments ask for. Raises ConfigError, also for a configuration of another stream."""
+    """The configuration that the arguments name. Raises ConfigError, also for a configuration of another stream."""
     from core.config.compose import load_config, local_config_file
 
     loaded = load_config(arguments.config, arguments.overrides, root=root_of(arguments))

@@ -1,4 +1,4 @@
-"""What a run ran on: interpreter, packages, hardware, code version."""
+"""The environment of a run: interpreter, packages, hardware, code version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDED_PACKAGES = (
 
 
 def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any]) -> dict[str, Any]:
-    """decisions: what the hardware decided about model and batch."""
+    """decisions: model and batch sizes chosen for the hardware."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -34,7 +34,7 @@ def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """Commit and whether files differ from it; both None outside a git checkout."""
+    """The commit, and whether files differ from it; both are None outside a git checkout."""
     commit = _git(root, "rev-parse", "HEAD")
     status = _git(root, "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": None if status is None else bool(status)}

@@ -1,4 +1,4 @@
-"""Every error Landfall raises on purpose, with the facts a caller needs and the exit code a command ends with.
+"""All errors that Landfall raises on purpose, with the facts that a caller needs and the exit code of the command.
 
 Libraries raise these; `core.cli` turns one into a single line on stderr. Callers read the attributes and never
 parse the text.
@@ -20,12 +20,12 @@ EXIT_DATA = 3
 EXIT_OUTPUT = 4
 EXIT_RESUMABLE = 75
 EXIT_INTERRUPTED = 130
-# A process of the job was ended by SIGKILL; a shell says the same of one that is alone.
+# A process of the job was ended by SIGKILL; a shell reports the same code.
 EXIT_KILLED = 137
 
 
 class LandfallError(Exception):
-    """Base of all errors raised on purpose; `hint` says the way out."""
+    """Base of all errors raised on purpose; `hint` says how to fix the problem."""
 
     exit_code = EXIT_FAILURE
 
@@ -39,14 +39,14 @@ class LandfallError(Exception):
 
 
 class UsageError(LandfallError):
-    """A command was called in a way that cannot work."""
+    """A command was called with invalid arguments."""
 
     exit_code = EXIT_USAGE
 
 
 @dataclass(frozen=True)
 class ConfigFault:
-    """One fault of a configuration: which key, what is wrong with it, and which file or override set it."""
+    """One fault of a configuration: the key, the problem, and the file or override that set it."""
 
     key: str
     problem: str
@@ -58,7 +58,7 @@ class ConfigFault:
 
 
 class ConfigError(UsageError):
-    """A configuration is not usable; `faults` holds every fault found, not only the first."""
+    """A configuration is invalid; `faults` contains every fault, not only the first."""
 
     def __init__(self, source: str, faults: Sequence[ConfigFault], *, hint: str | None = None):
         self.source = source
@@ -68,7 +68,7 @@ class ConfigError(UsageError):
 
 
 class DataError(LandfallError):
-    """A data file cannot be used as it is; `path` and, where known, the 1-based `row` and the `column` say where."""
+    """A data file cannot be used; `path` and, if known, the 1-based `row` and the `column` give the place."""
 
     exit_code = EXIT_DATA
 
@@ -91,7 +91,7 @@ class DataError(LandfallError):
 
 
 class QualityError(DataError):
-    """The data quality check dropped files that the run cannot do without."""
+    """The data quality check dropped files that the run needs."""
 
 
 class OutputError(LandfallError):
@@ -109,27 +109,27 @@ class CheckpointError(OutputError):
 
 
 class WriteError(OutputError, OSError):
-    """A file cannot be written: the disk is full, the folder may only be read, or belongs to somebody else."""
+    """A file cannot be written: the disk is full, or the folder is read-only or belongs to another user."""
 
-    # Of the errors that speak of the disk, not of the program.
+    # Errors caused by the disk, not by the program.
     WAYS_OUT = MappingProxyType(
         {
             errno.ENOSPC: "free space on its disk and start again",
             errno.EDQUOT: "free space within the quota and start again",
-            errno.EROFS: "its disk may only be read: mount it for writing, or name another place",
-            errno.EACCES: "see who owns it and its folder, or name another place",
-            errno.EPERM: "see who owns it and its folder, or name another place",
-            errno.EIO: "look after the disk, and start again",
-            errno.EFBIG: "files on this disk may not be so large: name another place",
-            errno.ENAMETOOLONG: "take a shorter name",
-            errno.EEXIST: "something else is there: move it away",
-            errno.EISDIR: "a folder is there: move it away",
+            errno.EROFS: "its disk is read-only: mount it for writing, or use another path",
+            errno.EACCES: "check the owner of the file and its folder, or use another path",
+            errno.EPERM: "check the owner of the file and its folder, or use another path",
+            errno.EIO: "check the disk, and start again",
+            errno.EFBIG: "files on this disk may not be so large: use another path",
+            errno.ENAMETOOLONG: "use a shorter name",
+            errno.EEXIST: "something else has this name: move it away",
+            errno.EISDIR: "a folder has this name: move it away",
             errno.ENOTDIR: "one of its folders is a file: move that away",
         }
     )
 
     def __init__(self, path: Path | str, cause: OSError):
-        problem = os.strerror(cause.errno)  # the same words whichever library met it
+        problem = os.strerror(cause.errno)  # the same text for errors of any library
         super().__init__(f"{path} cannot be written: {problem}", hint=self.WAYS_OUT.get(cause.errno))
         self.errno, self.strerror, self.filename = cause.errno, problem, str(path)
 
@@ -143,7 +143,7 @@ class LockedError(UsageError):
 
 
 class NotebookError(LandfallError):
-    """An executed notebook stopped; `ename` is the class of the error in it, whose exit code the command ends with."""
+    """An executed notebook failed; `ename` is the class of its error, which sets the exit code of the command."""
 
     def __init__(self, notebook: str, prompt: int | None, ename: str, evalue: str, *, hint: str | None = None):
         self.notebook, self.prompt, self.ename = notebook, prompt, ename
@@ -157,7 +157,7 @@ class NotebookError(LandfallError):
 
 
 class StoppedError(LandfallError):
-    """Work stopped early on request: training with a checkpoint that resumes, other work with None; run it again."""
+    """Work stopped early on request: training with a checkpoint that resumes; other work, with None, must run again."""
 
     exit_code = EXIT_RESUMABLE
 
@@ -167,7 +167,7 @@ class StoppedError(LandfallError):
         if interrupted:
             self.exit_code = EXIT_INTERRUPTED
         saved = "there was nothing to save yet" if checkpoint is None else f"saved {checkpoint}"
-        hint = "start it again" if checkpoint is None else "resume with training.resume=auto"
+        hint = "run it again" if checkpoint is None else "resume with training.resume=auto"
         super().__init__(f"stopped: {reason}; {saved}", hint=hint)
 
 

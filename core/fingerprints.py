@@ -1,4 +1,4 @@
-"""What a result is made of, as digests, so that a later command can say whether it is current, and what has changed.
+"""Digests of the inputs of a result, so that a later command can report whether it is current, and what has changed.
 
 Nothing here imports torch or pandas: a result that is current is recognised without loading a model.
 """
@@ -16,17 +16,17 @@ from core.data.files import data_stem, expand
 from core.data.store import Store
 from core.workspace import CODE_ROOT, relative
 
-# Kind of input → item → its digest, or its value where that is short.
+# Kind of input → item → its digest, or its value if that is short.
 Fingerprint = dict[str, dict[str, str]]
 
-# Their versions decide what is computed; others only how it is shown.
+# Their versions affect the results; other packages only affect the display.
 _PACKAGES = ("torch", "numpy", "pandas", "scipy")
 _NUM_NAMED = 3
 _DIGEST_LETTERS = hashlib.sha256().digest_size * 2
 
 
 def changes(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What differs, in words: one entry for each kind of input that differs."""
+    """The differences as text: one entry for each kind of input that differs."""
     return [described for kind in now if (described := _difference(kind, before.get(kind, {}), now[kind]))]
 
 
@@ -57,7 +57,7 @@ def code_digests(packages: Iterable[str]) -> dict[str, str]:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the installed packages that decide what is computed."""
+    """Versions of the installed packages that affect the results."""
     return {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 

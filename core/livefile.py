@@ -1,4 +1,4 @@
-"""`training_dashboard/data/live/<stream>.json`: what a browser watches while a run trains."""
+"""`training_dashboard/data/live/<stream>.json`: the document that the dashboard reads while a run trains."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAGE = "training_dashboard/index.html"
 FOLDER = "training_dashboard/data/live"
 MAX_STEPS = 2_000
 SHORTEST_PAUSE_S = 1.0
-# Of the time of training; a slow disk makes the pauses longer, never the run slower.
+# Share of the training time. On a slow disk, writes become less frequent; training does not become slower.
 LARGEST_SHARE = 0.003
 
 
 class LiveFile:
-    """The state of a run, written again and again: at most once a second, and for at most `LARGEST_SHARE` of the time.
+    """Writes the state of a run periodically: at most once per second, and for at most `LARGEST_SHARE` of the time.
 
-    Only a workspace with the page gets one. A folder that cannot be written costs a warning, once, and nothing else.
+    Only a workspace with the dashboard gets this file. A folder that cannot be written causes a single warning.
     """
 
     def __init__(self, root: Path, stream: Stream):
@@ -43,7 +43,7 @@ class LiveFile:
         self._epochs, self._steps = [], []
 
     def add(self, records: Iterable[tuple[Mapping[str, Any], str]]) -> None:
-        """Epoch and step records, each with its line of JSON; steps become fewer where they grow too many."""
+        """Epoch and step records, each with its line of JSON; too many steps are thinned."""
         if not self._enabled:
             return
         for record, line in records:
@@ -57,7 +57,7 @@ class LiveFile:
             self._steps = [self._steps[index] for index in kept(loss_n, MAX_STEPS // 2).tolist()]
 
     def refresh(self, status: Mapping[str, Any], *, last: bool = False) -> None:
-        """Writes the file if it is time to, or if this is the `last` word. Raises nothing."""
+        """Writes the file if it is due, or if this is the `last` state. Never raises."""
         started = time.perf_counter()
         if not self._enabled or (started < self._next and not last):
             return
@@ -65,11 +65,11 @@ class LiveFile:
             write_text(self.path, self._text(status))
         except OSError as error:
             self._enabled = False
-            log.warning("the dashboard shows this run only when it is over: %s", error)
+            log.warning("the dashboard shows this run only after it ends: %s", error)
         ended = time.perf_counter()
         self._next = ended + max(SHORTEST_PAUSE_S, (ended - started) / LARGEST_SHARE)
 
     def _text(self, status: Mapping[str, Any]) -> str:
-        """Records are in JSON already, so that a refresh costs no more than joining them."""
+        """Records are stored as JSON, so that a refresh only joins them."""
         steps = ",".join(line for _, line in self._steps)
         return f'{json.dumps(status)[:-1]}, "history": [{",".join(self._epochs)}], "step_history": [{steps}]}}\n'

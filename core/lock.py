@@ -1,8 +1,8 @@
-"""Locks: what a run writes, no other run writes at the same time.
+"""Locks, so that no two runs write the same files at the same time.
 
-The lock is the system's, of a file `.<name>.lock` next to what it guards (`filelock`: flock on Unix, and its own
-substitute where a file system has none). It ends with the process that holds it, whatever ends that. Next to it
-`.<name>.lock.json` names the owner for those who are refused.
+The lock is a system lock on a file `.<name>.lock` next to the target (`filelock`: flock on Unix, or its own substitute
+on file systems without locks). It ends with the process that holds it, however the process ends. Next to it
+`.<name>.lock.json` names the owner for processes that are rejected.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Longer than another process takes to release a lock that it has just removed.
+# Longer than the release of a lock takes in another process.
 _TIMEOUT_S = 0.5
-# In processes that a holder has started: the token of its locks. Not a LANDFALL_ name: those are configuration.
+# Set in child processes of a holder: the token of its locks. It is not a LANDFALL_ name because those set
+# configuration.
 _SHARED = "_LANDFALL_LOCK"
 # Errors of a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 
 
 class Lock:
-    """What this process writes for one run: nothing at first, then whatever it has taken. A context manager.
+    """The files that this process may write for one run: none at first, then all that were taken. A context manager.
 
-    run_id, command: named to those who are refused; the run may become known later.
-    is_shared: processes that this one starts may take the same targets, one of them at a time.
+    run_id, command: shown to rejected processes; the run may be set later.
+    is_shared: child processes may take the same targets, one at a time.
     """
 
     def __init__(self, run_id: str | None = None, *, command: str = "", is_shared: bool = False):
@@ -60,17 +61,17 @@ class Lock:
         if self._is_shared:
             os.environ.pop(_SHARED, None)
         for target, held in self._held.items():
-            # While it is held: whoever takes it next looks whether the file is still the one in the folder.
+            # Removed while the lock is held: the next process checks that its file is still the one in the folder.
             for path in (_owner_path(target), _lock_path(target)):
                 with suppress(OSError):
                     path.unlink()
             held.release()
 
     def take(self, target: Path, *, key: str, wait_s: float = _TIMEOUT_S) -> None:
-        """From now on only this process's run writes `target`, a file or folder.
+        """Reserves `target`, a file or folder, for the run of this process.
 
-        key: the setting by which another run would get one of its own. wait_s: for another run to release it.
-        Raises LockedError where another run writes it, WriteError where the lock cannot be written.
+        key: the setting that gives another run its own target. wait_s: time to wait for another run to release it.
+        Raises LockedError if another run writes it, WriteError if the lock cannot be written.
         """
         if _is_of_parent(target):
             target = _within(target)
@@ -79,16 +80,16 @@ class Lock:
             self._refuse_survivor(target, inner, key=key)
 
     def take_if_writable(self, target: Path, *, key: str) -> None:
-        """As `take`; what may only be read needs no lock."""
+        """Like `take`; a read-only target needs no lock."""
         try:
             self.take(target, key=key)
         except WriteError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
-            log.debug("%s is not locked: its folder may only be read", target)
+            log.debug("%s is not locked: its folder is read-only", target)
 
     def _refuse_survivor(self, target: Path, inner: Path, *, key: str) -> None:
-        """A process that a killed one had started may still write."""
+        """A child of a killed process may still write."""
         from filelock import FileLock, Timeout
 
         try:
@@ -116,7 +117,7 @@ class Lock:
                 log.warning("%s is not locked, as its file system has no locks: %s", target, error.strerror)
         self._held[target] = held
         if _owner_path(target).exists():
-            log.warning("taking over %s: %s has ended without releasing it", target, _in_words(_read(target)))
+            log.warning("taking over the lock of %s: %s ended without releasing it", target, _in_words(_read(target)))
         write_json(_owner_path(target), self._owner)
         _clear(target)
 
@@ -127,13 +128,13 @@ class Lock:
             write_json(_owner_path(target), self._owner)
 
     def check(self) -> None:
-        """Raises LandfallError where another run holds the lock by now: a network drive was cut off, or files were
+        """Raises LandfallError if another run holds the lock now: a network drive was disconnected, or files were
         removed by hand."""
         for target in self._held:
             if _read(target).get("token") != self._owner["token"] or not _lock_path(target).exists():
                 raise LandfallError(
                     f"the lock {_lock_path(target)} was lost: another run may write the same files",
-                    hint="see what runs, and resume",
+                    hint="check which runs are active, then resume",
                 )
 
 
@@ -142,13 +143,13 @@ def _refused(target: Path, owner: dict[str, Any], key: str) -> LockedError:
 
 
 def _is_of_parent(target: Path) -> bool:
-    """Whether the process that started this one holds the lock, and shares it."""
+    """Whether the parent process holds and shares the lock."""
     token = os.environ.get(_SHARED)
     return token is not None and _read(target).get("token") == token
 
 
 def _within(target: Path) -> Path:
-    """What a process takes in the place of a target that its parent holds."""
+    """The lock of a child process for a target that its parent holds."""
     return target.with_name(f"{target.name}.step")
 
 
@@ -161,7 +162,7 @@ def _owner_path(target: Path) -> Path:
 
 
 def _read(target: Path) -> dict[str, Any]:
-    """What the owner of the lock wrote; empty where that is missing or damaged."""
+    """The description of the lock's owner; empty if it is missing or damaged."""
     try:
         return read_json_object(_owner_path(target))
     except (OSError, ValueError):
@@ -177,7 +178,7 @@ def _in_words(owner: dict[str, Any]) -> str:
 
 
 def _clear(target: Path) -> None:
-    """Removes what dead runs have left in the folder of `target`, and in itself where it is one."""
+    """Removes leftover files of dead runs in the folder of `target`, and in `target` itself if it is a folder."""
     from filelock import FileLock, Timeout
 
     for folder in (target.parent, target):

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TRAINING, _VALIDATION = "#4477aa", "#ee6677"
-# Share of the time of a run that drawing may take, and the least time between two drawings.
+# Maximum share of the run time for drawing, and the minimum time between two drawings.
 _DRAWING_SHARE, _SHORTEST_WAIT_S = 0.03, 1.0
 
 
 class LossCurve:
-    """Watches a run (see `trainers.loop.Watcher`); a context manager, which draws a last time whatever happens.
+    """Watches a run (see `trainers.loop.Watcher`); a context manager, which always draws once more at the end.
 
-    show: what becomes of each drawing. It is called as soon as there is something to see, and again whenever the run
-    has gone on for long enough to bear the cost.
+    show: receives each drawing. It is called with the first data, and again whenever drawing takes a small enough share
+    of the run time.
     """
 
     def __init__(self, show: Callable[[Figure], None], *, title: str):

@@ -1,6 +1,6 @@
 """Names of runs: one rule, checked wherever a name is typed or read from a file.
 
-A run has a folder of its name in several places, so that a name from a file of somebody else could lead anywhere.
+A name becomes part of several paths, so a name from a foreign file could lead to any folder.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pydantic import AfterValidator
 
 # Some file systems allow 143 bytes in a name; locks and temporary files add to it.
 _MOST_BYTES = 100
-# Letters and digits of any script, then also the marks of versions and dates.
+# A letter or digit of any script, then also the signs of versions and dates.
 _NAME = re.compile(r"\w[\w.+-]*(?<!\.)")
 # Files and folders next to those of runs, and names that Windows keeps for devices.
 _TAKEN = re.compile(r"(?i)(?:index|last|steps|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 
 
 def checked_run_id(name: str) -> str:
-    """The name itself. Raises ValueError where it is not a valid name of a run."""
+    """Returns the name. Raises ValueError if it is not a valid name of a run."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name.encode()) > _MOST_BYTES:
         raise ValueError(f"{str(name)[:60]!r} is not a valid name of a run: letters, digits and . _ + - only")
     if _TAKEN.fullmatch(name):

@@ -1,5 +1,5 @@
-"""The page of a notebook: messages in its cells, bars and curves that move in place, failures that begin with their
-cure. IPython is asked for only in a process that already runs it."""
+"""Output in notebooks: messages in cells, bars and curves that update in place, failures that start with a remedy.
+IPython is used only in a process that already runs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # By the name of the class, so that nothing is imported for it; other errors bring their own hint.
 _CURES = {
-    "FileNotFoundError": "paths of configurations count from the repository's root; `root / path` does so here",
+    "FileNotFoundError": "paths in configurations are relative to the root of the repository; use `root / path`",
     "MemoryError": "set training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size",
     "ModuleNotFoundError": "`make setup` installs what Landfall needs; is this the kernel of its .venv?",
     "NameError": "run the cells above first (Run → Run All Above Selected Cell)",
@@ -36,8 +36,8 @@ def in_notebook() -> bool:
 
 
 def start_notebook() -> None:
-    """What a notebook calls first: messages and warnings go into its cells, and a failure says in its first line what
-    is wrong and what to do."""
+    """Call this first in a notebook: messages and warnings appear in its cells, and the first line of a failure names
+    the problem and the remedy."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -48,7 +48,7 @@ def start_notebook() -> None:
 
 
 def cause_and_cure(error: BaseException) -> str:
-    """One line each; the cure only where one is known."""
+    """One line each; the remedy only if one is known."""
     cause, own_cure = (error.message, error.hint) if isinstance(error, LandfallError) else (str(error), None)
     cause = cause.strip().partition("\n")[0]
     cure = _CURES.get(type(error).__name__, own_cure)
@@ -57,7 +57,7 @@ def cause_and_cure(error: BaseException) -> str:
 
 
 def _show_cause_first(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
-    """A run that was stopped on request is no fault: where it was in the code is of no interest."""
+    """A run that was stopped on request is not a failure, so it needs no traceback."""
     lines = [cause_and_cure(error)]
     if not isinstance(error, StoppedError):
         lines += ["", *shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset=tb_offset)]
@@ -70,7 +70,7 @@ def _shell() -> Any:
 
 
 class LiveOutput:
-    """A place in a cell's output whose content can be replaced."""
+    """An area in the output of a cell whose content can be replaced."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -91,7 +91,7 @@ class LiveOutput:
 
 
 def live_loss(title: str = "training") -> LossCurve:
-    """The loss curve of a run in the cell's output, redrawn in place as it trains."""
+    """The loss curve of a run in the output of a cell, redrawn in place during training."""
     from core.loss_curve import LossCurve
     from core.pictures import as_png
 

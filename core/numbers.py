@@ -1,4 +1,4 @@
-"""Numbers for readers: rounded to what one can use, null in JSON where there is none, sizes in their unit."""
+"""Numbers for readers: rounded to useful digits, null in JSON if missing, sizes with units."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def decimals_for(scale: float, significant: int) -> int:
-    """Decimal places that leave numbers of this size so many significant digits."""
+    """Decimal places that give numbers of this size the requested significant digits."""
     if not math.isfinite(scale) or scale == 0:
         return significant
     return max(0, significant - 1 - math.floor(math.log10(abs(scale))))
 
 
 def listed(values: np.ndarray, decimals: int) -> list[Any]:
-    """Lists in lists, as deep as the array; None for what is not finite."""
+    """Nested lists with the dimensions of the array; None for values that are not finite."""
     import numpy as np
 
     rounded = np.asarray(values, dtype=np.float64).round(decimals)
@@ -27,22 +27,22 @@ def listed(values: np.ndarray, decimals: int) -> list[Any]:
 
 
 def plain(value: float, significant: int = 3) -> str:
-    """So many significant digits, never an exponent: `1.04`, `12.3`, `1,280,000`."""
+    """The requested significant digits, without an exponent: `1.04`, `12.3`, `1,280,000`."""
     if not math.isfinite(value) or value == 0:
         return f"{value:.0f}"
-    rounded = float(f"{value:.{significant - 1}e}")  # before its places are counted: 9.996 becomes 10.0
+    rounded = float(f"{value:.{significant - 1}e}")  # before counting the places: 9.996 becomes 10.0
     return f"{rounded:,.{decimals_for(rounded, significant)}f}"
 
 
 def ratio_in_words(ratio: float) -> str:
-    """How many times something: `1.04`, `12.3`, `283`; `< 0.01` and `> 1,000` beyond."""
+    """A ratio: `1.04`, `12.3`, `283`; `< 0.01` and `> 1,000` outside this range."""
     if ratio > 1_000:
         return "> 1,000"
     return plain(ratio) if ratio >= 1 or ratio == 0 else "< 0.01" if ratio < 0.01 else f"{ratio:.2f}"
 
 
 def duration_in_words(seconds: float) -> str:
-    """In the unit that a person would take: `43 ms`, `2.2 s`, `3 min`, `1.5 h`, `12 days`."""
+    """In a readable unit: `43 ms`, `2.2 s`, `3 min`, `1.5 h`, `12 days`."""
     for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{_brief(seconds / size)} {unit}"
@@ -55,5 +55,5 @@ def _brief(value: float) -> str:
 
 
 def size_in_words(num_bytes: float) -> str:
-    """`50.0 GB`, below a gigabyte `3.2 MB`."""
+    """`50.0 GB`, or `3.2 MB` below a gigabyte."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""Which process a file belongs to that was left behind, and whether that process is still there."""
+"""The process that owns a leftover file, and whether it is still running."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class Owner:
 
     @classmethod
     def this_process(cls) -> Self:
-        pid = os.getpid()  # asked each time: a fork is another process
+        pid = os.getpid()  # read each time: a fork is another process
         return cls(_machine(), pid, _started(pid) or 0)
 
     @classmethod
     def named_in(cls, name: str) -> Self | None:
-        """The owner whose token is the last that is part of a file's name."""
+        """The owner of the last token in a file's name."""
         found = _TOKEN.findall(name)
         return cls(found[-1][0], int(found[-1][1]), int(found[-1][2])) if found else None
 
     @property
     def token(self) -> str:
-        """For names of files."""
+        """The token for names of files."""
         return f"{self.machine}-{self.pid}-{self.started}"
 
     @property
     def is_of_here(self) -> bool:
-        """Whether this process can determine if that one is alive; not for other machines and earlier boots, and of
-        other users' where the system hides them."""
+        """Whether this process can determine if the owner is running. It cannot for other machines and earlier boots,
+        and for other users if the system hides their processes."""
         return self.machine == _machine() and not _is_hidden(self.pid)
 
     def is_dead(self) -> bool:
-        """Whether the process has ended for sure."""
+        """Whether the process has certainly ended."""
         return self.is_of_here and _started(self.pid) != self.started
 
 
@@ -64,9 +64,10 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot (elsewhere than on Linux in 1/100 s); None where there is none.
+    """Start time of a process in clock ticks since boot (in 1/100 s on other systems than Linux); None if it does not
+    exist.
 
-    A process that was killed and waits for its parent to notice has ended.
+    A zombie process counts as ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -82,8 +83,8 @@ def _started(pid: int) -> int | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is a process of another user, of which the system shows no more (`hidepid` of Linux's /proc)."""
-    if os.name == "nt" or _started(pid) is not None:  # on Windows the call below would end it
+    """Whether another user has a process with this id that the system hides (`hidepid` of Linux's /proc)."""
+    if os.name == "nt" or _started(pid) is not None:  # on Windows, the call below would end the process
         return False
     try:
         os.kill(pid, 0)

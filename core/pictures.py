@@ -1,4 +1,4 @@
-"""Pictures as they are kept and shown: PNG of at most 256 colours, a third of the bytes and to the eye the same."""
+"""Pictures are stored as PNG with at most 256 colours: a third of the bytes without a visible difference."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _COLORS = 256
 
 
 def literal(text: str) -> str:
-    """Text that comes from data: matplotlib would typeset what stands between two dollar signs."""
+    """Escapes text from data: matplotlib would typeset text between two dollar signs."""
     return text.replace("$", r"\$")
 
 
 def as_png(figure: Figure, *, dpi: int) -> bytes:
-    from PIL import Image  # brought by matplotlib
+    from PIL import Image  # a dependency of matplotlib
 
     engine = figure.get_layout_engine()
-    if engine is not None:  # savefig would draw the figure twice, the first time for its layout alone
+    if engine is not None:  # savefig would draw the figure twice, once only for its layout
         figure.set_dpi(dpi)
         engine.execute(figure)
         figure.set_layout_engine("none")

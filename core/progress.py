@@ -1,4 +1,5 @@
-"""Progress of long work: a bar where a person watches, a line every half minute in a log, nothing where asked."""
+"""Progress of long work: a bar on a terminal or in a notebook, a line every half minute in a log, or nothing on
+request."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "bar", "lines", "off"]
 SECONDS_BETWEEN_LINES = 30.0
-# A notebook shows no bar for what is over at once, and redraws one no more often than a browser likes.
+# A notebook shows no bar for short work, and redraws a bar only as often as a browser can handle.
 _SECONDS_BEFORE_BAR, _SECONDS_BETWEEN_DRAWINGS = 0.5, 0.2
 
 
@@ -69,7 +70,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float:
-        """As long as the rest takes at the speed so far; of use once something is done."""
+        """Time left at the mean speed so far; valid after the first advance."""
         return self.seconds / max(self.done, 1) * (self.total - self.done)
 
 
@@ -116,7 +117,7 @@ class _Bar(_Silence):
 
 
 class _PageBar(_Silence):
-    """In a notebook, in one place of the cell's output."""
+    """In a notebook, in one area of the output of the cell."""
 
     def open(self) -> None:
         self._output, self._drawn, self._last_note = None, time.monotonic(), ""
@@ -132,13 +133,13 @@ class _PageBar(_Silence):
             finished = self.progress.done >= self.progress.total
             self._draw(f"{'in' if finished else 'stopped after'} {tqdm.format_interval(self.progress.seconds)}")
 
-    def _draw(self, time_told: str) -> None:
+    def _draw(self, time_text: str) -> None:
         progress = self.progress
         count = f"{progress.done} of {progress.total} {progress.unit}"
         speed = f"{progress.done / max(progress.seconds, 1e-9):.3g} {progress.unit}/s"
-        told = " · ".join(filter(None, (count, speed, time_told, self._last_note)))
+        text = " · ".join(filter(None, (count, speed, time_text, self._last_note)))
         self._output = self._output or LiveOutput()
-        self._output.show_bar(progress.label, progress.done / max(progress.total, 1), told)
+        self._output.show_bar(progress.label, progress.done / max(progress.total, 1), text)
         self._drawn = time.monotonic()
 
 
@@ -146,5 +147,5 @@ _METERS: dict[str, type[_Silence]] = {"off": _Silence, "lines": _Lines, "bar": _
 
 
 def _watched_mode() -> Mode:
-    """A terminal and a notebook are watched; a pipe or a log file is not."""
+    """Whether output goes to a terminal or notebook, as opposed to a pipe or log file."""
     return "bar" if sys.stderr.isatty() or in_notebook() else "lines"

@@ -2,7 +2,7 @@
 
 Every run keeps its best weights in its own folder, `runs/<stream>_ssl/<run-id>/model.pt`. The promoted model, the file
 `logging.checkpoint_path`, is a copy of one of them: scoring, calibration and export use it. Promoting another run first
-keeps the weights that are replaced, so that every promotion can be taken back.
+stores the weights that are replaced, so that every promotion can be undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from core.workspace import atomic_file, relative, remove_abandoned
 log = logging.getLogger(__name__)
 
 WEIGHTS_FILE = "model.pt"
-# What the validation loss is a mean of; where one of these differs, two losses cannot be compared.
+# Settings that define the validation loss; if one of these differs, two losses cannot be compared.
 _DEFINES_LOSS = (
     *("data.window", "data.scaling.", "scalogram."),
     *("model.patch", "model.mask", "model.norm_target", "model.instance_norm"),
@@ -37,7 +37,7 @@ def weights_path(root: Path, config: AnyConfig, run_id: str) -> Path:
 
 
 def promoted(root: Path, config: AnyConfig) -> dict[str, Any] | None:
-    """The description of the promoted model; None where there is none, or a damaged one."""
+    """The description of the promoted model; None if it is missing or damaged."""
     path = root / config.logging.checkpoint_path
     try:
         return checkpoint.verify(path)
@@ -59,7 +59,7 @@ def compare(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Comparison
     """new, old: descriptions of a run's model and of the promoted one (`core.checkpoint.describe`).
 
     A model replaces one of its own run, one with the same or a larger validation loss, and one whose loss cannot be
-    compared with its own, for it was trained on other data or predicts other values.
+    compared with its own because it was trained on other data or predicts other values.
     """
     if old is None:
         return Comparison(True, "there was no model")
@@ -86,10 +86,10 @@ def _incomparable(new: Mapping[str, Any], old: Mapping[str, Any]) -> str | None:
 
 
 def promote(root: Path, config: AnyConfig, run_id: str) -> str | None:
-    """Makes the weights of a run the model of its stream, with the detector it had. Returns the run that was promoted
-    before.
+    """Makes the weights of a run the model of its stream, together with the run's detector. Returns the previously
+    promoted run.
 
-    Raises CheckpointError where the run has no weights, or damaged ones.
+    Raises CheckpointError if the run has no weights, or damaged ones.
     """
     source, target = weights_path(root, config, run_id), root / config.logging.checkpoint_path
     checkpoint.verify(source)
@@ -101,12 +101,12 @@ def promote(root: Path, config: AnyConfig, run_id: str) -> str | None:
     if kept.is_file():
         _copy(kept, detector)
     else:
-        detector.unlink(missing_ok=True)  # it belongs to the model before
+        detector.unlink(missing_ok=True)  # it belongs to the previous model
     return before
 
 
 def keep_promoted(root: Path, config: AnyConfig) -> str | None:
-    """Keeps the promoted model and its detector in the folder of their run. Returns the run; None where none is
+    """Copies the promoted model and its detector to the folder of their run. Returns the run; None if none is
     promoted."""
     path, description = root / config.logging.checkpoint_path, promoted(root, config)
     if description is None:

@@ -1,4 +1,4 @@
-"""The one reader of YAML and JSON that Landfall did not write a moment ago.
+"""Reads YAML and JSON from files that may be foreign or damaged.
 
 Such a file may be damaged, or made to hang or crash its reader: bytes, values, depth and the length of numbers are
 limited before anything is built from them. Every fault is an `UnreadableError` with one line of text; errors of the
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 LARGEST_JSON = 1 << 28
 LARGEST_YAML = 1 << 18
-# The longest of ours nests seven values.
+# Our deepest file nests seven values.
 _DEEPEST = 60
-# Values of a YAML file with all its aliases written out; the longest of ours has a hundred.
+# Values of a YAML file with all aliases expanded; our longest file has a hundred.
 _MOST_VALUES = 20_000
 _MOST_DIGITS = 40
 _YAML_NUMBER = re.compile(r"[-+]?[0-9][0-9_:]{40,}")
 
 
 class UnreadableError(ValueError):
-    """A file or text is not what it should be; `line` where it is known."""
+    """A file or text is invalid; `line`, if it is known."""
 
     def __init__(self, message: str, *, line: int | None = None):
         self.line = line
@@ -50,7 +50,7 @@ def read_bytes(path: Path, *, largest: int = LARGEST_JSON) -> bytes:
 
 
 def text_of(content: bytes) -> str:
-    """UTF-8, with or without its mark."""
+    """UTF-8, with or without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -64,7 +64,7 @@ def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """As `read_json`, and the value is an object."""
+    """Like `read_json`, but only for an object."""
     value = read_json(path)
     if not isinstance(value, dict):
         raise UnreadableError("is not a JSON object")
@@ -91,7 +91,7 @@ def _whole_number(text: str) -> int:
 
 
 def _refuse_deep(value: Any) -> None:
-    """Others walk values by recursion."""
+    """Limits the depth, because other code visits values by recursion."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(_DEEPEST):
         if not level:
@@ -103,15 +103,15 @@ def _refuse_deep(value: Any) -> None:
 
 # ----------------------------------------------------------------------------------------------------------------- YAML
 def read_yaml(path: Path) -> Any:
-    """The value in a YAML file; None where it is empty. Raises UnreadableError and OSError."""
+    """The value in a YAML file; None if it is empty. Raises UnreadableError and OSError."""
     return parse_yaml(text_of(read_bytes(path, largest=LARGEST_YAML)))[0]
 
 
 def parse_yaml(text: str) -> tuple[Any, yaml.Node | None]:
-    """The value of a YAML text and the nodes it was made of, which know their lines.
+    """The value of a YAML text, and its nodes with their lines.
 
-    Nothing is constructed but plain values. Raises UnreadableError for text that is not YAML, and before it is expanded
-    for text whose aliases or depth have no limit.
+    Only plain values are constructed. Raises UnreadableError for text that is not YAML, and, before expanding it, for
+    text with too many aliases or too much depth.
     """
     import yaml
 
@@ -139,7 +139,8 @@ def parse_yaml(text: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _num_values(node: yaml.Node, known: dict[int, int], depth: int) -> int:
-    """Values with every alias written out. Raises RecursionError where a value holds itself or nests too deep."""
+    """Number of values with every alias expanded. Raises RecursionError if a value contains itself or nests too
+    deep."""
     import yaml
 
     if depth > _DEEPEST:
@@ -157,10 +158,10 @@ def _num_values(node: yaml.Node, known: dict[int, int], depth: int) -> int:
 
 # ------------------------------------------------------------------------------------------------------------- archives
 def refuse_packed(file: BinaryIO) -> None:
-    """For archives that Landfall writes without compression (checkpoints, detectors): what they hold may take no more
-    bytes than they have, so that loading them takes no more memory than their size.
+    """For archives that Landfall writes without compression (checkpoints, detectors): their content may not exceed
+    their size, so that loading them takes no more memory than their size.
 
-    Raises UnreadableError where it does, and for a damaged archive.
+    Raises UnreadableError if it does, and for a damaged archive.
     """
     try:
         with zipfile.ZipFile(file) as archive:

@@ -22,19 +22,19 @@ _WORDS = (
     r"|shared[_-]?access[_-]?key|credentials?|authorization"
 )
 _KEY = re.compile(rf"(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
-# Names of several: their numbers are counts, their texts are secrets.
+# Plural names: their numbers are counts, their texts are secrets.
 _KEYS = re.compile(
     r"(?:^|[^a-z])(?:(?:api|access|auth|bearer|hf|refresh|session|user)[_-]?tokens|tokens|secrets|passw(?:or)?ds|"
     r"api[_-]?keys|access[_-]?keys|private[_-]?keys)$",
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# A traceback in a notebook has its colours between the words.
+# A traceback in a notebook has colour codes between the words.
 _GAP = r"(?:\s|\x1b\[[\d;]*m)*"
 _SCHEME = r"(?:bearer|basic|digest|negotiate)\s+"
-# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence about it, nor the end of a
-# picture in base64, `pwd==`, nor an expression such as `token=os.environ['X']`. It matches from the word on, which may
-# stand within a name: a pattern that begins with the name takes a second for a picture in base64.
+# `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence, nor `pwd==`, the end of a
+# picture in base64, nor an expression such as `token=os.environ['X']`. It matches from the word on, which may be inside
+# a name: a pattern that starts with the name takes a second for a picture in base64.
 _ASSIGNED = re.compile(
     rf"(?P<name>(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
     rf"(?:[rbuf]{{0,2}}(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)"
@@ -51,9 +51,9 @@ _TEXT_IN_CODE = re.compile(
 )
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?[.(\[{]|(?:none|null|true|false)$|[$<*]", re.IGNORECASE)
 _BASIC = re.compile(r"(\bbasic\s+)(?=[\w+/]*[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-])", re.IGNORECASE)
-# Also where an address became a path, which has one slash for two.
+# Also if a URL became a path, which has one slash instead of two.
 _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")
-# Shorter than `core.secrets` asks for: in a log little else looks like these.
+# Shorter than `core.secrets` requires: in a log, few other texts look like these.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
 # Shorter values also occur within other words.
 _SHORTEST_VALUE = 6
@@ -62,8 +62,8 @@ _given: list[str] = []
 
 
 def printable(text: str) -> str:
-    """One line that commands no terminal and reads in one direction: control characters and overrides of the writing
-    direction are spelled out (`\\n`, `\\x1b`, `\\u202e`)."""
+    """One line without effects on a terminal: control characters and overrides of the writing direction are escaped
+    (`\\n`, `\\x1b`, `\\u202e`)."""
     return text if text.isprintable() else "".join(map(_spelled, text))
 
 
@@ -100,8 +100,8 @@ def redacted_text(text: str) -> str:
 
 
 def redacted_code(code: str) -> str:
-    """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or where the value or
-    its form is known, so that code which can be parsed stays so."""
+    """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or if the value or its
+    form is known, so that valid code stays valid."""
     text = _by_form(_by_value(code))
     text = _ASSIGNED.sub(lambda found: _hidden(found) if found["quote"] else found[0], text)
     text = _LISTED.sub(_all_hidden, text)
@@ -151,7 +151,7 @@ def _by_form(text: str) -> str:
 
 
 def _hidden(found: re.Match[str]) -> str:
-    """The value of a name of a secret is hidden; of other names, and in other forms, it stays."""
+    """Hides the value if its name is that of a secret; other values stay."""
     name, value, plain = _before(found) + found["name"], found["quoted"], found["plain"]
     start = found.start("quoted" if plain is None else "plain") - found.start()
     if not is_secret(name) and not (plain is None and _KEYS.search(name)):
@@ -166,7 +166,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _before(found: re.Match[str]) -> str:
-    """The part of a name before its word of a secret."""
+    """The part of a name before its secret-like word."""
     text, start = found.string, found.start()
     while start and (text[start - 1] in "-_" or text[start - 1].isalnum()):
         start -= 1
@@ -180,8 +180,8 @@ def _is_word(value: str, after_scheme: str) -> bool:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Hides secrets, and spells control characters out. `%(severity)s` in its format stands for the level of warnings
-    and errors, `WARNING: `, and for nothing below."""
+    """Hides secrets and escapes control characters. `%(severity)s` in its format is the level of warnings and errors,
+    such as `WARNING: `, and empty for lower levels."""
 
     def format(self, record: logging.LogRecord) -> str:
         record.severity = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""

@@ -1,4 +1,4 @@
-"""Private random generators: one per purpose, so that no draw for one purpose shifts another's stream.
+"""Private random generators: one per purpose, so that draws for one purpose do not affect another.
 
 The global generators are seeded in `core.devices.profiles.seed_and_fix`.
 """
@@ -11,7 +11,7 @@ import torch
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
-    """A 63-bit seed for a purpose such as `("masks", epoch)`; independent of the order in which purposes are asked."""
+    """A 63-bit seed for a purpose such as `("masks", epoch)`; independent of the order in which purposes are used."""
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 

@@ -1,4 +1,4 @@
-"""What is kept about a run besides its log: how its model detected when it scored last, and what people noted.
+"""Facts about a run in addition to its log: the detection figures of its latest scoring, and the user's notes.
 
 <run folder>/detection.json    figures of the latest scoring with the model of the run
 <run folder>/notes.json        tags and a note
@@ -18,13 +18,13 @@ from core.workspace import write_json
 log = logging.getLogger(__name__)
 
 DETECTION, NOTES = "detection.json", "notes.json"
-# Figures of a summary of scoring, and those of its comparison with labels, which runs are compared by.
+# Figures of a scoring summary and of its comparison with labels; runs are compared by them.
 _FIGURES = ("scored_at", "scores", "recordings", "alarms", "events")
 _LABELLED = ("faults_total", "faults_found", "false_events", "false_events_per_hour", "auroc", "f1")
 
 
 def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Keeps the figures of a scoring in the folder of the run whose model scored, if it is there and writable."""
+    """Stores the figures of a scoring in the folder of the run of its model, if the folder exists and is writable."""
     if not folder.is_dir():
         return
     labelled = summary.get("detection") or {}
@@ -34,7 +34,7 @@ def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
     try:
         write_json(folder / DETECTION, document)
     except (OSError, WriteError) as error:
-        log.info("the detection figures of %s are not kept: %s", folder.name, error)
+        log.info("the detection figures of %s are not stored: %s", folder.name, error)
 
 
 def read_detection(folder: Path) -> dict[str, Any] | None:

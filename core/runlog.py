@@ -44,13 +44,13 @@ class RunLog:
     """Writes `<log_dir>/<run_id>/`; a context manager, so that a run that dies is recorded as failed with its reason.
 
     A resumed run continues in the same folder: `rewind` drops the records that will be repeated and restores the
-    status. A new run of an old name rewinds to nothing.
+    status. A new run with a used name rewinds to the start.
     """
 
     def __init__(
         self, root: Path, config: AnyConfig, run_id: str, *, steps: int, windows: int = 0, lock: Lock | None = None
     ):
-        """steps, windows: all that the run is planned to take. lock: takes the folder too, and is looked after."""
+        """steps, windows: planned total of the run. lock: also locks the folder, and is checked on every write."""
         self.root, self.config, self.run_id = root, config, run_id
         self.folder = root / config.logging.log_dir / run_id
         self.metrics_file = self.folder / "metrics.jsonl"
@@ -110,7 +110,7 @@ class RunLog:
         except OSError as cause:
             if error is None:
                 raise
-            log.warning("how the run ended is not recorded: %s", cause)  # it failed for this, most likely
+            log.warning("how the run ended is not recorded: %s", cause)  # most likely the reason of the failure
 
     def write_config(self, rendered: str) -> None:
         self._write("config.yaml", rendered)
@@ -123,7 +123,7 @@ class RunLog:
     ) -> None:
         """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run.
 
-        reading: what the device held after the last of them, where somebody looked.
+        reading: the memory use of the device after the last step, if it was measured.
         """
         now = self._now()
         lines = [
@@ -170,19 +170,19 @@ class RunLog:
         )
 
     def recovery(self, record: Mapping[str, Any]) -> None:
-        """A step that was undone, and what was done about it (`trainers.recovery`)."""
+        """A step that was rolled back, and the action taken (`trainers.recovery`)."""
         self._append([{"kind": "recovery", "time": self._now(), **record}])
         self._update(recoveries=self._status["recoveries"] + 1)
 
     @property
     def records(self) -> int:
-        """How many it holds: with a state that is saved now, what to rewind to."""
+        """Number of records; saved with a state, it is the position to rewind to."""
         return self._records
 
     def rewind(self, records: int | None, *, step: int, epoch: int) -> None:
         """Keeps the first `count` records, or all valid ones; a truncated last line is dropped.
 
-        step, epoch: how many the run has done. They do not say which records to keep: under another batch the steps of
+        step, epoch: completed so far. They do not determine the records to keep: with another batch size, the steps of
         an epoch have other numbers.
         """
         kept = read_metrics(self.metrics_file)[:records]
@@ -202,12 +202,13 @@ class RunLog:
         self._update(step=step, epoch=epoch, best=best, recoveries=recoveries)
 
     def check_ownership(self) -> None:
-        """Raises LandfallError where another run took this one for dead: from then on the files are not this one's."""
+        """Raises LandfallError if another run has taken over the files because it considered this run dead."""
         if self._lock is not None:
             self._lock.check()
 
     def _pace(self, step: int) -> dict[str, float | None]:
-        """Time left and throughput, by the steps of this process; validation counts as soon as there was one."""
+        """Time left and throughput, estimated from the steps of this process, and from validation after the first
+        one."""
         seconds, done = time.monotonic() - self._began, step - self._began_step
         if done <= 0 or seconds <= 0:
             return {}
@@ -230,7 +231,7 @@ class RunLog:
         self._live.refresh(self._status, last=self._status["state"] != "running")
 
     def _now(self) -> str:
-        """The time, which in a log does not go back where the clock does: nothing took less than no time."""
+        """The time, which never goes back in a log even if the clock does: no duration is negative."""
         self._time = max(self._time, utc_now())
         return self._time
 
@@ -239,7 +240,7 @@ class RunLog:
 
 
 class SilentRunLog(RunLog):
-    """The log of a process that leaves the writing to another of the same run."""
+    """The log of a process that does not write because another process of the run does."""
 
     def __enter__(self) -> Self:
         return self
@@ -252,7 +253,7 @@ class SilentRunLog(RunLog):
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """The status of the run in a folder; None where there is none that can be read."""
+    """The status of the run in a folder; None if it is missing or unreadable."""
     try:
         return read_json_object(folder / "status.json")
     except (OSError, ValueError):

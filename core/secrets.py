@@ -1,7 +1,7 @@
-"""Secrets in text: found by their form or by the name they are given to, never echoed.
+"""Finds secrets in text by their form or by the name of their variable; never prints them.
 
-A key that carries its issuer's prefix (`hf_`, `sk-`, `AKIA`) is found anywhere. A bare random text is a secret only
-where a name or a command says so (`api_key = …`, `wandb login …`): hashes of commits and files look the same.
+A key that carries its issuer's prefix (`hf_`, `sk-`, `AKIA`) is found anywhere. A random text is a secret only if a
+name or a command says so (`api_key = …`, `wandb login …`): hashes of commits and files look the same.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Secret:
     end: int
 
 
-# One row per form: what it is, a text in small letters that it cannot be without (searched first: the pattern runs only
-# where it occurs; the fewer different ones the faster), and the pattern, whose group 1, or else the whole, is the
-# secret. A pattern begins with its literal part where it can, which the engine finds fast, and looks behind after it.
+# One row per form: what it is, a lower-case text that it always contains (searched first: the pattern runs only where
+# this text occurs, and fewer different texts are faster), and the pattern. The secret is group 1, or the complete match
+# if there is no group. A pattern starts with its literal text if possible, which is fast to find, and uses a lookbehind
+# after it.
 _FORMS: tuple[tuple[str, str, str], ...] = (
     ("Hugging Face token", "hf_", r"hf_(?<!\w...)[A-Za-z0-9]{30,}\b"),
     ("Hugging Face token", "api", r"api_org_(?<!\w.{8})[A-Za-z0-9]{30,}\b"),
@@ -78,12 +79,12 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ("ngrok token", "token", r"uthtoken[\s=:\"'(]+(\w{20,})"),
     ("ngrok token", "token", r"auth_token\(\s*[\"'](\w{20,})"),
 )
-# Their forms also fit words and hashes, so that the value must look random, or like a password.
+# Their forms also match words and hashes, so the value must look random, or like a password.
 _LOOSE_KINDS = frozenset({"bearer token", "ngrok token", "token in a URL"})
 _PASSWORD_KINDS = frozenset({"password in a URL", "password of a command"})
 
-# The words a name ends in that is given a secret, and the ways they are written with what may follow them in the name
-# (`api_key`, `API_KEY`, `apiKey`).
+# Last words of the names of secrets, in their spellings, with the suffixes that may follow in the name (`api_key`,
+# `API_KEY`, `apiKey`).
 _KEY_NAMES = {
     "token": ("token", "TOKEN", "Token"),
     "secret": ("secret", "SECRET", "Secret"),
@@ -93,7 +94,7 @@ _PASSWORD_NAMES = {
     "pass": ("passw(?:or)?d", "Passw(?:or)?d", "PASSW(?:OR)?D", "passphrase"),
     "pwd": ("pwd", "PWD"),
 }
-# No text without one of these holds a secret, in small letters.
+# Lower-case texts; a text without any of them contains no secret.
 _WORDS = tuple(dict.fromkeys([*(word for _, word, _ in _FORMS), *_KEY_NAMES, *_PASSWORD_NAMES]))
 # `name = "…"`, `name: …`, `"NAME": "…"`, `environ["NAME"] = "…"`, `setdefault("NAME", "…")`, `?name=…`, `--name …`.
 _KEY_VALUE = r"(?:\\?[\"']?\]?\s{0,40}(?:=|:|,)\s{0,40}|[ \t]+)(?:\\?[\"'])?([A-Za-z0-9][\w+/.~-]{15,199}=*)"
@@ -115,10 +116,10 @@ _NO_SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
-# A picture or a sound inside HTML: most of the text of some outputs, and no place for a secret.
+# A picture or sound inside HTML: most of the text of some outputs, and never a secret.
 _MEDIA = re.compile(r";base64,[A-Za-z0-9+/=]{1000,}")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Forms that only hold the place of a value, and words that say so.
+# Placeholder forms, and words that mark a placeholder.
 _PLACEHOLDER = re.compile(
     r"^(?:.{0,3}|(.)\1*|\W*|[<\[{(].*|.*[>}\])]|[$%].*|.*(?:\.\.\.|…|\*\*\*|example|1234567|abcdefg|x{4,}|0{8,}).*"
     r"|[a-z]+[_-]x{3,}|abcd?e?f?\d*|none|null|true|false|str(?:ing)?|text|optional|prompt|default|hidden|test|demo|foo|bar|x-oauth-basic)$",
@@ -131,7 +132,7 @@ _PLACEHOLDER_WORD = re.compile(
     re.IGNORECASE,
 )
 
-# The name of a variable that holds a secret, in small letters with underscores.
+# The name of a variable with a secret, in lower case with underscores.
 _SECRET_VARIABLE = re.compile(
     r"(?:^|_)(?:token(?:_(?:read|write))?|pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|secret|auth|private|license|"
     r"account)_?key|credentials?)$|^key$"
@@ -151,9 +152,9 @@ _VARIABLES = {
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """Every secret of a text, in order, none overlapping another; placeholders such as `YOUR_KEY` are none."""
+    """Every secret of a text, in order and without overlap; placeholders such as `YOUR_KEY` are not secrets."""
     if "\x1b" in text:
-        # Colours of a traceback, as blanks: their last letter would belong to the word after it.
+        # Colour codes of a traceback are replaced by blanks: their last letter would be joined to the next word.
         text = _COLOUR.sub(lambda code: " " * len(code[0]), text)
     merged: list[Secret] = []
     for secret in _found(text) if ";base64," not in text else _found_outside_media(text):
@@ -180,8 +181,8 @@ def masked(text: str) -> str:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value given to a name such as `api_key` only holds the place of one: `""`, `YOUR_KEY`, `<token>`,
-    `xxx`, `hf_xxx`, `sk-...`, `enter your key here`, `{TOKEN}`."""
+    """Whether the value of a name such as `api_key` is a placeholder: `""`, `YOUR_KEY`, `<token>`, `xxx`, `hf_xxx`,
+    `sk-...`, `enter your key here`, `{TOKEN}`."""
     value = value.strip().strip("\"'`")
     if _PLACEHOLDER.match(value) or MASK in value:
         return True
@@ -194,14 +195,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_special_token(name: str) -> bool:
-    """Whether it is a token of a language model or a position, such as `mask_token`."""
+    """Whether the name is that of a model token or a position, such as `mask_token`."""
     return _NO_SECRET_VARIABLE.search(_snake(name).lower()) is not None
 
 
 def variable_for(name: str, kind: str = "") -> str:
-    """The environment variable for a secret given to `name`, of a kind that `find_secrets` gives.
+    """The environment variable for a secret of the variable `name`, of a kind that `find_secrets` returns.
 
-    The name of a variable in capitals is kept, else the customary name for the kind is taken.
+    An upper-case name is kept; otherwise the usual name for the kind is used.
     """
     if name.isupper() and is_secret_name(name):
         return name
@@ -279,18 +280,19 @@ def _names_a_secret(name: str) -> bool:
 
 
 def _is_password(value: str) -> bool:
-    """Letters with a digit or a sign among them, and no placeholder; a plain word is taken for a description."""
+    """Letters with at least one digit or sign, and not a placeholder; a plain word counts as a description."""
     has_letter = any(character.isalpha() for character in value)
     return has_letter and not value.isalpha() and not is_placeholder(value) and not re.match(r"\w+[.(]\w", value)
 
 
 def _is_no_variable(value: str) -> bool:
-    """Without quotes `password = x1` names a variable; a text with signs or of all three kinds of letters does not."""
+    """Without quotes, `password = x1` names a variable, but a text with signs or with lower case, upper case and digits
+    does not."""
     return bool(re.search(r"[!@#%^&*?+~]", value)) or all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", r"\d"))
 
 
 def _is_random(value: str) -> bool:
-    """Whether a text looks drawn at random: digits, and lower case, upper case and digits follow each other often.
+    """Whether a text looks random: it has digits, and lower case, upper case and digits alternate often.
 
     `0a9f3c…` and `Xk29fQ…` are, `bert-base-uncased-2020` and `customer_id_column` are not.
     """

@@ -1,8 +1,8 @@
-"""Signals that ask a command to stop, from its first line on: before anything heavy is imported.
+"""Signals that ask a command to stop, handled from its first line on, before slow imports.
 
-Batch systems start a job again after exit code 75 only. While modules are imported, an exception may be lost or leave
-half of a module behind, so the process ends at once; later `SignalStop` is raised, until work that can be saved
-(`core.stopping`) takes the signals over. Imports nothing but the standard library.
+Batch systems restart a job only after exit code 75. An exception during imports may be lost or leave a module
+incomplete, so the process ends immediately. Later, `SignalStop` is raised, until work that can be saved
+(`core.stopping`) handles the signals. Imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 
 
 class SignalStop(KeyboardInterrupt):
-    """A stop on its way out of the work: not an Exception, as code that expects any error of a driver would take it."""
+    """A stop request. Not an Exception, because code that catches all errors of a driver would catch it."""
 
     def __init__(self, number: int):
         super().__init__(f"received {signal.Signals(number).name}")
@@ -30,9 +30,9 @@ class SignalStop(KeyboardInterrupt):
 
 
 def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
-    """Call it first in a process that is a command, in its main thread.
+    """Call this first in the main thread of a command.
 
-    ended: gives the process's exit code for that of the command; called also where the process ends at once.
+    ended: maps the exit code of the command to that of the process; also called if the process ends immediately.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -49,7 +49,7 @@ def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
             os._exit(code)
 
     for number in STOP_SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as of `nohup` and background jobs of a shell
+        if signal.getsignal(number) != signal.SIG_IGN:  # as with `nohup` and background jobs of a shell
             signal.signal(number, on_signal)
 
 

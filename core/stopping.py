@@ -21,9 +21,9 @@ from core.signals import STOP_SIGNALS, SignalStop
 
 log = logging.getLogger(__name__)
 
-# Kept free before the limit, beyond the time of the next step: for the checkpoint and for what runs after training.
+# Reserve before the limit, in addition to the next step: for the checkpoint and for the work after training.
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
-# Work that had more of the limit than this will hardly end within it when it has all of it.
+# Work that has used more than this share of the limit will hardly finish with all of it.
 _MOST_OF_LIMIT = 0.5
 
 
@@ -65,7 +65,7 @@ class StopRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_deferred = True  # or a signal would end this, and the handlers stay
+        self._is_deferred = True  # otherwise a signal would end this and leave the handlers
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm.join()
@@ -85,7 +85,8 @@ class StopRequest:
             self._is_deferred = False
 
     def is_due(self, next_seconds: float) -> bool:
-        """Whether to stop now: asked to, or the next piece of work, of that length, would not end before the limit."""
+        """Whether to stop now: on request, or because the next unit of work, of that length, would not end before the
+        limit."""
         if self.reason is None and self._is_past(next_seconds):
             self.reason = self._near_limit
         return self.reason is not None
@@ -106,13 +107,13 @@ class StopRequest:
             had_hours = (seconds_since_start() - self._began) / 3600
             if had_hours > _MOST_OF_LIMIT * self._timeout_hours:
                 return LandfallError(
-                    f"{self.reason} and the work, which began {had_hours:.2g} h ago, is not done",
-                    hint="a new start would not get further: raise timeout_hours, or give it less data",
+                    f"{self.reason} and the work, which started {had_hours:.2g} h ago, is not complete",
+                    hint="a restart would not get further: raise timeout_hours, or use less data",
                 )
         return StoppedError(self.reason, None)
 
     def _refuse(self) -> None:
-        """A batch system would have ended an older process; one this old is a notebook's."""
+        """A batch system would have ended an older process; a process of this age belongs to a notebook."""
         if self._began < self._timeout_hours * 3600:
             raise StoppedError(self._near_limit, None)
         raise UsageError(
@@ -133,7 +134,7 @@ class StopRequest:
         return self._timeout_hours is not None and next_seconds > self._seconds_left()
 
     def _set_alarm(self) -> None:
-        """Sets a timer that also ends work without checks: reading, measuring a batch size, scoring."""
+        """Sets a timer that also ends work without checks, such as reading, measuring a batch size or scoring."""
         if self._timeout_hours is None:
             return
         self._alarm = threading.Timer(min(self._seconds_left(), threading.TIMEOUT_MAX), self._on_limit)
@@ -143,14 +144,14 @@ class StopRequest:
     def _on_limit(self) -> None:
         if not self._is_deferred:
             self.reason, self._is_over_limit = self._near_limit, True
-            if hasattr(signal, "pthread_kill"):  # also out of a call that waits
+            if hasattr(signal, "pthread_kill"):  # also interrupts a waiting call
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
             else:
                 _thread.interrupt_main(signal.SIGTERM)
 
 
 def seconds_since_start() -> float:
-    """Wall time since the command began, for a process that it started too; else since this process began."""
+    """Wall time since the command started, also for its child processes; otherwise since this process started."""
     return time.monotonic() - (command_start() or _process_start())
 
 

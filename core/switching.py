@@ -1,7 +1,7 @@
 """Replaces several files in one step: after a kill at any moment, all of them are the old ones or all the new ones.
 
-The new files are first written next to the places they go to. Then a journal in the root of the workspace lists them:
-from its second form on the switch is decided, and whoever comes next completes it (`finish`).
+The new files are first written next to their targets. Then a journal in the root of the workspace lists them. After its
+second version is written, the switch is final, and the next process completes it (`finish`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from core.workspace import flush_folder, write_json, writing
 log = logging.getLogger(__name__)
 
 JOURNAL = ".landfall-switch.json"
-# What its lock is named after.
+# Name of its lock.
 _LOCKED = "landfall-switch"
 
 
 @dataclass(frozen=True)
 class _Move:
-    """Paths relative to the root. kept: the name that what is at `target` gets; None where nothing is."""
+    """Paths relative to the root. kept: the new name of the present `target`; None if there is none."""
 
     target: str
     staged: str
@@ -37,8 +37,8 @@ class _Move:
 
 
 def switch(sources: Mapping[str, Path], *, root: Path, suffix: str) -> list[str]:
-    """Puts copies of `sources` at their targets, by the targets' paths relative to `root`; gives the names under which
-    what was there is kept, with `suffix` added.
+    """Puts copies of `sources` at their targets, by the targets' paths relative to `root`; returns the names of the
+    previous files, which are kept with `suffix` added.
 
     Call it while the targets are locked. Raises WriteError before anything is replaced.
     """
@@ -65,7 +65,7 @@ def finish(root: Path) -> None:
     journal = root / JOURNAL
     if not journal.is_file():
         return
-    with suppress(LockedError), Lock() as lock:  # held: its process lives, and its targets are locked too
+    with suppress(LockedError), Lock() as lock:  # held: its process is running, and its targets are locked
         lock.take(root / _LOCKED, key="--repo-root")
         _complete(root)
 
@@ -112,7 +112,7 @@ def _complete(root: Path) -> None:
 
 
 def _place(root: Path, move: _Move) -> None:
-    """Also where it was interrupted before. A target is there at every moment."""
+    """Also after an interruption. Every target exists at any time."""
     staged, target = root / move.staged, root / move.target
     if not staged.exists():
         return

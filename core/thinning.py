@@ -1,4 +1,4 @@
-"""Fewer points of a long series that still look like it."""
+"""Selects few points of a long series that keep its shape."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 
 def kept(value_n: np.ndarray, limit: int) -> np.ndarray:
-    """Positions of at most `limit` (5 or more) values, ascending: all where they are few, else the first, the last,
-    and for each segment the minimum, the maximum and the first non-finite value."""
+    """Positions of at most `limit` (5 or more) values, ascending: all of them if they are few, otherwise the first, the
+    last, and for each segment the minimum, the maximum and the first non-finite value."""
     if len(value_n) <= limit:
         return np.arange(len(value_n))
     num_segments = (limit - 2) // 3

@@ -1,4 +1,4 @@
-"""The workspace: where its root is, and how files are written so that a killed process never leaves half of one."""
+"""The workspace: finds its root, and writes files so that a killed process never leaves an incomplete one."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from core.owner import Owner
 
 log = logging.getLogger(__name__)
 
-# Where this code lies: a clone, or the folder that a wheel installs.
+# Folder of this code: a clone, or the folder that a wheel installs.
 CODE_ROOT = Path(__file__).resolve().parents[1]
 # The folder of the sample data, apart from the user's own in `data`.
 SAMPLES = "samples"
-# Folders of configuration groups, which no other project has.
+# Folders of configuration groups, which mark a workspace.
 _MARKERS = ("configs/local", "configs/trainer")
-# What is being written matches no glob of real files: hidden, and of a kind of its own.
+# Suffix of files that are being written. They are hidden and match no glob of real files.
 _PART = ".part"
-# What a file system says that cannot flush a folder, as opposed to one that failed to.
+# Errors of file systems that do not support flushing a folder, as opposed to a failure.
 _NO_FLUSH = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)
-# A process of another machine, or of an earlier boot, that has not written for so long does not write any more.
+# After this time without a write, a process of another machine or an earlier boot counts as dead.
 _SILENT_S = 3600.0
 
 
 def find_root(start: Path | str | None = None) -> Path:
-    """The workspace that holds `start` (default: the current folder): the nearest folder with its configurations.
+    """The workspace that contains `start` (default: the current folder): the nearest folder with configurations.
 
-    Raises UsageError where no folder above `start` is a workspace.
+    Raises UsageError if no folder above `start` is a workspace.
     """
     try:
         origin = Path(start) if start is not None else Path.cwd()
     except FileNotFoundError as error:
-        raise UsageError("the current folder was removed", hint="change into the workspace, or --repo-root") from error
+        raise UsageError("the current folder was removed", hint="change folder, or pass --repo-root") from error
     resolved = origin.resolve()
     for folder in (resolved, *resolved.parents):
         if all((folder / marker).exists() for marker in _MARKERS):
             return folder
     raise UsageError(
         f"{origin} is not inside a Landfall workspace",
-        hint="change into one, name it with --repo-root, or make one: landfall init DIR",
+        hint="change into one, pass --repo-root, or create one: landfall init DIR",
     )
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether a folder or one below it has a file, other than hidden ones; True for one that may not be read."""
+    """Whether a folder or a subfolder has a file that is not hidden; True if the folder is unreadable."""
     try:
         found = list(folder.iterdir()) if folder.is_dir() else []
     except PermissionError:
@@ -66,7 +66,7 @@ def holds_files(folder: Path) -> bool:
 def relative(path: Path | str, root: Path) -> str:
     """`path` as written in configs and records: relative to the root where possible, with forward slashes.
 
-    A link inside the root, such as `data/` that leads to a network drive, keeps its own name.
+    A link inside the root, such as `data/` to a network drive, keeps its own name.
     """
     full = Path(root, path)
     if not full.is_relative_to(root):
@@ -76,9 +76,10 @@ def relative(path: Path | str, root: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path next to `path`; on success it is flushed to disk and renamed to `path`, else removed.
+    """Yields a temporary path next to `path`; on success it is flushed to disk and renamed to `path`, otherwise
+    removed.
 
-    Raises WriteError where the disk is full or the folder cannot be written; what `path` held stays.
+    Raises WriteError if the disk is full or the folder is not writable; the previous content of `path` stays.
     """
     with writing(path):
         part = temporary_path(path)
@@ -94,10 +95,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Inside, an error of the disk becomes a WriteError that names `path`, also where a library raises its own then."""
+    """A context in which disk errors become a WriteError that names `path`, also if a library raises its own error."""
     try:
         yield
-    except LandfallError:  # such as a stop, or what another file has said already
+    except LandfallError:  # such as a stop, or an error that already names a file
         raise
     except Exception as error:
         cause = _disk_error(error, path)
@@ -107,7 +108,8 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _disk_error(error: BaseException | None, path: Path) -> OSError | None:
-    """What the system said of the folder of `path`; torch raises its own error, which only has that in its context."""
+    """The system error for the folder of `path`; torch raises its own error, which has the system error only in its
+    context."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
             named = Path(error.filename) if isinstance(error.filename, str) else path
@@ -119,9 +121,9 @@ def _disk_error(error: BaseException | None, path: Path) -> OSError | None:
 
 # ------------------------------------------------------------------------------------------------------ temporary files
 def temporary_path(path: Path) -> Path:
-    """A name for what is to become `path`, in the same folder, which is made; the name says whose it is.
+    """A temporary name for `path` in the same folder, which is created; the name contains the owner.
 
-    The first call for a folder removes what dead processes left there.
+    The first call for a folder removes leftover files of dead processes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _clean_once(path.parent.resolve(), os.getpid())
@@ -131,7 +133,7 @@ def temporary_path(path: Path) -> Path:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """A new folder next to `path` that only this user can open, removed at the end."""
+    """A new folder next to `path` that only this user can open; removed at the end."""
     folder = temporary_path(path)
     folder.mkdir(mode=0o700)
     try:
@@ -159,7 +161,7 @@ def remove_abandoned(folder: Path) -> None:
         if part.is_dir():
             shutil.rmtree(part, ignore_errors=True)
         else:
-            with suppress(OSError):  # gone by now, or another user's
+            with suppress(OSError):  # already removed, or of another user
                 part.unlink()
 
 
@@ -171,8 +173,8 @@ def _is_silent(part: Path) -> bool:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes renames in it survive a power cut, in their order; Windows opens no folders, and some drives of virtual
-    machines and networks flush none."""
+    """Makes renames in the folder survive a power failure, in order. Windows cannot open folders, and some virtual and
+    network drives cannot flush them."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -198,12 +200,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Strict JSON: NaN and infinity raise ValueError, for no browser reads them."""
+    """Strict JSON: NaN and infinity raise ValueError, because browsers cannot read them."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def compact_json(value: Any) -> str:
-    """As `json_text`, on one line: for documents that no person reads."""
+    """Like `json_text`, on one line: for documents that only programs read."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
@@ -217,5 +219,5 @@ def utc_now() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time, and is unique also where the clock shows the same second again: `20261121-083000-1f3a77c2`."""
+    """Sorts by time, and is unique even if the clock repeats a second: `20261121-083000-1f3a77c2`."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"

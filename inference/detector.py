@@ -49,9 +49,9 @@ class Detector:
     fitting again. baseline_c: the model's reference error of each channel, float64 (C,); None without a model. charts:
     the control charts; None in one that an earlier version stored for the model alone. scales, own_past: of recordings
     that are scored per recording (`inference.groups`). sample: the scores of the calibration data. halves: those of the
-    first half, and of the second by a detector fitted to the first; None where half is too little. data: an identity of
+    first half, and of the second by a detector fitted to the first; None if half is too little. data: an identity of
     the rows and windows of each reference split. recordings: those of calibration. change: what an explicit calibration
-    changed; None where it was fitted to the configuration's own splits. charts_alone: the detector of the same charts
+    changed; None if it was fitted to the configuration's own splits. charts_alone: the detector of the same charts
     without the model, to compare with; None without a model, and in one that an earlier version stored. model_weight:
     the weight of the model in a score. weight_choice: how it was chosen where the configuration says `auto`
     (`inference.model_weight`).
@@ -103,7 +103,7 @@ class Detector:
         return self.scales.normalised(scores, windows)
 
     def with_alarms(self, settings: Scoring) -> Detector:
-        """The same with another threshold or other events. Raises DataError where the sample is too small for it."""
+        """The same with another threshold or other events. Raises DataError if the sample is too small for it."""
         settings = alarm_settings(settings)
         if settings == self.alarm_settings:
             return self
@@ -115,7 +115,7 @@ class Detector:
         )
 
     def mismatch(self, config: AnyConfig, checkpoint_sha256: str | None) -> str | None:
-        """Why it cannot be used with this model and configuration, in words; None where it can."""
+        """Why it cannot be used with this model and configuration, in words; None if it can."""
         if checkpoint_sha256 != self.checkpoint_sha256:
             return "the stored one belongs to another model"
         wanted = settings_of(config)
@@ -124,7 +124,7 @@ class Detector:
         return f"the stored one was fitted with {'; '.join(differing)}" if differing else None
 
     def change_of_data(self, reference: Mapping[SplitName, WindowSet]) -> str | None:
-        """Which of the available reference splits are not those it was fitted to, in words; None where all are."""
+        """Which of the available reference splits are not those it was fitted to, in words; None if all are."""
         changed = [name for name, split in reference.items() if identity(split) != self.data.get(name)]
         if changed:
             return f"the data of {' and '.join(changed)} is not what the stored one was fitted to"

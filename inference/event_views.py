@@ -34,7 +34,7 @@ Component = Literal["charts", "model"]
 @dataclass(frozen=True)
 class Scored:
     """A split of the data and its scores: `scores`, `expected_sc` (of process sensors, as in
-    `inference.model_errors.SplitErrors`) and the lines of `table` have the same entries. scoring: None where control
+    `inference.model_errors.SplitErrors`) and the lines of `table` have the same entries. scoring: None if control
     charts scored alone."""
 
     scoring: ScoringModel | None
@@ -95,7 +95,7 @@ class RowsView:
     """Rows of process sensors around an event.
 
     start, stop: their lines in the score table. seen_nc, expected_nc: (N, C) in the channels' own units; the latter is
-    the prediction of the component that raised the event, None where it is not known. segment_n: number of the segment
+    the prediction of the component that raised the event, None if it is not known. segment_n: number of the segment
     of each row. worst: channel to share of the error.
     """
 

@@ -60,7 +60,7 @@ def fit(
 
     Calibration scores are those of charts and baselines that were fitted without them, as scores of new data are. The
     whole procedure is then repeated on the first half of the calibration data and tested on the second.
-    Raises DataError where the calibration data is too small for a threshold.
+    Raises DataError if the calibration data is too small for a threshold.
     """
     features, choice = reference_features(config, reference), None
     if checkpoint_sha256 is None:
@@ -230,7 +230,7 @@ class _Split:
 
 
 def _split(config: AnyConfig, reference: Reference, errors: Errors, features: ReferenceFeatures) -> _Split | None:
-    """None where a half is empty."""
+    """None if a half is empty."""
     both = reference["calibration"], errors["calibration"]
     second_s = second_half(*both, _own_past(config, reference))
     if not second_s.any() or second_s.all():
@@ -249,7 +249,7 @@ def _halves(
     model_weight: float,
 ) -> list[Halves | None] | None:
     """For the detector and for its charts alone: the sample of one that is fitted to the first half of the calibration
-    data, and its scores of the second half. None where half is too little."""
+    data, and its scores of the second half. None if half is too little."""
     split = _split(config, reference, errors, features)
     if split is None:
         return None

@@ -22,7 +22,7 @@ _VALUES_AT_A_TIME = 2**20
 
 @dataclass(frozen=True)
 class GroupScales:
-    """scale: root mean square of the reference row scores of each group, by its key; empty where there is one group.
+    """scale: root mean square of the reference row scores of each group, by its key; empty if there is one group.
     usual: the scale that all are brought to."""
 
     scale: Mapping[str, np.float32]

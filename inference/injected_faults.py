@@ -118,7 +118,7 @@ def _copied(windows: WindowSet, *, enough_rows: int) -> tuple[WindowSet, int]:
 
 
 def _deviations(values_nc: np.ndarray) -> np.ndarray:
-    """Standard deviation of each channel, float64 (C,); 0 where it has no value."""
+    """Standard deviation of each channel, float64 (C,); 0 if it has no value."""
     values_nc = values_nc.astype(np.float64)
     known_nc = ~np.isnan(values_nc)
     count_c = np.maximum(known_nc.sum(axis=0), 1)

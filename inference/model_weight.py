@@ -29,7 +29,7 @@ class WeightChoice:
     """The weight, and why.
 
     found: by weight, the mean over injected faults of the share that is found: 1 for a fault above all normal scores,
-    0 for one that a tenth of them exceeds; .05 by chance. Empty where no faults could be injected. reason: in words.
+    0 for one that a tenth of them exceeds; .05 by chance. Empty if no faults could be injected. reason: in words.
     """
 
     weight: float

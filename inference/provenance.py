@@ -33,7 +33,7 @@ def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoin
     """The present inputs of scores: digests of checkpoint, detector, files and code, and the settings that affect them.
 
     config: as it was loaded, without the sizes of the checkpoint. checkpoint: None for control charts alone.
-    Raises DataError where `data.splits.test` matches no sensor file.
+    Raises DataError if `data.splits.test` matches no sensor file.
     """
     return {
         "model": {"checkpoint": _CHARTS_ALONE, "detector": _CHARTS_ALONE}
@@ -62,7 +62,7 @@ def reasons_to_score(
 ) -> list[str]:
     """Why scores on disk are not those that scoring would give now, in words; empty where they are current.
 
-    summary: what the latest scoring wrote; None where there is none that can be read. checkpoint: None for control
+    summary: what the latest scoring wrote; None if there is none that can be read. checkpoint: None for control
     charts alone.
     """
     if summary is None:

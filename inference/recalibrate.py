@@ -246,8 +246,8 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     with Lock(command="landfall calibrate") as lock:
         lock.take(root / (arguments.checkpoint or loaded.config.logging.checkpoint_path), key="--checkpoint")
         finish(root)
-        told = calibrate(loaded, root=root, checkpoint=arguments.checkpoint)
-    json.dump(told, sys.stdout, indent=2)
+        outcome = calibrate(loaded, root=root, checkpoint=arguments.checkpoint)
+    json.dump(outcome, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return EXIT_OK
 

@@ -94,7 +94,7 @@ def scoring_lock(
 ) -> Iterator[None]:
     """While it is held, no other command replaces the model or writes its detector and scores.
 
-    Raises LockedError where one does.
+    Raises LockedError if one does.
     """
     config = loaded.config
     with Lock(command=f"landfall score --stream {config.stream}") as lock:
@@ -208,7 +208,7 @@ def why_not_current(
 ) -> list[str]:
     """Why the scores on disk are not those that scoring would give now, in words; empty where they are current.
 
-    Raises CheckpointError where there is no checkpoint and the detector needs one.
+    Raises CheckpointError if there is no checkpoint and the detector needs one.
     """
     summary = read_summary(config, root=root)
     if detector == "charts":

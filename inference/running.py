@@ -106,7 +106,7 @@ def _add_past(sums_2nc: np.ndarray, segment_n: np.ndarray, decay: float) -> None
 
 
 def _ages(segment_n: np.ndarray, decay: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Ages of 2^k rows, and the weight (n - age, 1) of a row of that age: 0 where it is of another segment."""
+    """Ages of 2^k rows, and the weight (n - age, 1) of a row of that age: 0 if it is of another segment."""
     age = 1
     while age < len(segment_n) and decay**age > _NEGLIGIBLE:
         yield age, (decay**age * (segment_n[age:] == segment_n[:-age]))[:, np.newaxis]

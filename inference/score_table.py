@@ -86,7 +86,7 @@ def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
 
 
 def starts_of(series: Series) -> np.ndarray:
-    """`time_ns` of the first row of each recording, 0 where it has none: int64 (R,)."""
+    """`time_ns` of the first row of each recording, 0 if it has none: int64 (R,)."""
     return np.array([recording.time_ns[0] if len(recording) else 0 for recording in series.recordings])
 
 

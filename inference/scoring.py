@@ -75,8 +75,8 @@ class ScoringModel:
     """A trained model and the preprocessing of its input.
 
     config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
-    mean_input: the mean training input, the shape of one sample; None where the checkpoint holds none.
-    sha256: digest of the checkpoint file. training_rows: as `core.data.overlap.rows_of` gave them; None where an older
+    mean_input: the mean training input, the shape of one sample; None if the checkpoint holds none.
+    sha256: digest of the checkpoint file. training_rows: as `core.data.overlap.rows_of` gave them; None if an older
     Landfall wrote the checkpoint.
     """
 

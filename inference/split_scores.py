@@ -33,7 +33,7 @@ class SplitScores:
     top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
     row_s, rows_per_entry: as in `SplitErrors`.
     model_share_s: float32 (S,) share of the score that comes from the model's errors, 0 to 1; the rest comes from the
-        control charts. None where it was not kept.
+        control charts. None if it was not kept.
     """
 
     score_s: np.ndarray
@@ -90,7 +90,7 @@ def score_split(
 
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
     smoothing_span: of the causal exponentially weighted mean of the model's errors within a segment; 1 does not smooth.
-    chart_sc: float (S, C) of reference mean 1, already smoothed; may be None where the weight of the model is 1. Where
+    chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1. Where
     one of the two components has no value for an entry, and without a model, the other counts alone.
     """
     num_entries, num_channels = (chart_sc if errors.error_sc is None else errors.error_sc).shape

@@ -57,7 +57,7 @@ class ScoringPaths:
 
 
 def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
-    """The summary of the latest scoring, or None where there is none that can be read."""
+    """The summary of the latest scoring, or None if there is none that can be read."""
     try:
         return read_json_object(ScoringPaths.of(config, root=root).summary)
     except (OSError, ValueError):
@@ -179,7 +179,7 @@ def title_of(summary: dict[str, Any]) -> str:
 
 
 def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
-    """What the control charts alone find, next to what the model and the charts find; None where it is unknown."""
+    """What the control charts alone find, next to what the model and the charts find; None if it is unknown."""
     alone = summary["charts_alone"]
     if alone is None:
         return None

@@ -51,7 +51,7 @@ class FalseAlarms:
 
     rate, low, high: share of the scores that are alarms. scores, bursts: how many scores, and in how many independent
     bursts the alarms among them come. events_per_day and its low, high: events (`inference.alarms.event_spans`) in the
-    time that the scores cover; None where the time between scores is unknown.
+    time that the scores cover; None if the time between scores is unknown.
     """
 
     rate: float
@@ -71,7 +71,7 @@ class CalibratedThreshold:
     false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores that
     set it, with intervals that hold as long as the process does not change. shortfall: why the calibration data is too
     little for the request, empty if it is enough. achieved: what the whole procedure, fitted to the first half of the
-    calibration data, had on the second half; None where half is too little. statement: all this in words.
+    calibration data, had on the second half; None if half is too little. statement: all this in words.
     """
 
     value: float
@@ -97,7 +97,7 @@ class CalibrationSample:
     """Scores of normal data.
 
     score_n: float32 (N,) without NaN, those of a segment next to each other, in order of time. segment_n: int64 (N,),
-    the number of each score's segment, ascending. seconds_per_score: None where the recordings have no time. span: of
+    the number of each score's segment, ascending. seconds_per_score: None if the recordings have no time. span: of
     the means that smoothed the scores, in scores.
     """
 
@@ -221,7 +221,7 @@ def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]
 
 def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring, per_day: float) -> tuple[float, str]:
     """The lowest threshold from `value` on with so few false events that one more would still keep the promise; with
-    none where the calibration data is shorter than that takes. Returns what is lacking as well, empty for nothing."""
+    none if the calibration data is shorter than that takes. Returns what is lacking as well, empty for nothing."""
     sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
     most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
     lowest = value

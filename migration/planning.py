@@ -61,7 +61,7 @@ def make_plan(
     tasks: list[Task] = []
     taken: dict[Path, Path] = {}
     for path, inside in found:
-        target = output or (out_dir / inside if out_dir is not None else beside(path))
+        target = output or (out_dir / inside if out_dir is not None else local_path(path))
         refusal = _refusal(path, target, originals, taken)
         if refusal:
             failed.append(_failure(path, refusal))
@@ -71,7 +71,7 @@ def make_plan(
     return Plan(tuple(tasks), tuple(failed), tuple(left_out))
 
 
-def beside(path: Path) -> Path:
+def local_path(path: Path) -> Path:
     """The default output path of a notebook: `colab_x.ipynb` and `x.ipynb` become `local_x.ipynb`, and
     `local_x.ipynb` becomes `local_x_local.ipynb`."""
     if path.name.startswith(_LOCAL_PREFIX):
@@ -142,7 +142,7 @@ def _failure(path: Path, reason: str) -> NotebookReport:
 
 def _without_outputs(found: list[tuple[Path, Path]]) -> tuple[list[tuple[Path, Path]], list[str]]:
     """Skips a notebook that is the output of another given one: on a second run `*.ipynb` matches both."""
-    outputs = {_canonical(beside(path)): path for path, _ in found}
+    outputs = {_canonical(local_path(path)): path for path, _ in found}
     kept, left_out = [], []
     for path, inside in found:
         source = outputs.get(_canonical(path))

@@ -36,7 +36,7 @@ _MOST_CHANNELS = 12
 
 
 class Checked(NamedTuple):
-    """What was found about the data of one stream. seconds: to train on `device`; None where it cannot be known."""
+    """What was found about the data of one stream. seconds: to train on `device`; None if it cannot be known."""
 
     stream: Stream
     found: Readiness

@@ -48,7 +48,7 @@ class NotebookRun:
 
     executed: the copy with its outputs. A complete copy is on disk from the first cell on, and after any failure;
     secrets are redacted in it.
-    tell: called with each event: first `{"event": "notebook", "cells": n}`, then for every code cell
+    report: called with each event: first `{"event": "notebook", "cells": n}`, then for every code cell
         `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
     """
 
@@ -58,11 +58,11 @@ class NotebookRun:
         executed: Path,
         *,
         root: Path,
-        tell: Callable[[Event], None],
+        report: Callable[[Event], None],
         cell_timeout_s: float | None = None,
         memory_limit_mb: float | None = None,
     ):
-        self.notebook, self.executed, self.tell = notebook, executed, tell
+        self.notebook, self.executed, self.report = notebook, executed, report
         self.cell_timeout_s, self.memory_limit_mb = cell_timeout_s, memory_limit_mb
         self._evidence = f"the executed copy is {relative(executed, root)}"
         self._watch: KernelWatch | None = None
@@ -129,19 +129,19 @@ class NotebookRun:
     def _on_notebook_start(self, notebook: NotebookNode) -> None:
         self._titles = _headings(notebook)
         cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in notebook.cells)
-        self.tell({"event": "notebook", "cells": cells})
+        self.report({"event": "notebook", "cells": cells})
 
     def _on_cell_execute(self, cell: NotebookNode, cell_index: int) -> None:
         if self._stop_asked:
             raise KeyboardInterrupt
         self._index, self._number, self._started = cell_index, self._number + 1, time.monotonic()
-        self.tell({"event": "start", "cell": self._number, "title": self._titles[cell_index]})
+        self.report({"event": "start", "cell": self._number, "title": self._titles[cell_index]})
         if self.cell_timeout_s is not None:
             self._after(self.cell_timeout_s, self._interrupt_for_limit)
 
     def _on_cell_executed(self, cell: NotebookNode, cell_index: int, execute_reply: Mapping[str, Any]) -> None:
         self._cancel_timers()
-        self.tell({"event": "end", "cell": self._number, "seconds": round(time.monotonic() - self._started, 3)})
+        self.report({"event": "end", "cell": self._number, "seconds": round(time.monotonic() - self._started, 3)})
 
     def _interrupt_for_limit(self) -> None:
         self._overran = True
@@ -165,8 +165,8 @@ class NotebookRun:
         if not self._overran:
             return NotebookError(name, error.exec_count, error.ename, error.evalue, hint=self._evidence)
         if error.ename == "StoppedError":
-            told = f"over {limit}: {error.evalue}"
-            return NotebookError(name, error.exec_count, error.ename, told, hint=self._evidence)
+            problem = f"over {limit}: {error.evalue}"
+            return NotebookError(name, error.exec_count, error.ename, problem, hint=self._evidence)
         return LandfallError(f"{self._place()} took longer than {limit}", hint=f"raise it; {self._evidence}")
 
     def _dead(self, death: Death) -> LandfallError:
@@ -190,8 +190,8 @@ class NotebookRun:
         notebook = nbformat.read(self.executed, as_version=4)
         cell = notebook.cells[self._index]
         if cell.cell_type == "code":
-            told = nbformat.v4.new_output("error", ename="DeadKernelError", evalue=cause, traceback=[cause, *trace])
-            cell.outputs.append(told)
+            output = nbformat.v4.new_output("error", ename="DeadKernelError", evalue=cause, traceback=[cause, *trace])
+            cell.outputs.append(output)
             _write_executed(self.executed, nbformat.writes(notebook))
 
 
@@ -270,12 +270,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _execute(arguments: argparse.Namespace) -> int:
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         sys.stdout.write(json.dumps(redacted(event)) + "\n")
         sys.stdout.flush()
 
     run = NotebookRun(
-        arguments.notebook.resolve(), arguments.executed.resolve(), root=root_of(arguments), tell=tell,
+        arguments.notebook.resolve(), arguments.executed.resolve(), root=root_of(arguments), report=report,
         cell_timeout_s=arguments.cell_timeout, memory_limit_mb=arguments.memory_limit,
     )  # fmt: skip
     if arguments.owns_process:

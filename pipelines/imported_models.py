@@ -43,7 +43,7 @@ def is_imported(root: Path, stream: Stream, model: Path) -> bool:
 def streams_off_here(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict[Stream, str]:
     """The streams that this workspace does not use, each with the reason: an imported model needs no data here.
 
-    Raises UsageError where every stream is switched off.
+    Raises UsageError if every stream is switched off.
     """
     imported = [
         stream

@@ -76,7 +76,7 @@ def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Events, faults found and AUROC of the latest scoring; empty where it has none, or the data has no labels."""
+    """Events, faults found and AUROC of the latest scoring; empty if it has none, or the data has no labels."""
     events, total, auroc = (found.get(name) for name in ("events", "faults_total", "auroc"))
     return (
         "" if events is None else str(events),

@@ -73,8 +73,8 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
 def read_report(root: Path) -> ValidationReport:
     """The report of the last checklist. Raises OutputError if it is missing or damaged."""
     try:
-        told = read_json_object(root / REPORT)
-        return ValidationReport(told["generated_at"], tuple(Item(**item) for item in told["items"]))
+        stored = read_json_object(root / REPORT)
+        return ValidationReport(stored["generated_at"], tuple(Item(**item) for item in stored["items"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(f"{REPORT} is missing or damaged: {error}", hint="run `landfall validate`") from error
 

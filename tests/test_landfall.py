@@ -57,9 +57,9 @@ def test_a_similar_command_is_suggested(argv, meant, capsys):
 
 def test_training_without_a_stream_lists_the_streams(capsys):
     assert landfall.main(["train"]) == 2
-    told = capsys.readouterr().err
-    assert all(stream in told for stream in STREAMS)
-    assert len(told.splitlines()) == 1
+    printed = capsys.readouterr().err
+    assert all(stream in printed for stream in STREAMS)
+    assert len(printed.splitlines()) == 1
 
 
 def test_bash_completes_commands_streams_and_options():

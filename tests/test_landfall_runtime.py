@@ -33,10 +33,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DRIVE_DIR", raising=False)
     monkeypatch.setattr(landfall_runtime, "_uploaded", set())
 
-    def nobody(prompt: str) -> str:
+    def no_input(prompt: str) -> str:
         raise EOFError(prompt)
 
-    monkeypatch.setattr("builtins.input", nobody)
+    monkeypatch.setattr("builtins.input", no_input)
     return folder
 
 

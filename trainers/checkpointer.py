@@ -146,7 +146,7 @@ class Checkpointer:
     def restore(self, path: Path) -> None:
         """Resumes from the checkpoint at `path`.
 
-        Raises CheckpointError where it is damaged, or its configuration or data differ.
+        Raises CheckpointError if it is damaged, or its configuration or data differ.
         """
         payload, described = checkpoint.load_described(path)
         bundle, allow_changes = self.bundle, self.config.training.allow_changes

@@ -82,7 +82,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
 
 
 def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:
-    """Raises UsageError where a new run would overwrite the log and the weights of an older one."""
+    """Raises UsageError if a new run would overwrite the log and the weights of an older one."""
     is_first = "TORCHELASTIC_RUN_ID" not in os.environ and not is_supervised()
     if arguments.run_id is None or config.training.resume != "never" or not is_first:
         return

@@ -68,7 +68,7 @@ def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Input
     """Global batch size and micro-batch size; also sets the gradient checkpointing of the model.
 
     `model` is on the device of the plan and otherwise unchanged. Under `training.batch_size: auto` real steps are
-    measured, unless they were before. Raises LandfallError where not even one window fits.
+    measured, unless they were before. Raises LandfallError if not even one window fits.
     """
     settings, saved, world = context.config.training, context.saved, context.world
     wanted = settings.gradient_checkpointing

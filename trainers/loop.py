@@ -86,7 +86,7 @@ class Trainer:
         return self.state.position
 
     def resume(self, path: Path) -> None:
-        """Raises CheckpointError where the checkpoint is damaged, or its configuration or data differ."""
+        """Raises CheckpointError if the checkpoint is damaged, or its configuration or data differ."""
         self.checkpointer.restore(path)
         self.guard = NonFiniteGuard(self.plan)
 
@@ -246,7 +246,7 @@ class Trainer:
     def _roll_back(
         self, run: RunLog, taken: TakenStep, steps: Sequence[torch.Tensor], loss: float, norm: float
     ) -> None:
-        """Returns to before the skipped step, which is repeated or left out. Raises LandfallError where no remedy is
+        """Returns to before the skipped step, which is repeated or left out. Raises LandfallError if no remedy is
         left."""
         taken.undo()
         self._loss_sum, self.position.step = taken.loss_sum, taken.index

@@ -84,7 +84,7 @@ class Objective:
 
         index_b: windows of the step, of all processes. purpose: seeds their masks, such as epoch and step.
         `undo` then rolls it back: gradients, running statistics and random numbers, also after later steps.
-        Raises LandfallError where not even one window fits into memory.
+        Raises LandfallError if not even one window fits into memory.
         """
         mask_b = self.draw_masks(len(index_b), *purpose)
         if not self.world.is_single:  # dropout differs between processes, and is the same in a resumed run
@@ -190,7 +190,7 @@ class Objective:
         None where `stop` is due before the end. Several processes always continue to the end, as they would have to
         agree on a stop after every block.
         With a mean input, `skill` then says how much better the model predicts the same values.
-        Raises DataError where there is no masked value: a loss of 0 would stay the best forever.
+        Raises DataError if there is no masked value: a loss of 0 would stay the best forever.
         """
         self.model.eval()
         measured = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)

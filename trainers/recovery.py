@@ -163,7 +163,7 @@ class Recovery:
         return self._remedied(run, figures, f"{in_words(origins)}; see {relative(path, self.root)}")
 
     def from_validation(self, run: RunLog, figures: NonFinite) -> bool:
-        """Whether to validate again, more precisely. Raises LandfallError where no remedy is left."""
+        """Whether to validate again, more precisely. Raises LandfallError if no remedy is left."""
         if more_precise(self.objective.plan) is None:
             raise LandfallError(str(figures), hint=HINT)
         return self._remedied(run, figures, "the validation split")

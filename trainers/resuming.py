@@ -57,7 +57,7 @@ def checkpoint_to_resume(
     where there is no state to resume.
 
     is_restarted: this process replaces one that died; whatever the choice, it resumes the run of that process.
-    Raises CheckpointError where states exist but none is valid, and for a requested file that is not.
+    Raises CheckpointError if states exist but none is valid, and for a requested file that is not.
     """
     choice = config.training.resume
     if is_restarted and choice != "auto" and (own := _saved_by_this_job(config, root, run_id)):
@@ -84,7 +84,7 @@ def _saved_by_this_job(config: AnyConfig, root: Path, run_id: str | None) -> Pat
 
 
 def _newest_valid(last: Path) -> Path | None:
-    """Older states replace missing or damaged newer ones, with a warning. Raises CheckpointError where all are."""
+    """Older states replace missing or damaged newer ones, with a warning. Raises CheckpointError if all are."""
     damaged: list[CheckpointError] = []
     for path in (last, *_older(last)):
         try:
@@ -131,7 +131,7 @@ def check_fit(
     """Compares the training state at `path` with the run that would resume it.
 
     config: of the run; data: the identity of its splits (`core.data.identity`).
-    Raises CheckpointError where configuration or data differ and that is not allowed, or where there is a model but no
+    Raises CheckpointError if configuration or data differ and that is not allowed, or if there is a model but no
     training state.
     """
     if "optimizer" not in state:

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 class TrainingResult:
     """The results of a finished run and its files.
 
-    skill: of the best epoch (`core.models.skill`). trained_epochs: those of this call; 0 where the requested run was
+    skill: of the best epoch (`core.models.skill`). trained_epochs: those of this call; 0 if the requested run was
     finished before, and these are its earlier results. checkpoint: the run's own best weights. promoted: whether they
     are the model of the stream now.
     """
@@ -93,7 +93,7 @@ def train(
 
     manager: decides about the hardware (default: one that inspects this machine).
     watcher: follows the run; a notebook shows its loss curve with one (`core.notebook.live_loss`).
-    Raises LockedError where another run writes the same files, DataError for unusable data, CheckpointError where
+    Raises LockedError if another run writes the same files, DataError for unusable data, CheckpointError if
     resuming is requested and impossible, UsageError where only another run is there to resume and it is finished,
     StoppedError after a signal or near the wall-time limit.
     """
@@ -141,7 +141,7 @@ def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingR
 
 
 def _refuse_different_views(world: World, saved: Mapping[str, Any] | None) -> None:
-    """Raises UsageError where the processes of a run do not see the same checkpoint."""
+    """Raises UsageError if the processes of a run do not see the same checkpoint."""
     if len(set(world.gather(saved["sha256"] if saved is not None else None))) > 1:
         raise UsageError(
             "the machines see different checkpoints to resume", hint="give all of them one folder, on a shared disk"
@@ -225,7 +225,7 @@ def _fit(
 def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: bool) -> None:
     """Warns that nothing is left to train. A run that died before it recorded its end is finished by this one.
 
-    Raises UsageError where the finished run is not the requested one: its results would be taken for new ones.
+    Raises UsageError if the finished run is not the requested one: its results would be taken for new ones.
     """
     if not trainer.is_finished():
         return

@@ -23,7 +23,7 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
     """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
     order of windows are the new run's. Returns the origin, for the run's record.
 
-    Raises CheckpointError where it is damaged, or of another stream or another shape of model.
+    Raises CheckpointError if it is damaged, or of another stream or another shape of model.
     """
     state, described = checkpoint.load_described(path)
     if state["stream"] != config.stream:

@@ -22,7 +22,7 @@ from trainers.resuming import versions
 class Position:
     """The position of a run: completed epochs, optimizer steps of the current epoch, and their results.
 
-    skill: of the best epoch, as `Skill.to_json` gives it; None where it was not measured.
+    skill: of the best epoch, from `Skill.to_json`; None if it was not measured.
     shift: windows by which the epoch's steps begin later, if it began with another global batch size.
     rate: the learning rate of the last step. left_out: windows of the current epoch whose step was skipped for good.
     """
@@ -112,7 +112,7 @@ class TrainState:
         self.objective, self.optimizer, self.recovery = objective, optimizer, recovery
         self.batch, self.epochs = batch, epochs
         self.position = Position()
-        # Records of the run's log up to the position; None where an older checkpoint has no such count.
+        # Records of the run's log up to the position; None if an older checkpoint has no such count.
         self.logged: int | None = 0
 
     @property

@@ -154,7 +154,7 @@ class FSDP(SingleDevice):
 def strategy_for(model: nn.Module, context: RunContext) -> SingleDevice:
     """The model as the processes of the run hold it. FSDP replaces the weights: build the optimizer afterwards.
 
-    Raises LandfallError where the strategy does not support the plan.
+    Raises LandfallError if the strategy does not support the plan.
     """
     if context.world.is_single:
         return SingleDevice(model)

@@ -190,5 +190,5 @@ def _some(units: Sequence[Unit], count: int) -> list[Unit]:
 
 
 def _changes(point: Constants, grid: Mapping[str, tuple[float, ...]]) -> str:
-    told = [f"{key.rpartition('.')[2]} = {point[key]:g}" for key in grid if point[key] != grid[key][0]]
-    return ", ".join(told) or "neutral constants"
+    changed = [f"{key.rpartition('.')[2]} = {point[key]:g}" for key in grid if point[key] != grid[key][0]]
+    return ", ".join(changed) or "neutral constants"

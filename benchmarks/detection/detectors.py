@@ -64,8 +64,8 @@ def load(
         "training.resume=never",
         "training.promote=always",
     )
-    begun = (place("training.start_from", start_from),) if start_from is not None else ()
-    return load_config(local_config_file(stream), [*own, *overrides, *begun], root=root)
+    initial = (place("training.start_from", start_from),) if start_from is not None else ()
+    return load_config(local_config_file(stream), [*own, *overrides, *initial], root=root)
 
 
 @dataclass(frozen=True)

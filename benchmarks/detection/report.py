@@ -106,8 +106,11 @@ class Findings:
         for name, detectors in self.sets.items():
             lines += ["", f"## {_SETS[name].title}", "", *_table(detectors)]
             if achieved := detectors[LANDFALL][0].get("achieved"):
-                lines += ["", f"False alarms on normal test data, requested → achieved by Landfall: {_told(achieved)}."]
-                lines += [_told_of_drift(detectors[LANDFALL][0])]
+                lines += [
+                    "",
+                    f"False alarms on normal test data, requested → achieved by Landfall: {_alarm_rates(achieved)}.",
+                ]
+                lines += [_drift_text(detectors[LANDFALL][0])]
         for stream, found in self.constants.items():
             lines += ["", f"## Constants of {stream}, all sets together", "", *_constants_table(found)]
         if self.left_out:
@@ -148,8 +151,8 @@ def _constants_table(found: Mapping[str, Any]) -> list[str]:
     lines = ["| constant | chosen | without one set | effect on the mean figure |", "|---|---|---|---|"]
     for effect in found["effects"]:
         values = sorted({constants[effect["key"]] for constants in found["sets"].values()})
-        told = ", ".join(f"{value:.3g}" for value in values)
-        lines.append(f"| `{effect['key']}` | {effect['value']:.3g} | {told} | {effect['range']:.4f} |")
+        effects = ", ".join(f"{value:.3g}" for value in values)
+        lines.append(f"| `{effect['key']}` | {effect['value']:.3g} | {effects} | {effect['range']:.4f} |")
     return lines
 
 
@@ -166,16 +169,16 @@ def _cell(column: str, values: list[float | None]) -> str:
     return f"{np.mean(known):{form}}" + (f" ± {np.std(known, ddof=1):{form}}" if len(known) > 1 else "")
 
 
-def _told(achieved: Mapping[str, dict[str, float] | None]) -> str:
-    told = [
+def _alarm_rates(achieved: Mapping[str, dict[str, float] | None]) -> str:
+    found = [
         f"{float(rate):.1%} → {found['rate']:.2%} ({found['low']:.2%} to {found['high']:.2%})"
         for rate, found in achieved.items()
         if found is not None
     ]
-    return ", ".join(told) or "no such data, or too little calibration data"
+    return ", ".join(found) or "no such data, or too little calibration data"
 
 
-def _told_of_drift(figures: Mapping[str, Any]) -> str:
+def _drift_text(figures: Mapping[str, Any]) -> str:
     """Why a rate is not kept, if it is not."""
     median, high = figures.get("drift_median"), figures.get("drift_90")
     if median is None or high is None:

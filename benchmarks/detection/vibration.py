@@ -96,8 +96,8 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
                 with atomic_file(work / name / f"{stem}.npz") as path, path.open("wb") as file:
                     np.savez(file, x=records)
             labels = {stem: {"label": "faulty" if stem == "late" else "healthy"} for stem in files}
-            told = {"axes": facts["axes"], "sampling_rate_hz": facts["sampling_rate_hz"], "files": labels}
-            write_json(work / name / "dataset.json", told)
+            description = {"axes": facts["axes"], "sampling_rate_hz": facts["sampling_rate_hz"], "files": labels}
+            write_json(work / name / "dataset.json", description)
             splits = {"train": (0.0, 0.6), "validation": (0.6, 0.7), "calibration": (0.7, 1.0)}
             yield Unit(
                 name,

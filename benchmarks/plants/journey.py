@@ -22,7 +22,7 @@ from pipelines.init_workspace import init_workspace
 @dataclass(frozen=True)
 class Found:
     """f1: of the alarms, by row. event_f1: of the rows that are in events. onset_s: from the start of the fault to that
-    of the first event that overlaps it, negative where the event is early; None where none does. sensors: whether the
+    of the first event that overlaps it, negative where the event is early; None if none does. sensors: whether the
     top channel of that event is one that the fault changed."""
 
     fault: FaultName
@@ -59,7 +59,7 @@ def journey(
 
 
 def run(root: Path, *words: str) -> str:
-    """The stdout of a command. Raises LandfallError where it fails."""
+    """The stdout of a command. Raises LandfallError if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(CODE_ROOT)}
     command = [sys.executable, "-m", "landfall", *words]
     ended = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

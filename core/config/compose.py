@@ -1,4 +1,4 @@
-"""Composes a configuration with Hydra, validates it with the schema and records who set each value.
+"""Composes a configuration with Hydra, validates it with the schema and records the origin of each value.
 
 Hydra is imported where it is used: it takes a quarter of a second, which `--help` and device reports can do without.
 Precedence, weakest first: schema default < group file < configuration file < environment < command line. A group that
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Characters of a configuration with all that it refers to; the longest of ours has ten thousand.
+# Characters of a configuration with everything it references; our longest has ten thousand.
 _LARGEST_EXPANSION = 1 << 20
-# Keys of `training` that say how to start, not what to train.
+# Keys of `training` that set how to start, not what to train.
 _REQUESTS = ("resume", "allow_changes")
 
 _SIZE_GROUPS = "hardware/sizes/"
@@ -87,7 +87,7 @@ def load_config(
 
 
 def _with_data_root(config: AnyConfig, origins: Mapping[str, str], root: Path) -> tuple[AnyConfig, Mapping[str, str]]:
-    """With the folder that `data.root: auto` stands for: data of the user's own and sample data never mix."""
+    """Replaces `data.root: auto` by a folder: user data and sample data are never mixed."""
     if config.data.root != "auto":
         return config, origins
     has_samples, has_own = (holds_files(root / folder) for folder in (f"{SAMPLES}/data", "data"))
@@ -98,7 +98,7 @@ def _with_data_root(config: AnyConfig, origins: Mapping[str, str], root: Path) -
 
 
 def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], origins: Mapping[str, str]) -> None:
-    """A chosen group of sizes has no effect where `model.size` was set after it."""
+    """Warns if a chosen group of sizes has no effect because `model.size` was set after it."""
     if config.model.size == "custom":
         return
     for setting in settings:
@@ -113,7 +113,7 @@ def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], ori
 
 
 def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
-    """Validates plain values, such as a checkpoint holds.
+    """Validates plain values, such as those of a checkpoint.
 
     Raises ConfigError, also for `data.root` = auto: only `load_config` knows the workspace that it depends on.
     """
@@ -125,8 +125,8 @@ def config_from_dict(values: Mapping[str, Any], *, source: str) -> AnyConfig:
 
 
 def recorded(config: AnyConfig) -> dict[str, Any]:
-    """Plain values for a checkpoint: without what a single start was asked for, so that an interrupted run leaves the
-    same file as one that was not."""
+    """Plain values for a checkpoint, without the settings of a single start, so that an interrupted run writes the same
+    file as an uninterrupted one."""
     plain = config.model_dump(mode="json")
     for name in _REQUESTS:
         del plain["training"][name]
@@ -134,7 +134,7 @@ def recorded(config: AnyConfig) -> dict[str, Any]:
 
 
 def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) -> AnyConfig:
-    """The configuration with other values of some keys, dotted. Raises ConfigError."""
+    """The configuration with other values of some dotted keys. Raises ConfigError."""
     plain = config.model_dump(mode="json")
     for key, value in values.items():
         *sections, name = key.split(".")
@@ -143,7 +143,7 @@ def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) ->
 
 
 def execution_from_environment(environment: Mapping[str, str] | None = None) -> Execution:
-    """Device settings where there is no configuration file: defaults and what COMPUTE_* and LANDFALL_* variables set.
+    """Device settings without a configuration file: defaults, and values of COMPUTE_* and LANDFALL_* variables.
 
     Raises ConfigError for a value that does not fit.
     """
@@ -151,7 +151,7 @@ def execution_from_environment(environment: Mapping[str, str] | None = None) -> 
 
 
 def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[Execution, dict[str, str]]:
-    """As `execution_from_environment`, and who set each key."""
+    """Like `execution_from_environment`, with the origin of each key."""
     root = _workspace()
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -195,7 +195,7 @@ def _group_values(override: Override, root: Path) -> dict[str, Any]:
 
 
 def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Puts `more` over `values`, section by section."""
+    """Merges `more` into `values`, section by section."""
     for name, value in more.items():
         if isinstance(value, Mapping) and isinstance(values.get(name), dict):
             _merge(values[name], value)
@@ -204,7 +204,7 @@ def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:
-    """Whether `key` was set where `reference` was, or later and so in its knowledge."""
+    """Whether `key` was set in the same place as `reference`, or later."""
     if key not in origins or reference not in origins:
         return key in origins
     source, reference_source = (origins[name].partition(":")[0] for name in (key, reference))
@@ -213,7 +213,7 @@ def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:
 
 
 def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
-    """The whole configuration as YAML; `with_origin` adds who set each value as a comment."""
+    """The complete configuration as YAML; `with_origin` adds the origin of each value as a comment."""
     lines = list(_yaml_lines(redacted(loaded.config.model_dump(mode="json"))))
     if not with_origin:
         return "\n".join(line for line, _ in lines) + "\n"
@@ -262,11 +262,11 @@ def _compose(path: Path, layers: Sequence[Sequence[Setting]], *, root: Path) -> 
 
 
 def _with_group(values: DictConfig, chosen: Setting, origins: dict[str, str], *, root: Path) -> DictConfig:
-    """The values with all that a chosen group file sets over them."""
+    """The values, overridden by those of a chosen group file."""
     from omegaconf import OmegaConf
 
     if chosen.override.is_delete() or chosen.override.package is not None:
-        return values  # Hydra has done it
+        return values  # done by Hydra
     option = root / CONFIG_DIR / chosen.key / f"{chosen.override.value()}.yaml"
     group, of_group = composed_of(option, [f"+{chosen.key}={chosen.override.value()}"], root=root, is_group_only=True)
     for key, origin in of_group.items():

@@ -1,6 +1,6 @@
-"""What Hydra composes of configuration files and chosen groups, and the line that set each key.
+"""Composes configuration files and chosen groups with Hydra, and finds the line that set each key.
 
-Composing takes a fifth of a second. What the same texts and choices gave in this process is used again.
+Composing takes a fifth of a second. So the result for the same texts and choices is cached in the process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _MOST_CACHED = 64
-# Plain values and origins, by all that Hydra made them of.
+# Plain values and origins, by all inputs of Hydra.
 _cached: dict[tuple[object, ...], tuple[Any, Mapping[str, str]]] = {}
 
 
 def composed_of(
     path: Path, overrides: Sequence[str], *, root: Path, is_group_only: bool = False
 ) -> tuple[DictConfig, dict[str, str]]:
-    """What Hydra composes of a file and chosen groups, or of the groups only, and the line that set each key.
+    """Hydra's composition of a file and chosen groups, or of the groups only, and the line that set each key.
 
     The order of the origins is the order in which the values were last set.
     """
@@ -58,7 +58,7 @@ def note(origins: dict[str, str], key: str, source: str) -> None:
 def _compose(
     name: str | None, folder: Path, overrides: Sequence[str], sources: dict[Path, Source], *, root: Path
 ) -> tuple[DictConfig, dict[str, str]]:
-    """Adds to `sources` what Hydra reads beyond them."""
+    """Adds the other files that Hydra reads to `sources`."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
@@ -74,7 +74,8 @@ def _compose(
 def _file_origins(
     name: str | None, overrides: list[str], folders: Sequence[Path], sources: dict[Path, Source], *, root: Path
 ) -> dict[str, str]:
-    """Walks Hydra's own list of composed files in merge order; the last file that has a key set it, `file:line`."""
+    """Visits Hydra's list of composed files in merge order; the origin of a key is the last file that contains it,
+    `file:line`."""
     from hydra.core.global_hydra import GlobalHydra
     from hydra.types import RunMode
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every fault at once, each with the key and who set it."""
+"""Faults of a configuration: all at once, each with the key and its origin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.config.fields import ContradictionError
 from core.config.schema import OUTPUT_KEYS, SCHEMAS, AnyConfig
 from core.errors import ConfigError, ConfigFault
 
-# Sections lie three deep, and each round looks one level further up for contradictions.
+# Sections nest three deep, and each round checks contradictions one level higher.
 _ROUNDS = 5
 
 
@@ -38,8 +38,8 @@ def all_faults(
 ) -> list[ConfigFault]:
     """Every fault of every key, and the contradictions of the keys that have none.
 
-    Pydantic looks for contradictions only where all keys of a section are valid: those at fault are set to what is
-    valid, and the rest is looked at again.
+    Pydantic checks contradictions only if all keys of a section are valid: invalid keys are set to valid values, and
+    the rest is checked again.
     """
     found: list[ConfigFault] = []
     corrected, at_fault = copy.deepcopy(dict(values)), set()
@@ -60,7 +60,7 @@ def all_faults(
 def _faults_of(
     details: Any, schema: type[BaseModel], origins: Mapping[str, str]
 ) -> Iterator[tuple[ConfigFault, tuple[str, ...]]]:
-    """Faults of one error of pydantic, each with the keys that have a part in it."""
+    """Faults of one pydantic error, each with the keys involved."""
     section = ".".join(map(str, details["loc"]))
     error = details.get("ctx", {}).get("error")
     if not isinstance(error, ContradictionError):
@@ -77,7 +77,7 @@ def _is_within(key: str, sections: Iterable[str]) -> bool:
 
 
 def _set_right(values: dict[str, Any], names: Sequence[str], schema: type[BaseModel]) -> None:
-    """Puts the default, or something of the right kind, where a fault is."""
+    """Replaces an invalid value by the default, or by a value of the right type."""
     for name, *rest in (names[place:] for place in range(len(names))):
         field = schema.model_fields.get(name)
         is_section = (
@@ -93,9 +93,9 @@ def _set_right(values: dict[str, Any], names: Sequence[str], schema: type[BaseMo
 
 
 def refuse_outputs_elsewhere(config: AnyConfig, source: str, origins: Mapping[str, str], root: Path) -> None:
-    """Raises ConfigError where a file from outside of `configs/` would have a run write outside of the workspace.
+    """Raises ConfigError if a file from outside of `configs/` would make a run write outside of the workspace.
 
-    The person who types a command, and the workspace's own configurations, may name any place.
+    Commands and the workspace's own configurations may name any path.
     """
     faults = []
     for key in OUTPUT_KEYS:
@@ -134,7 +134,7 @@ def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) ->
 
 
 def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
-    """The close keys of the same section, else the same name in another section."""
+    """Similar keys of the same section, otherwise the same name in another section."""
     section: type[BaseModel] = schema
     for name in names[:-1]:
         section = section.model_fields[name].annotation  # type: ignore[assignment]

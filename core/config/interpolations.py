@@ -1,4 +1,4 @@
-"""How large a configuration becomes when `${section.key}` is looked up: a few lines can double a text at each step."""
+"""The size of a configuration after resolving `${section.key}`: a few lines can double a text at each step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _Place = tuple[str, ...]
 
 
 def expanded_size(values: Mapping[str, Any]) -> int:
-    """Characters and values, of plain values in which nothing is looked up yet. References to nothing, and circles,
-    count as nothing: OmegaConf reports them."""
+    """Number of characters and values after resolving references in plain values. Missing and circular references count
+    as 0: OmegaConf reports them."""
     return _Sizes(values).of((), values)
 
 
@@ -33,7 +33,7 @@ class _Sizes:
 
     def _at(self, place: _Place) -> int:
         if place not in self._known:
-            self._known[place] = 0  # inside of itself
+            self._known[place] = 0  # within itself
             self._known[place] = self.of(place, self._value_at(place))
         return self._known[place]
 

@@ -1,6 +1,6 @@
-"""Values from outside of the configuration files: environment variables and the words of the command line.
+"""Values from outside of the configuration files: environment variables and arguments of the command line.
 
-Each is parsed by Hydra's grammar and keeps the words of the person who set it. Hydra is imported where it is used.
+Each is parsed by Hydra's grammar and keeps its original text. Hydra is imported where it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 ENVIRONMENT_PREFIX = "LANDFALL_"
 # For migrated notebooks (`landfall_runtime`), not for configurations.
 NOTEBOOK_VARIABLES = frozenset({"LANDFALL_UPLOAD", "LANDFALL_DOWNLOADS", "LANDFALL_WORK_DIR", "LANDFALL_DRIVE_DIR"})
-# Names that other tools for the same machines use; a LANDFALL_ variable of the same key wins.
+# Names that other tools for the same machines use; a LANDFALL_ variable of the same key overrides them.
 COMPUTE_VARIABLES = {
     "COMPUTE_PREFER": "device.prefer",
     "COMPUTE_ALLOW_TPU": "device.allow_tpu",
@@ -31,7 +31,7 @@ COMPUTE_VARIABLES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One override. origin: who set it, such as `environment: COMPUTE_PREFER=gpu`."""
+    """One override. origin: its source, such as `environment: COMPUTE_PREFER=gpu`."""
 
     override: Override
     origin: str
@@ -76,7 +76,7 @@ def is_group(name: str, root: Path | None) -> bool:
 def apply(setting: Setting, values: DictConfig) -> None:
     """Sets, or with `~` removes, a key; the schema decides later whether the key exists.
 
-    Raises UsageError for what sets no single value.
+    Raises UsageError for an override that does not set a single value.
     """
     from omegaconf import OmegaConf
 
@@ -104,12 +104,12 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _parsed(text: str, source: str) -> Override:
-    """source: the word or variable that a message names."""
+    """source: the argument or variable for messages."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     if text.lstrip("+~").startswith("hydra"):
-        raise UsageError(f"the override {source!r} would configure Hydra itself", hint="Landfall composes alone")
+        raise UsageError(f"the override {source!r} would configure Hydra itself", hint="only Landfall configures Hydra")
     try:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""The default recipe: what `auto` stands for in windows, patches, strides and the windows of an epoch.
+"""The default recipe: values of `auto` for windows, patches, strides and the windows of an epoch.
 
-Everything follows from what is known without labels: gap-free rows of the splits of normal data, channels, and of
-vibration the sampling rate. `landfall train`, `make validate`, the notebooks and the benchmark take it from here;
-a checkpoint holds what was chosen, and scoring takes it from there.
+They are chosen without labels, from the gap-free rows of the splits of normal data, the channels and, for vibration,
+the sampling rate. `landfall train`, `make validate`, the notebooks and the benchmark use it; a checkpoint contains the
+chosen values, and scoring reads them from there.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ KEYS = (
     "training.windows_per_epoch",
     "scalogram.frequency_min_hz",
 )
-# Windows of process sensors to choose from, in rows: the longest of which a split holds three.
+# Candidate windows of process sensors, in rows: the longest that fits three times into a split is used.
 _WINDOWS, _SHORT_WINDOWS, _WINDOWS_A_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
 _PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
-# A window of vibration lasts a second, but has at most so many samples; records shorter than two windows are one.
+# A window of vibration lasts a second, but has at most this many samples; a record shorter than two windows is one
+# window.
 _LONGEST_WAVE = 2048
 # The shortest window of vibration, in columns of an image.
 _SAMPLES_A_COLUMN = 2
-# The lowest wavelet has so many cycles in a window: its own spread is about a cycle (`scalogram.omega0` / 2π).
+# The lowest wavelet has this many cycles in a window; its width is about one cycle (`scalogram.omega0` / 2π).
 _CYCLES = 4
-# Windows that training should have to choose from, and the longest stride: the share of a window.
+# Minimum number of training windows, and the longest stride as a share of a window.
 _FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 256, "swinmae": 128}
 _STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
-# What an epoch computes at most: patches of all channels, or images. A minute for 20 epochs on one core of 2024.
+# Maximum work of an epoch: patches of all channels, or images. 20 epochs take a minute on one core of 2024.
 _PATCHES_AN_EPOCH, _IMAGES_AN_EPOCH, _FEWEST_AN_EPOCH = 175_000, 448, 64
 _SCORE_STRIDES = 4
 
@@ -47,8 +48,8 @@ _SCORE_STRIDES = 4
 class History:
     """The data a recipe is made for.
 
-    splits: rows of each gap-free segment of the splits `train` and `validation`, and of `calibration` where it shares
-    their recordings. guard: rows that lie between two splits, -1 one window. sampling_rate_hz: of vibration.
+    splits: rows of each gap-free segment of the splits `train` and `validation`, and of `calibration` if it shares
+    their recordings. guard: rows between two splits; -1 is one window. sampling_rate_hz: of vibration.
     """
 
     splits: Mapping[str, Sequence[int]]
@@ -57,7 +58,7 @@ class History:
     sampling_rate_hz: float | None = None
 
     def shortest(self) -> tuple[int, str]:
-        """The usual length of a segment in the split where it is least, and the split."""
+        """The typical length of a segment in the split with the shortest ones, and that split."""
         return min((_usual_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
@@ -69,7 +70,7 @@ def is_open(config: AnyConfig) -> bool:
 def resolved(config: AnyConfig, history: History) -> tuple[AnyConfig, list[str]]:
     """The configuration without `auto` in the recipe, and the reason of each choice, `key = value: reason`.
 
-    Raises ConfigError where the values do not go together.
+    Raises ConfigError if the values do not go together.
     """
     choose = _process if config.stream == "patchtst" else _vibration
     chosen = {key: each for key, each in choose(config, history).items() if _get(config, key) == AUTO}
@@ -78,7 +79,7 @@ def resolved(config: AnyConfig, history: History) -> tuple[AnyConfig, list[str]]
 
 
 def smallest_window(config: AnyConfig) -> int:
-    """Rows of the shortest window that the recipe may choose; those of `data.window` where that is set."""
+    """Rows of the shortest window that the recipe may choose, or of `data.window` if that is set."""
     if config.data.window != AUTO:
         return config.data.window
     if config.stream == "swinmae":
@@ -88,10 +89,10 @@ def smallest_window(config: AnyConfig) -> int:
 
 
 def as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> AnyConfig:
-    """The configuration with what a model was trained with in the place of `auto`.
+    """The configuration with the values of a trained model instead of `auto`.
 
-    trained: a configuration as a checkpoint holds it; one of another stream says nothing. The stride of scoring follows
-    from how it is scored now.
+    trained: the configuration in a checkpoint; one of another stream is ignored. The stride of scoring follows from how
+    it is scored now.
     """
     if trained["stream"] != config.stream or not is_open(config):
         return config
@@ -182,7 +183,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
 
 
 def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
-    """The longest that leaves enough windows."""
+    """The longest stride that leaves enough windows."""
     fewest, stride = _FEWEST_WINDOWS[config.stream], max(window // _STRIDES[config.stream], 1)
 
     def num_windows() -> int:
@@ -203,7 +204,7 @@ def _score_stride(config: AnyConfig, window: int, patch: int | None) -> _Choice:
 
 
 def _usual_length(rows_s: Sequence[int]) -> int:
-    """Half of the rows are in segments that are at least so long; 0 without any."""
+    """Half of the rows are in segments of at least this length; 0 without segments."""
     left = sum(rows_s) / 2
     for rows in sorted(rows_s, reverse=True):
         left -= rows
@@ -213,7 +214,7 @@ def _usual_length(rows_s: Sequence[int]) -> int:
 
 
 def _rounded(value: float) -> float:
-    """To two digits."""
+    """Rounded to two digits."""
     return float(f"{value:.2g}")
 
 

@@ -34,7 +34,7 @@ A group file that the environment or the command line chooses is applied as a wh
 `local/devices=cpu` on the command line every key of the profile is above the file and the environment. A single key is
 above the group files of its own place.
 
-`landfall train patchtst --print-config --origin` prints the result and who set each value. All faults of a
+`landfall train patchtst --print-config --origin` prints the result and the origin of each value. All faults of a
 configuration are reported together; an unknown key is an error.
 """
 

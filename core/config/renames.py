@@ -30,7 +30,7 @@ RENAMED: Mapping[str, Rename] = {
     "scoring.model_share": Rename("scoring.model_weight"),
 }
 
-# The configurations of Colab stay as they are, with the names of their time.
+# The configurations of Colab are never changed, so they keep former names.
 _NEVER_CHANGED = ("configs/patchtst_ssl.yaml:", "configs/swinmae_ssl.yaml:")
 
 

@@ -21,7 +21,7 @@ from core.config.training import Training
 
 Stream = Literal["patchtst", "swinmae"]
 STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
-# Folders of the quality reports under the contract of a workspace.
+# Folders of the quality reports according to the contract of a workspace.
 REPORT_DIRS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 
 
@@ -121,7 +121,8 @@ class SwinMAEConfig(Config):
 
 AnyConfig = PatchTSTConfig | SwinMAEConfig
 SCHEMAS: dict[Stream, type[Config]] = {"patchtst": PatchTSTConfig, "swinmae": SwinMAEConfig}
-# What a run writes to and deletes in. A configuration from outside of `configs/` may only name places in the workspace.
+# Paths that a run writes to and deletes in. A configuration from outside of `configs/` may only name paths in the
+# workspace.
 OUTPUT_KEYS = (
     "logging.log_dir",
     "logging.checkpoint_path",

@@ -1,4 +1,4 @@
-"""Configuration files as text: which line sets which key, and what is refused before Hydra expands anything."""
+"""Configuration files as text: the line of each key, and checks before Hydra expands anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
 def read_sources(path: Path, folders: Sequence[Path], root: Path) -> dict[Path, Source]:
     """The file and all files of its defaults lists, as far as they are in `folders`; Hydra reports missing ones.
 
-    Raises UsageError, with file and line, for text that is no YAML, a file that expands without end, and one that
+    Raises UsageError, with file and line, for text that is not YAML, a file that expands without limit, and one that
     would configure Hydra itself.
     """
     sources: dict[Path, Source] = {}
@@ -44,7 +44,7 @@ def read_sources(path: Path, folders: Sequence[Path], root: Path) -> dict[Path, 
 
 
 def calls_resolver(value: object) -> bool:
-    """Whether OmegaConf would call a function, such as one that reads the environment, to fill a value in."""
+    """Whether OmegaConf would call a function, such as one that reads the environment, to resolve a value."""
     return isinstance(value, str) and _RESOLVER.search(value) is not None
 
 

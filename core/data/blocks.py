@@ -89,7 +89,7 @@ class Rows:
     """An array that is built block by block: in memory while it is short or without a `scratch`, else in a file in
     `scratch` that has no name and is deleted with the array.
 
-    Raises WriteError where the disk is full.
+    Raises WriteError if the disk is full.
     """
 
     def __init__(self, scratch: Path | None):
@@ -140,7 +140,7 @@ def blank(shape: tuple[int, ...], scratch: Path | None, dtype: np.typing.DTypeLi
     """Zeros that may be overwritten in any order: in memory while the array is short or without a `scratch`, else in a
     file in `scratch` that has no name and is deleted with the array.
 
-    Raises WriteError where the disk is full. The space is reserved at once: without space for a page, the process would
+    Raises WriteError if the disk is full. The space is reserved at once: without space for a page, the process would
     be killed when it writes to it.
     """
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize

@@ -29,7 +29,7 @@ _DECORATED_NUMBER = (
 class Channels:
     """The numeric channels of a table. `add` takes its blocks in order; `whole` decides which columns are numeric.
 
-    Raises DataError where a chosen channel is absent or not numeric, where numbers are written in a form that is
+    Raises DataError if a chosen channel is absent or not numeric, if numbers are written in a form that is
     ambiguous, or where no channel is left.
     """
 

@@ -221,7 +221,7 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
 def with_recipe(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
 ) -> AnyConfig:
-    """Raises DataError where the splits that train and validate have no rows: the recipe depends on them alone."""
+    """Raises DataError if the splits that train and validate have no rows: the recipe depends on them alone."""
     spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in TRAINING_SPLITS}
     if missing := [name for name in TRAINING_SPLITS if not spans[name]]:
         raise no_rows(config, missing[0])

@@ -33,9 +33,9 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
         folder = (root / (re.split(r"[*?\[]", pattern)[0] + "?")).parent
         for path in _glob(pattern, root):
             if path.is_symlink() and not path.exists() and _is_sensor_file(path):
-                raise DataError("is a link that leads nowhere", path=path, hint="correct or remove the link")
+                raise DataError("is a broken link", path=path, hint="correct or remove the link")
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
-            raise DataError("cannot be read: Permission denied", path=folder, hint="see who owns the folder")
+            raise DataError("cannot be read: Permission denied", path=folder, hint="check the owner of the folder")
         if not sensors:
             problem = "matches no sensor file" if folder.is_dir() else "matches nothing: no such folder"
             raise DataError(
@@ -47,7 +47,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
 
 
 def matches(pattern: str, root: Path) -> list[Path]:
-    """The sensor files of one pattern, sorted; empty where there are none."""
+    """The sensor files of one pattern, sorted; empty if there are none."""
     return sorted(path for path in _glob(pattern, root) if path.is_file() and _is_sensor_file(path))
 
 
@@ -64,7 +64,7 @@ def _glob(pattern: str, root: Path) -> Iterable[Path]:
 
 
 def refuse_large(path: Path, num_bytes: int, scratch: Path | None = None) -> None:
-    """Raises DataError where `num_bytes` exceed the free space on the disk of `scratch`, or without one the memory."""
+    """Raises DataError if `num_bytes` exceed the free space on the disk of `scratch`, or without one the memory."""
     import psutil
 
     if scratch is None:
@@ -168,7 +168,7 @@ def declared_rate(path: Path, facts: dict[str, Any]) -> float | None:
 
 
 def is_healthy(facts: dict[str, Any]) -> bool | None:
-    """The label of the whole file, from its first word; None where there is none."""
+    """The label of the whole file, from its first word; None if there is none."""
     label = str(facts.get("label") or "").strip().lower()
     return next((healthy for word, healthy in _HEALTH.items() if label.startswith(word)), None)
 

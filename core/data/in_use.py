@@ -21,7 +21,7 @@ def streams_off(
 
     needed: streams that are in use without data, such as one with an imported model. Where no stream has data, only
     those that are switched off are left out: each of the others then reports what is missing.
-    Raises UsageError where every stream is switched off.
+    Raises UsageError if every stream is switched off.
     """
     switched_off = {
         stream: f"switched off: enabled = false, set by {origin_of('enabled', loaded.origins) or loaded.source}"

@@ -148,7 +148,7 @@ class Inputs:
             yield self.batch(index_b)
 
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
-        """All images, so that no epoch repeats the transform; None where the memory does not suffice."""
+        """All images, so that no epoch repeats the transform; None if the memory does not suffice."""
         one = self.batch(torch.tensor([0]))
         needed_mb, limit_mb = one.nbytes * len(self) / 2**20, cache_limit_mb(kind_of(one.device))
         if needed_mb > limit_mb:

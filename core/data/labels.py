@@ -1,4 +1,4 @@
-"""Labels of a recording, for evaluation only: from a label file, else from the label of the whole file."""
+"""Labels of a recording, for evaluation only: from a label file, otherwise from the label of the complete file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
 def labels_of(recording: Recording) -> np.ndarray | None:
-    """int8 (T,), 1 where the row is anomalous; None where the recording has no label.
+    """int8 (T,), 1 where the row is anomalous; None if the recording has no label.
 
     A label file has one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
     or seconds from the start of the recording; both ends belong to the fault, an empty end is that of the recording).
     Rows are matched by time stamp where both files have them, so a cleaned recording keeps its labels.
 
-    Raises DataError where the label file does not fit the recording.
+    Raises DataError if the label file does not fit the recording.
     """
     path = label_file(recording.path)
     if path is None:

@@ -1,6 +1,6 @@
-"""What the data quality report measures of a recording, in a few passes over the blocks of each channel.
+"""The metrics of the data quality report, computed in a few passes over the blocks of each channel.
 
-Values stay below `core.data.sentinels.SENTINEL` (1e38), so a step between two of them fits float32; whatever is larger
+Values stay below `core.data.sentinels.SENTINEL` (1e38), so a step between two of them fits float32; anything larger
 than a step is computed in float64.
 """
 
@@ -86,7 +86,7 @@ def _time_metrics(raw: Recording, clean: Recording, declared_hz: float | None, s
 
 # ----------------------------------------------------------------------------------------------------------- a channel
 def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
-    """JSON values; None where one does not apply. gap_g: int64 (G,) rows that follow a gap."""
+    """JSON values; None if one does not apply. gap_g: int64 (G,) rows that follow a gap."""
     observed, differences = partial(_observed, values_t), partial(_steps, values_t, gap_g)
     summaries = [(len(n), n.min(), n.max(), n.sum(dtype=np.float64)) for n in observed() if len(n)]
     num_rows, num_observed = len(values_t), sum(count for count, _, _, _ in summaries)
@@ -191,7 +191,7 @@ def _largest_jump(steps: Numbers, count: int, level: float) -> float:
 
 
 def _largest(sizes: Iterator[np.ndarray]) -> float:
-    """0 where there are none. As a float: divided in float32, a large step by a small scale is infinite."""
+    """0 if there are none. As a float: divided in float32, a large step by a small scale is infinite."""
     return float(max(size_n.max(initial=0.0) for size_n in sizes))
 
 

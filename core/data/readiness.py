@@ -1,6 +1,6 @@
-"""Whether the data of a stream is enough to train and to score: what each split needs and has, and what is odd in it.
+"""Whether the data of a stream is sufficient to train and to score: what each split needs and has, and what is unusual.
 
-Reads and judges every file, as a run does, and collects what is wrong instead of ending at the first fault.
+Reads and judges every file, as a run does, and collects all problems instead of stopping at the first one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SECONDS_PER_DAY = 86_400.0
 @dataclass(frozen=True)
 class SplitState:
     """What one split has and needs. rows, seconds: of all its recordings. longest: rows of its longest segment without
-    a gap. windows: None while the window is unknown. file_rows_needed: of one recording; None where it is no share."""
+    a gap. windows: None while the window is unknown. file_rows_needed: of one recording; None if it is no share."""
 
     name: SplitName
     rows: int
@@ -60,7 +60,7 @@ class SplitState:
 
 @dataclass(frozen=True)
 class Finding:
-    """stop: the data cannot be used as it is. warn: it can, but a person should look. note: decided by Landfall."""
+    """stop: the data cannot be used as it is. warn: it can, but a person should check it. note: decided by Landfall."""
 
     severity: Literal["stop", "warn", "note"]
     text: str
@@ -199,7 +199,7 @@ def _state(config: AnyConfig, name: SplitName, spans: Sequence[Span], recordings
 
 
 def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | None:
-    """None where rows are only numbered."""
+    """None if rows are only numbered."""
     if any(recordings[span.recording].time_source == "index" for span in spans):
         return None
     times = ((recordings[span.recording].time_ns, span) for span in spans)

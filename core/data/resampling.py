@@ -1,4 +1,4 @@
-"""Vibration of several sampling rates brought to one, by polyphase filtering (scipy.signal.resample_poly)."""
+"""Resamples vibration of several rates to one rate by polyphase filtering (scipy.signal.resample_poly)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resampled(recording: Recording, rate_hz: float, *, scratch: Path | None = No
     Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
     missing. Times are interpolated between those of the measured rows. Labels follow by time, or by
     `Recording.resampled_from_hz` where rows have no time stamps. One segment at a time is in memory.
-    Raises DataError where one rate is more than a thousand times the other, and for a segment that exceeds the memory.
+    Raises DataError if one rate is more than a thousand times the other, and for a segment that exceeds the memory.
     """
     own_hz = recording.sampling_rate_hz
     if own_hz is None or not len(recording) or np.isclose(own_hz, rate_hz, rtol=RATE_TOLERANCE):

@@ -16,7 +16,7 @@ _NS_PER_S = 1_000_000_000
 
 
 def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
-    """Samples per second from time stamps (T,) in file order; None where no step goes forward.
+    """Samples per second from time stamps (T,) in file order; None if no step goes forward.
 
     The median step is correct where rows were lost. `quantised` takes the mean of the steps that are not gaps, which is
     correct where the stamps are coarser than the sampling (kilohertz data with stamps in milliseconds).

@@ -1,4 +1,4 @@
-"""Sentinels: values that programmable logic controllers (PLCs) and loggers write where there is no value."""
+"""Sentinels: values that programmable logic controllers (PLCs) and loggers write for a missing value."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 SENTINEL = 1e38
-"""From this magnitude on a value is a sentinel, such as ±FLT_MAX. No sensor measures so much, and two such values
-subtracted or added would overflow float32."""
+"""A value of this magnitude or more is a sentinel, such as ±FLT_MAX. No sensor measures such values, and the sum or
+difference of two of them would overflow float32."""
 
 # Rows that a note lists by number.
 _LISTED_ROWS = 5

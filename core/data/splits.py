@@ -42,14 +42,14 @@ class Span:
     stop: int
 
     def segments_s2(self, recordings: Sequence[Recording]) -> np.ndarray:
-        """The part of each segment of the recording that is in the span, (S, 2); empty where a segment is outside."""
+        """The part of each segment of the recording that is in the span, (S, 2); empty if a segment is outside."""
         return recordings[self.recording].segments_s2.clip(self.start, self.stop)
 
 
 def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[SplitName, list[Span]]:
     """Spans of every split in these recordings, also of splits that are not loaded: guards follow their ends.
 
-    Raises DataError where two splits share a row.
+    Raises DataError if two splits share a row.
     """
     spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in SPLIT_NAMES}
     guarded = _with_guard(spans, config.data.window if config.data.guard < 0 else config.data.guard)
@@ -130,7 +130,7 @@ def starts_of(name: SplitName, extended_k2: np.ndarray, config: AnyConfig) -> np
 
 
 def _refuse_overlap(spans: Mapping[SplitName, list[Span]], recordings: Sequence[Recording]) -> None:
-    """Raises DataError where two splits share a row: the model would be tested on its training data."""
+    """Raises DataError if two splits share a row: the model would be tested on its training data."""
     by_recording: dict[int, list[tuple[SplitName, Span]]] = defaultdict(list)
     for name, found in spans.items():
         for span in found:
@@ -159,7 +159,7 @@ def rows_needed(config: AnyConfig, name: SplitName) -> int:
 
 
 def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
-    """Rows that one recording needs so that the split, a share of it, has enough; None where it is no share."""
+    """Rows that one recording needs so that the split, a share of it, has enough; None if it is no share."""
     split: Split = getattr(config.data.splits, name)
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
@@ -181,7 +181,7 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
     """The windows of a split. Windows that are scored may start on earlier rows of the same segment, which may belong
     to another split: a monitor would have seen them.
 
-    Raises DataError where no segment is as long as a window, and where a split for training has no observed value.
+    Raises DataError if no segment is as long as a window, and if a split for training has no observed value.
     """
     window = config.data.window
     segments_k2, extended_k2 = ranges_of(name, spans, series.recordings, config, series.offsets_r)

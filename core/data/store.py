@@ -48,7 +48,7 @@ from core.workspace import relative, write_json
 
 log = logging.getLogger(__name__)
 
-# Counts up whenever readers, cleaning or metrics change their result for the same file.
+# Increases whenever readers, cleaning or metrics change their result for the same file.
 VERSION = 8
 
 # A file written less than this before it was digested may be written again without a change of its times.
@@ -108,7 +108,7 @@ class Store:
         refuse_large(path, num_bytes, self.scratch())
 
     def scratch(self) -> Path | None:
-        """The folder for arrays that exceed the memory; None where nothing can be written."""
+        """The folder for arrays that exceed the memory; None if nothing can be written."""
         if self.folder is None:
             return None
         with self._keeping("a long array"):
@@ -215,7 +215,7 @@ class Store:
 
     @contextmanager
     def _keeping(self, what: str) -> Iterator[None]:
-        """The store is optional: a full disk or a read-only folder is logged once, and stops nothing."""
+        """The store is optional: a full disk or a read-only folder is logged once, and the run continues."""
         try:
             yield
         except OSError as error:
@@ -250,7 +250,7 @@ def _keep(reading: Reading, entry: Path, *, is_set: bool) -> None:
 
 
 def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
-    """An entry, memory-mapped; None where there is none, or where it is damaged."""
+    """An entry, memory-mapped; None if there is none, or if it is damaged."""
     if not entry.is_dir():
         return None
     try:

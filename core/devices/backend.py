@@ -1,6 +1,6 @@
-"""The calls that differ between platforms, one row each: waiting, caches, random state, memory and its exhaustion.
+"""The calls that differ between platforms, one class each: synchronisation, caches, random state, memory.
 
-The only place that speaks to torch.cuda, torch.mps, torch.xpu and torch_xla; the rest of the code asks `backend(kind)`.
+Only this module calls torch.cuda, torch.mps, torch.xpu and torch_xla; all other code uses `backend(kind)`.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Backend:
-    """One platform, here the CPU; the others override what differs. Calls concern the device that `select` chose for
-    this process, and take for granted that it `is_present`. Memory is in MiB."""
+    """One platform, here the CPU; the others override what differs. Calls refer to the device that `select` chose for
+    this process, and assume that it `is_present`. Memory is in MiB."""
 
     kind: DeviceKind = "cpu"
 
     @property
     def is_present(self) -> bool:
-        """Whether this torch can compute on the platform here."""
+        """Whether this torch can compute on the platform on this machine."""
         return True
 
     def select(self, index: int) -> None:
-        """Makes this device the current one of the process, where there is more than one."""
+        """Makes this device the current one of the process if there are several."""
 
     def synchronize(self) -> None:
-        """Waits until everything submitted to the device is done: on a CPU, it is."""
+        """Waits until all work submitted to the device is complete; on a CPU it always is."""
 
     def empty_cache(self) -> None:
-        """Returns memory that is kept for reuse, but free, to the system."""
+        """Returns free memory that is kept for reuse to the system."""
         process_memory.release()
 
     def rng_state(self) -> list[torch.Tensor]:
-        """States of torch's global generators that a run draws from: the CPU's, then the device's."""
+        """States of torch's global generators that a run uses: that of the CPU, then that of the device."""
         return [torch.get_rng_state()]
 
     def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
-        """Puts back what `rng_state` gave; states of a CPU run leave the device's generator as it is."""
+        """Restores the result of `rng_state`; states of a CPU run do not change the generator of the device."""
         torch.set_rng_state(states[0])
 
     def reserved_mb(self) -> float:
-        """Memory this process has taken from the device, free cached blocks included."""
+        """Memory that this process has allocated on the device, including free cached blocks."""
         return process_memory.resident_mb()
 
     @functools.cached_property
@@ -64,12 +64,12 @@ class Backend:
         return SampledPeak(self.reserved_mb)
 
     def reset_peak_memory(self) -> None:
-        """Empties the cache and resets the peak to what is still held."""
+        """Empties the cache and resets the peak to the present memory."""
         self.empty_cache()
         self.peak.reset()
 
     def peak_memory_mb(self) -> float:
-        """The most `reserved_mb` has been since the last reset: what decides whether a step fits."""
+        """Peak of `reserved_mb` since the last reset; it decides whether a step fits."""
         return self.peak.peak_mb()
 
     def memory_mb(self) -> tuple[float, float]:
@@ -78,11 +78,11 @@ class Backend:
         return memory.free_mb, memory.total_mb
 
     def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
-        """Within it, an allocation that takes this process beyond the limit raises an out-of-memory error."""
+        """A context in which an allocation beyond the limit raises an out-of-memory error."""
         return process_memory.limited(limit_mb)
 
     def utilisation(self) -> float | None:
-        """Share of the last moments the device computed, 0 to 1; None where unknown."""
+        """Recent utilisation of the device, 0 to 1; None if unknown."""
         return None
 
 
@@ -95,7 +95,7 @@ class CpuBackend(Backend):
 
 @dataclass(frozen=True)
 class AcceleratorBackend(Backend):
-    """What the modules torch.cuda, torch.mps and torch.xpu have in common."""
+    """Common functions of torch.cuda, torch.mps and torch.xpu."""
 
     api: Any = None
 
@@ -167,7 +167,8 @@ class MpsBackend(AcceleratorBackend):
 
     @contextlib.contextmanager
     def limited(self, limit_mb: float) -> Iterator[None]:
-        # Fractions are of what Metal recommends to hold, some three quarters of the machine; beyond that macOS pages.
+        # Fractions refer to the memory that Metal recommends, about three quarters of the machine; beyond that macOS
+        # pages.
         self.api.set_per_process_memory_fraction(min(1.0, limit_mb * MIB / self.api.recommended_max_memory()))
         try:
             yield
@@ -246,7 +247,8 @@ LARGEST_PINNED = 256 * 2**20
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """From the CPU to CUDA through pinned memory: a copy from ordinary memory waits for all work queued on the GPU."""
+    """Copies from the CPU to CUDA through pinned memory: a copy from ordinary memory waits for all work queued on the
+    GPU."""
     if tensor.device.type == "cpu" and device.type == "cuda" and tensor.nbytes <= LARGEST_PINNED:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)

@@ -1,4 +1,4 @@
-"""What the hardware found makes of batch and model size: starting points that are then measured, each with its reason.
+"""Batch and model size for the hardware: starting values that are then measured, each with its reason.
 
 The rule of an automatic effective batch: the largest power of two that is not above the batch of the hardware tier, not
 above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. Those steps never take it below
@@ -25,17 +25,17 @@ from core.errors import ConfigError
 log = logging.getLogger(__name__)
 
 GPU_BATCH_FACTOR = 4
-# A run too short for `min_steps` keeps this batch: the gradient of fewer windows is mostly noise.
+# Smallest batch, also for a run too short for `min_steps`: the gradient of fewer windows is mostly noise.
 SMALLEST_BATCH = 8
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How many windows make an optimizer step, and how many of them each process computes at once.
+    """The global batch size of an optimizer step, and the micro-batch size of each process.
 
-    starting: the tier's batch, or the one asked for. effective: windows of a step, over all processes. micro: computed
-    at once; accumulate: how many of these make this process's share of a step. largest: the most that fit, None where
-    nothing was measured. peak_mb, seconds_per_step: expected at `micro`.
+    starting: the batch of the tier, or the requested one. effective: windows of a step, over all processes. micro:
+    windows computed at once; accumulate: number of micro-batches in a step of this process. largest: the most windows
+    that fit; None if it was not measured. peak_mb, seconds_per_step: expected at `micro`.
     """
 
     starting: int
@@ -54,9 +54,9 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """A batch made for one device from what suits a CPU.
+    """A batch for one device, scaled from one for a CPU.
 
-    largest: the most that memory allows, None where the memory of a window was not given.
+    largest: the most windows that fit in memory; None if the memory of a window is unknown.
     """
 
     base: int
@@ -76,8 +76,8 @@ def get_batch_config(
 ) -> BatchConfig:
     """Scales a batch to the device: TPU × `tpu_batch_factor`, up to the next power of two; GPU × 4; CPU × 1.
 
-    mb_per_sample: memory of one window, in MiB; caps the batch at what `memory_share` of the device holds, one window
-    at least. Raises ValueError where a figure is not positive.
+    mb_per_sample: memory of one window, in MiB; limits the batch to `memory_share` of the device memory, but to at
+    least one window. Raises ValueError if a figure is not positive.
     """
     if base_batch_size < 1 or (mb_per_sample is not None and mb_per_sample <= 0):
         raise ValueError(f"base_batch_size = {base_batch_size}, mb_per_sample = {mb_per_sample}: must be positive")
@@ -107,7 +107,7 @@ def tier_for(chosen: DeviceCapabilities, tiers: Tiers, *, tpu_batch_factor: int 
 
 def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_size: int = 1) -> tuple[int, str]:
     """Windows of an optimizer step over all processes, and why; a number in `training.effective_batch` is taken as it
-    is. num_windows: those of the training part."""
+    is. num_windows: windows of the train split."""
     if settings.effective_batch != "auto":
         batch, reason = settings.effective_batch, f"training.effective_batch = {settings.effective_batch}"
     else:
@@ -128,12 +128,12 @@ def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_s
 
 
 def _power_of_two_to(number: int) -> int:
-    """The largest that is not above a positive number."""
+    """The largest power of two that is not above a positive number."""
     return 1 << (number.bit_length() - 1)
 
 
 def _power_of_two_from(number: int) -> int:
-    """The smallest that is not below a positive number."""
+    """The smallest power of two that is not below a positive number."""
     return 1 << (number - 1).bit_length()
 
 
@@ -141,11 +141,11 @@ def _power_of_two_from(number: int) -> int:
 def resolve_model_size(
     config: AnyConfig, tier: Tier, tiers: Tiers, origins: Mapping[str, str]
 ) -> tuple[AnyConfig, str]:
-    """The configuration with the sizes that `model.size` stands for, and the reason in words.
+    """The configuration with the sizes of `model.size`, and the reason as text.
 
     `custom` changes nothing. A size that is set where `model.size` is, or later (a file that builds on it, the
-    environment, the command line), stays as it is. Where what `auto` picks does not fit the other values, such as
-    `data.window`, the reduced model is taken. Raises ConfigError where a size that was asked for does not fit.
+    environment, the command line), stays as it is. If the choice of `auto` does not fit other values, such as
+    `data.window`, the reduced model is used. Raises ConfigError if a size that was asked for does not fit.
     """
     asked = config.model.size
     if asked == "custom":
@@ -159,7 +159,7 @@ def resolve_model_size(
         if tier.model_size == "reduced":
             raise
         reason = f"reduced: {'; '.join(fault.problem for fault in error.faults)}"
-        log.warning("the full model of the tier %s does not fit, the reduced one is taken: %s", tier.name, error)
+        log.warning("the full model of the tier %s does not fit, the reduced one is used: %s", tier.name, error)
         return _resized(config, "reduced", tiers, origins, reason)
 
 

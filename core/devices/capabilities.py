@@ -1,4 +1,4 @@
-"""What hardware can do, and the interface of its detectors. Imports no torch."""
+"""Capabilities of hardware, and the interface of its detectors. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "xpu")
 
 @dataclass(frozen=True)
 class DeviceCapabilities:
-    """What the devices of one platform offer; assumed to be identical.
+    """Capabilities of the devices of one platform, which are assumed to be identical.
 
     count: devices; for the CPU, cores the process may use. memory_total_mb, memory_free_mb: of one device, in MiB.
     native_dtypes: types its hardware computes in, no emulation. usable: a forward and a backward pass succeeded on it.
@@ -39,7 +39,8 @@ class DeviceCapabilities:
 
     @property
     def nominal_gb(self) -> int:
-        """Memory of one device as its maker writes it: a `16 GB` T4 reports 15,102 MiB, which is 15.8 · 10⁹ bytes."""
+        """Memory of one device as the manufacturer states it: a `16 GB` T4 reports 15,102 MiB, which is 15.8 · 10⁹
+        bytes."""
         return round(self.memory_total_mb * 2**20 / 1e9)
 
     def to_json(self) -> dict[str, Any]:
@@ -47,9 +48,9 @@ class DeviceCapabilities:
 
 
 class Detector(Protocol):
-    """The seam for hardware this machine cannot have: anything with this method can be given to a DeviceManager.
+    """The interface of detectors, also for simulated hardware: a DeviceManager accepts any object with this method.
 
-    It gives the platforms found, one entry each.
+    It returns one entry for each platform found.
     """
 
     def detect_capabilities(self) -> list[DeviceCapabilities]: ...

@@ -56,7 +56,7 @@ class MemoryStrategy(StrEnum):
 def optimize_for_model_size(num_parameters: int, config: Device | None = None) -> Device:
     """The settings with the memory strategy for a model of this size (`device.memory.strategy: auto` has the limits).
 
-    config: default: the default settings; it stays as it is.
+    config: default: the default settings; it is not changed.
     """
     config = config or Device()
     return config.model_copy(update={"memory": config.memory.for_model(num_parameters)})
@@ -97,7 +97,8 @@ class DeviceManager(manager.DeviceManager):
         return create_tensor(data, self.get_device(device_id), dtype=dtype)
 
     def move_to_device(self, value: Any, device_id: int | str | None = None) -> Any:
-        """Tensors in nested dicts, lists, tuples and dataclasses moved; what is there already is not copied."""
+        """Moves tensors in nested dicts, lists, tuples and dataclasses; tensors already on the device are not
+        copied."""
         return move_to_device(value, self.get_device(device_id))
 
     def get_device(self, device_id: int | str | None = None) -> torch.device:
@@ -139,13 +140,13 @@ class DeviceManager(manager.DeviceManager):
         )
 
     def optimize_for_model_size(self, num_parameters: int) -> Execution:
-        """The configuration with the memory strategy that suits a model of this size. The manager stays as it is;
-        `get_device_manager(configuration)` gives one that follows it."""
+        """The configuration with the memory strategy that suits a model of this size. The manager does not change;
+        `get_device_manager(configuration)` returns one with these settings."""
         device = optimize_for_model_size(num_parameters, self.config.device)
         return self.config.model_copy(update={"device": device})
 
     def get_device_info(self) -> Mapping[str, Any]:
-        """Plan, routing, devices, memory and batch: the record that a run leaves."""
+        """Plan, routing, devices, memory and batch: the record that a run writes."""
         return device_record(self)
 
 
@@ -205,15 +206,15 @@ def print_device_info() -> None:
 
 # -------------------------------------------------------------------------------------------------------------- tensors
 def create_tensor(data: Any, device: torch.device | str, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A new tensor of numbers, an array or a tensor, in memory of its own and without its history.
+    """A new tensor of numbers, an array or a tensor, in its own memory and without autograd history.
 
-    Without `dtype`, floating numbers take torch's default type and others keep theirs. Raises what torch raises for
-    data that are no numbers.
+    Without `dtype`, floating numbers take torch's default type and others keep theirs. Raises the errors of torch for
+    data that is not numeric.
     """
     if isinstance(data, torch.Tensor):
         tensor = data.detach().clone()
     else:
-        array = np.asarray(data, order="C")  # torch knows no negative strides and no foreign byte order
+        array = np.asarray(data, order="C")  # torch does not support negative strides and foreign byte orders
         tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
     if dtype is None:
         dtype = torch.get_default_dtype() if tensor.is_floating_point() else tensor.dtype
@@ -225,9 +226,8 @@ def move_to_device(
 ) -> Value:
     """The value with every tensor in it on the device, through dicts, lists, tuples and dataclasses of any depth.
 
-    Everything else stays as it is, and so does each container in which nothing moves: it is the same object then.
-    device_id: instead of a device, a number or name as `get_device` takes it, which raises UsageError for one that
-    cannot be used.
+    Everything else is unchanged; a container without moved tensors is the same object. device_id: instead of a device,
+    a number or name as `get_device` takes it, which raises UsageError for one that cannot be used.
     """
     target = get_device(device_id) if device is None else torch.device(device)
 

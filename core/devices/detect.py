@@ -1,4 +1,4 @@
-"""Which devices this machine has, found by doing real work on each; one detector a row of a table.
+"""Finds the devices of this machine with a real operation on each; each detector is a row of a table.
 
 `torch` is a parameter of the detectors so that tests can give them hardware this machine does not have.
 """
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 Detect = Callable[..., DeviceCapabilities | None]
 _MEBIBYTE = 2**20
 _REDUCED = ("float16", "bfloat16")
-# The libraries our processes talk through, one a kind; Apple's GPU has none.
+# The communication library of each kind of device; Apple's GPU has none.
 _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 
 
 class SystemDetector:
-    """Asks every row of `DETECTORS`, best device first."""
+    """Runs every detector of `DETECTORS`, best device first."""
 
     def detect_capabilities(self) -> list[DeviceCapabilities]:
         found = [detect() for detect in DETECTORS]
@@ -39,7 +39,7 @@ class SystemDetector:
 
 
 def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
-    """Half a driver raises anything: a device whose detector fails is listed with the reason it cannot be used."""
+    """An incomplete driver may raise any error: a device whose detector fails is listed as unusable with the reason."""
 
     def wrap(detect: Detect) -> Detect:
         @functools.wraps(detect)
@@ -63,8 +63,8 @@ def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
 def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
     """NVIDIA's GPUs, and AMD's, which ROCm shows under the same names.
 
-    Only the GPU of this process is put to work: an operation takes some hundred MiB, which would be missed on GPUs of
-    other processes. The others are judged by what torch was built for.
+    Only the GPU of this process runs an operation, because it takes some hundred MiB, which GPUs of other processes may
+    need. The others are assessed by the architectures that torch was built for.
     """
     if not torch.cuda.is_available():
         return _known_to_the_driver(torch)
@@ -95,7 +95,7 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
 
 
 def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
-    """The GPUs before the first that torch has no kernels for, at least one, and what is left out.
+    """The GPUs before the first one without torch kernels, at least one, and a note on those left out.
 
     Processes use the GPUs in order, so that none after a gap can be counted.
     """
@@ -109,7 +109,7 @@ def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
 
 
 def _capability(gpus: Sequence[Any], torch: Any) -> str | None:
-    """The least of the GPUs; AMD's count differently."""
+    """The lowest compute capability of the GPUs; None for AMD's GPUs, which count differently."""
     if torch.version.hip:
         return None
     return "{}.{}".format(*min((gpu.major, gpu.minor) for gpu in gpus))
@@ -120,7 +120,7 @@ def _driver_version() -> str | None:
 
 
 def _cuda_dtypes(gpus: Sequence[Any], torch: Any) -> tuple[str, ...]:
-    """Types every GPU computes in: torch asks the first one, and the others may be older."""
+    """Types that every GPU supports: torch checks only the first one, and the others may be older."""
     first = torch.cuda.is_bf16_supported(including_emulation=False)
     others = bool(torch.version.hip) or all(gpu.major >= 8 for gpu in gpus[1:])
     return _REDUCED if first and others else ("float16",)
@@ -150,7 +150,7 @@ def _known_to_the_driver(torch: Any) -> DeviceCapabilities | None:
 def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
     """Apple's GPU, which shares the machine's memory; Metal recommends how much of it to take at most.
 
-    bfloat16 is not claimed: it works from macOS 14 on, but it is unknown whether the chip emulates it.
+    bfloat16 is not listed: it works from macOS 14 on, but it is unknown whether the chip emulates it.
     """
     if not torch.backends.mps.is_available():
         return None
@@ -219,7 +219,7 @@ def _free_on_xpu(device: Any, torch: Any) -> int:
 
 # ---------------------------------------------------------------------------------------------------------------- CPU
 def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
-    """What this process may use of the machine; it computes, or nothing here would run."""
+    """Cores and memory that this process may use. The CPU needs no test operation."""
     memory, cores, physical = memory_mb(), usable_cores(), physical_cores()
     claimed = ("bfloat16",) if BFLOAT16_FLAGS & cpu_flags() else ()
     dtypes = native_dtypes(torch.device("cpu"), claimed, torch)
@@ -240,7 +240,7 @@ def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
 
 # -------------------------------------------------------------------------------------------------------------- shared
 def _own_index(count: int) -> int:
-    """The GPU of this process: torchrun numbers its processes; where each sees only one GPU, it is that."""
+    """The GPU of this process: torchrun numbers its processes; if each process sees only one GPU, it is that one."""
     index = int(os.environ.get("LOCAL_RANK", "0"))
     return index if index < count else 0
 

@@ -1,4 +1,4 @@
-"""What a run takes of its device while it runs, read seldom enough to cost nothing."""
+"""Memory and utilisation of the device during a run, read so rarely that the cost is negligible."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ SECONDS_BETWEEN_READINGS = 1.0
 
 @dataclass(frozen=True)
 class Reading:
-    """Memory in MiB that this process has taken from the device: allocators keep what they took, so that readings now
-    and then find the peak. The share of the time the GPU computed, 0 to 1, None where unknown."""
+    """Memory in MiB that this process has taken from the device: allocators keep allocated memory, so occasional
+    readings find the peak. The share of the time the GPU computed, 0 to 1, None if unknown."""
 
     memory_mb: float
     gpu_utilisation: float | None
 
 
 class Gauges:
-    """Of the device that `backend(kind).select` chose."""
+    """Reads the device that `backend(kind).select` chose."""
 
     def __init__(self, kind: DeviceKind):
         self._kind = kind
         self._next = 0.0
 
     def read(self) -> Reading | None:
-        """None where the last reading is not a second old. The host asks drivers and the system, never the device, so
-        nothing waits for the work that is queued there."""
+        """None if the last reading is less than a second old. Reads from drivers and the system, never from the device,
+        so queued work does not block it."""
         from core.devices.backend import backend
 
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What the operating system lets this process use: cores, memory, and what the processor can do.
+"""Resources that the operating system grants this process: cores, memory, instruction sets.
 
 A container or a batch system limits both through Linux control groups (cgroups). Version 1 keeps one hierarchy for
 each resource, version 2 one for all, and a limit on any parent counts too. `root` is where /proc and /sys are; tests
@@ -25,9 +25,9 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Memory of the machine, or of the control group where that is smaller, in MiB; `source` says whose it is.
+    """Memory of the machine, or of the control group where that is smaller, in MiB; `source` names which.
 
-    free_mb: what can be taken without swapping; pages that only cache files count as free.
+    free_mb: available without swapping; file cache counts as free.
     """
 
     total_mb: int
@@ -69,7 +69,7 @@ def physical_cores(root: Path = _ROOT) -> int:
 
 
 def affinity() -> set[int]:
-    """The logical cores the system may put this process on, all where it cannot be restricted."""
+    """The logical cores the system may put this process on, all of them if the system has no affinity."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
@@ -108,7 +108,8 @@ def _file_cache(folder: Path, files: _MemoryFiles) -> int:
 
 
 def oom_kills(root: Path = _ROOT) -> int:
-    """How often the system has killed a process of this one's control groups when memory ran out; 0 where unknown."""
+    """How often the system has killed a process in the control groups of this process for lack of memory; 0 if
+    unknown."""
     counts = [0]
     for folder in _control_groups(root, "memory"):
         for file in ("memory.events", "memory.oom_control"):  # of version 2, of version 1
@@ -123,13 +124,13 @@ BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def cpu_model(root: Path = _ROOT) -> str:
-    """Name of the processor, or of its architecture where the system does not report it."""
+    """Name of the processor, or of its architecture if the system does not report it."""
     name = _cpuinfo(root).get("model name") or _name_by_sysctl() or platform.processor() or platform.machine()
     return name or "unknown processor"
 
 
 def cpu_flags(root: Path = _ROOT) -> frozenset[str]:
-    """Instruction sets in Linux's names; elsewhere they stay unknown."""
+    """Instruction sets under their Linux names; unknown on other systems."""
     fields = _cpuinfo(root)
     return frozenset((fields.get("flags") or fields.get("Features") or "").split())
 
@@ -142,7 +143,7 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 
 def _name_by_sysctl() -> str | None:
-    """Apple's name for the chip."""
+    """The name of an Apple chip."""
     program = shutil.which("sysctl") if sys.platform == "darwin" else None
     if program is None:
         return None

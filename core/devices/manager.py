@@ -1,4 +1,4 @@
-"""Decides on which device, in which precision and with how much memory to compute, with a reason for each."""
+"""Chooses device, precision and memory limit of a computation, with a reason for each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What `device.prefer` may say, as the kinds that satisfy it.
+# Values of `device.prefer`, with the kinds of devices that satisfy them.
 PREFERENCES: dict[str, tuple[DeviceKind, ...]] = {
     "cpu": ("cpu",),
     "gpu": GPU_KINDS,
@@ -33,11 +33,11 @@ PREFERENCES: dict[str, tuple[DeviceKind, ...]] = {
 
 
 class DeviceManager:
-    """Chooses from what a detector finds, within what the configuration allows.
+    """Chooses from the devices that a detector finds and the configuration allows.
 
     config: a complete configuration, an `Execution`, its `device` section alone, or None for the environment's
-    COMPUTE_* and LANDFALL_* variables over the defaults. detector: any object with `detect_capabilities()`.
-    origins: who set each key (`LoadedConfig.origins`), for messages.
+    COMPUTE_* and LANDFALL_* variables over the defaults. detector: any object with `detect_capabilities()`. origins:
+    origin of each key (`LoadedConfig.origins`), for messages.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DeviceManager:
     # ------------------------------------------------------------------------------------------------------ hardware
     @property
     def capabilities(self) -> DeviceCapabilities:
-        """Of the platform in use."""
+        """Capabilities of the platform in use."""
         return self._chosen
 
     @property
@@ -83,7 +83,7 @@ class DeviceManager:
         return [device for found in ordered for device in torch_devices(found)]
 
     def broken_and_allowed(self) -> list[DeviceCapabilities]:
-        """What was found and does not work, but for platforms that the configuration excludes."""
+        """Devices that were found but do not work, except on platforms that the configuration excludes."""
         return [found for found in self.found if not found.usable and self._is_wanted(found.kind)]
 
     def _usable(self) -> list[DeviceCapabilities]:
@@ -95,7 +95,7 @@ class DeviceManager:
         return self._processes()[0]
 
     def _processes(self) -> tuple[int, str | None]:
-        """Also, where these are fewer than `devices` requests, what limits them."""
+        """Also the reason if there are fewer than `devices` requests."""
         wanted, chosen, devices = self.config.devices, self._chosen, self.device_count
         if chosen.kind == "cpu" and wanted != "auto" and not self._fallback:
             devices = wanted  # processes share a CPU
@@ -115,7 +115,7 @@ class DeviceManager:
 
         index: the device of this process. processes: how many actually share this machine; default: as many as the
         configuration requests and the hardware has. num_parameters: of the model, for `device.memory.strategy: auto`.
-        Raises UsageError where `device.strict` is set and the preferred device or the profile's hardware is missing.
+        Raises UsageError if `device.strict` is set and the preferred device or the profile's hardware is missing.
         """
         chosen, settings = self._chosen, self.config.device
         precision, precision_reason = self._choose_precision()
@@ -172,7 +172,7 @@ class DeviceManager:
         return substitute, f"{problem}; {substitute.kind} instead", True
 
     def _refuse_conflict(self, preference: str, wanted: Sequence[DeviceKind]) -> None:
-        """Raises UsageError where a device was requested that another key keeps off."""
+        """Raises UsageError if a device was requested that another key keeps off."""
         declined = self._declined()
         kept_off = next((found for found in self._usable() if found.kind in wanted and found.kind in declined), None)
         if kept_off is not None:
@@ -181,18 +181,19 @@ class DeviceManager:
             )
 
     def _setting(self, key: str, value: Any) -> str:
-        """`key = value`, with who set it where that is known."""
+        """`key = value`, with its origin if known."""
         origin = origin_of(key, self.origins)
         return f"{key} = {value}" + (f" ({origin})" if origin else "")
 
     def _warn(self, text: str) -> None:
-        """Once for each text: a run asks for its plan more than once."""
+        """Logs each text once, because a run requests its plan several times."""
         if text not in self._warned:
             self._warned.add(text)
             log.warning("%s", text)
 
     def _candidates(self) -> list[DeviceCapabilities]:
-        """Usable platforms in order of priority, without those the configuration excludes; the CPU is always one."""
+        """Usable platforms in order of priority, without those the configuration excludes; the CPU is always
+        included."""
         declined = self._declined()
         by_kind = {found.kind: found for found in self._usable()}
         return [by_kind[kind] for kind in self._order() if kind in by_kind and kind not in declined]
@@ -235,20 +236,20 @@ class DeviceManager:
         if self._fallback and dtype is not None and dtype not in chosen.native_dtypes:
             self._warn(f"precision {wanted} was meant for another device; {chosen.name} computes in float32")
             return "32", f"{wanted} was requested for a device that is missing; {chosen.name} has no native {dtype}"
-        return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a misfit
+        return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a mismatch
 
     def _threads(self, processes: int) -> tuple[int, str]:
-        """The limit of one of these processes, and the reason."""
+        """The memory limit of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
         return threads.thread_limit(
             cores, processes=processes, max_threads=self.config.max_threads, is_fixed=self.config.deterministic
         )
 
     def _misfits(self) -> Iterator[str]:
-        """What was requested and cannot be had, each reported once.
+        """Requests that the hardware cannot satisfy, each reported once.
 
-        A precision set by hand is the choice of a person, not of the profile: it is reported and allowed. Raises
-        ConfigError for the others where `device.strict` is set.
+        A precision set by the user, not by the profile, is reported and allowed. Raises ConfigError for the others
+        where `device.strict` is set.
         """
         found = misfits(self.config, self.found, self._chosen)
         by_hand = [misfit for misfit in found if misfit.key == "precision" and not self._is_of_profile("precision")]
@@ -272,7 +273,7 @@ class DeviceManager:
         return origin is None or origin.startswith(PROFILE_DIR)
 
     def _missing_devices(self) -> str | None:
-        """Why fewer processes train than `devices` requests, and how many do; None where all of them do."""
+        """Why fewer processes train than `devices` requests, and their number; None if all of them do."""
         number, reason = self._processes()
         if reason is None:
             return None

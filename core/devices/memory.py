@@ -1,6 +1,6 @@
-"""How much memory a run may take, and what makes it so: the environment before a start, a limit while it runs.
+"""Memory of a run: the environment before the start, and a limit during the run.
 
-Importing this module imports no torch: its allocator reads the environment when it comes.
+This module does not import torch, because torch reads the allocator settings on import.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 # that earlier versions read.
 _NEW_NAME, _OLD_NAME = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 _ALLOCATOR = {_NEW_NAME, _OLD_NAME, "PYTORCH_HIP_ALLOC_CONF"}
-# Segments that grow, so that what one batch size leaves free serves the next; only Linux drivers offer them.
+# Expandable segments: memory freed by one batch size is used by the next; only Linux drivers support them.
 _GROWING_SEGMENTS = "expandable_segments:True"
-# Our own note of what was set, so that a later plan of this process or of a child may set it again.
+# Record of the variables that were set, so that a later plan of this process or of a child may change them.
 _NOTE = "_LANDFALL_PREPARED"
 
 
 def prepare_environment(config: Device, environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Sets `device.environment`, and what torch's allocator reads when CUDA starts; gives what it set.
+    """Sets `device.environment` and the allocator settings that torch reads when CUDA starts; returns what it set.
 
-    A variable the user already has wins, then `device.environment`, then the allocator's. Raises ConfigError for a
+    Variables of the user take precedence, then `device.environment`, then allocator settings. Raises ConfigError for a
     name or value that no environment can hold.
     """
     ours: dict[str, str] = json.loads(environment.get(_NOTE, "{}"))
@@ -45,9 +45,9 @@ def prepare_environment(config: Device, environment: MutableMapping[str, str] = 
         if name not in users:
             done[name] = value
         elif environment[name] != value:
-            log.warning("device.environment.%s = %s gives way: the environment has %s", name, value, environment[name])
+            log.warning("device.environment.%s = %s is ignored: the environment has %s", name, value, environment[name])
     for name in sorted(_ALLOCATOR & users):
-        log.info("%s = %s of the environment stays as it is", name, environment[name])
+        log.info("%s = %s of the environment is kept", name, environment[name])
     if sys.platform == "linux" and _ALLOCATOR.isdisjoint(users | done.keys()):
         done[_NEW_NAME if _torch_version() >= (2, 9) else _OLD_NAME] = _GROWING_SEGMENTS
     for name, value in done.items():
@@ -67,7 +67,8 @@ def _torch_version() -> tuple[int, int]:
 
 
 def _pass_to_torch(done: Mapping[str, str]) -> None:
-    """Hands the settings over where torch came first: since 2.9 a build with CUDA may read the variable on import."""
+    """Passes the settings to torch if it is already imported: since 2.9, a build with CUDA may read the variable on
+    import."""
     settings = next((done[name] for name in _ALLOCATOR if name in done), None)
     torch = sys.modules.get("torch")
     apply = getattr(getattr(torch, "_C", None), "_accelerator_setAllocatorSettings", None)
@@ -77,7 +78,8 @@ def _pass_to_torch(done: Mapping[str, str]) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- limit
 def memory_limit_mb(capabilities: DeviceCapabilities, share: float, *, processes: int = 1) -> int:
-    """What this process may take of a device, in MiB: its share, but no more than it holds already and what is free.
+    """Memory that this process may use on a device, in MiB: its share, but at most the free memory and what it already
+    holds.
 
     processes: how many share the device, as those of a run on one CPU do.
     """
@@ -91,7 +93,7 @@ def memory_limit_mb(capabilities: DeviceCapabilities, share: float, *, processes
 
 # Limit of the plan that is applied, in MiB.
 _limit_mb: float | None = None
-# Caches may fill this share of the memory of a process; the rest is for models and activations.
+# Caches may use this share of the memory of a process; the rest is for models and activations.
 CACHE_SHARE = 0.5
 
 
@@ -108,8 +110,8 @@ def cache_limit_mb(kind: DeviceKind) -> float:
 
 @contextlib.contextmanager
 def applied(plan: DevicePlan) -> Iterator[None]:
-    """Makes the plan's device the current one and its memory limit real: within it, an allocation beyond the limit
-    raises an error that `backend.is_out_of_memory` knows. Without a limit in the plan nothing is limited."""
+    """A context in which the device of the plan is current and its memory limit, if any, applies: an allocation beyond
+    the limit raises an error that `backend.is_out_of_memory` recognises."""
     from core.devices.backend import backend
 
     global _limit_mb

@@ -1,6 +1,6 @@
-"""NVIDIA's GPUs as their driver describes them, and why torch cannot use one. Imports no torch.
+"""NVIDIA GPUs as the driver describes them, and reasons why torch cannot use one. Does not import torch.
 
-The driver is asked through its library, NVML (`nvidia-ml-py`); where that is missing, through the text of nvidia-smi.
+The driver is queried through its library, NVML (`nvidia-ml-py`); if that is missing, through the text of nvidia-smi.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Gpu:
 
 
 def query() -> list[Gpu]:
-    """Every GPU of the machine, none without NVIDIA's driver. Raises LandfallError where the driver fails."""
+    """Every GPU of the machine, none without NVIDIA's driver. Raises LandfallError if the driver fails."""
     if not _has_nvml():
         return query_nvidia_smi()
     try:
@@ -54,7 +54,7 @@ def query() -> list[Gpu]:
 
 
 def known_gpus() -> dict[str, Gpu]:
-    """As `query`, by `plain_uuid`; none where the driver fails."""
+    """Like `query`, by `plain_uuid`; empty if the driver fails."""
     try:
         return {gpu.uuid: gpu for gpu in query()}
     except LandfallError as error:
@@ -63,8 +63,7 @@ def known_gpus() -> dict[str, Gpu]:
 
 
 def utilisation(uuid: str) -> float | None:
-    """Share of the last moments in which the GPU ran a kernel, 0 to 1; None where the driver does not report it, as for
-    a slice of a GPU (MIG)."""
+    """Recent utilisation of the GPU, 0 to 1; None if the driver does not report it, as for a slice of a GPU (MIG)."""
     if not _has_nvml():
         return None
     name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
@@ -81,7 +80,7 @@ def plain_uuid(text: str) -> str:
 
 @functools.cache
 def _has_nvml() -> bool:
-    """Whether the driver's library answers; it stays open for the process."""
+    """Whether the driver's library works; it stays open for the process."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -111,7 +110,7 @@ def _described(handle: Any) -> Gpu:
 
 # ---------------------------------------------------------------------------------------------------------- nvidia-smi
 def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
-    """As `query`, from the text of nvidia-smi; none where it is not installed."""
+    """Like `query`, from the text of nvidia-smi; empty if it is not installed."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -165,16 +164,16 @@ def why_unusable(gpu: Gpu, torch: Any) -> str:
         return problem
     try:
         torch.cuda.init()
-    except Exception as error:  # a broken driver raises anything
+    except Exception as error:  # a broken driver may raise any error
         return f"torch cannot start CUDA: {first_line(error)}"
     return "torch finds no CUDA device and does not say why"
 
 
 def missing_kernels(capability: str | None, torch: Any) -> str | None:
-    """Why no kernel of this torch build runs on a GPU of that compute capability; None where one does.
+    """Why no kernel of this torch build runs on a GPU of that compute capability; None if one does.
 
-    Machine code (sm_86) runs on the same major version from its minor version on, intermediate code (compute_90) on
-    everything newer, code for one model (sm_90a) there alone.
+    Machine code (sm_86) runs on the same major version from its minor version on, intermediate code (compute_90) on all
+    newer ones, and code for one model (sm_90a) only there.
     """
     built_for = torch.cuda.get_arch_list()
     if capability is None or not built_for or any(_runs_on(architecture, capability) for architecture in built_for):

@@ -1,4 +1,4 @@
-"""What was decided for a run: where it computes, in which arithmetic, with how much memory, and why."""
+"""The decisions for a run: device, precision and memory, with reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 Precision = Literal["32", "16-mixed", "bf16-mixed"]
-# Per precision, the type autocast computes matrix products in.
+# For each precision, the type of matrix products under autocast.
 AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16", "bf16-mixed": "bfloat16"}
 
 
@@ -20,12 +20,11 @@ AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16
 class DevicePlan:
     """The device, precision and memory of a run, each with the reason it was chosen.
 
-    count: devices that take part, one process each; index: the one of this process. threads: the most CPU threads it
-    computes with; `core.devices.threads` takes fewer while other processes use the cores.
-    memory_limit_mb: what this process may take of the device's memory (of the machine's, on a CPU).
-    compiled: torch.compile is on. x64: float64 is the default type. fallback: the device asked for was missing.
-    misfits: what the profile requires and the hardware does not have. native_dtypes: types it computes in without
-    emulation.
+    count: devices that take part, one process each; index: the one of this process. threads: maximum number of CPU
+    threads; `core.devices.threads` uses fewer while other processes use the cores. memory_limit_mb: limit of this
+    process on the device memory (on a CPU, the memory of the machine). compiled: torch.compile is on. x64: float64 is
+    the default type. fallback: the requested device was missing. misfits: what the profile requires and the hardware
+    does not have. native_dtypes: types it computes in without emulation.
     """
 
     kind: DeviceKind

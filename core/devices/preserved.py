@@ -1,4 +1,4 @@
-"""Work with a model that leaves no trace in it, nor in the random generators."""
+"""Runs work on a model without lasting effects on it or on the random generators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.devices.random_state import random_state, set_random_state
 
 @contextmanager
 def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
-    """Gives the model and the random generators back bit for bit, whatever happens inside.
+    """Restores the model and the random generators exactly, even after an error.
 
     Weights, buffers, gradients, requires_grad and modes of the model, and the state of the generators of torch (CPU and
     device), numpy and Python. Inside, the model starts without gradients. The copy of weights and buffers is in the

@@ -1,7 +1,7 @@
-"""Finds by measurement how many windows to compute at once: real steps of growing size, judged by their peak memory.
+"""Measures the best micro-batch size: runs real steps of growing size and compares their peak memory and speed.
 
-Waiting for an out-of-memory error is no measurement: Windows and WSL page instead, and Linux kills the process.
-Memory is linear in the batch size, so a few small steps predict what a large one would take before it runs.
+An out-of-memory error cannot be used as a measurement: Windows and WSL page instead, and Linux kills the process.
+Memory is linear in the batch size, so a few small steps predict the peak of a large one before it runs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from core.workspace import utc_now, write_json
 
 log = logging.getLogger(__name__)
 
-# Share of the limit left free: other runs of the same step peak a little higher, and the allocator fragments.
+# Free share of the limit: other runs of the same step have slightly higher peaks, and memory fragments.
 HEADROOM = 0.10
-# The first size after a single window, where it fits: between them lies nothing worth having.
+# The first size after a single window, if it fits: sizes in between are not useful.
 FIRST = 8
-# Throughputs closer than this count as equal; the smaller batch wins, as it leaves memory to others.
+# Throughputs closer than this count as equal; the smaller batch is chosen because it needs less memory.
 EQUAL = 0.03
 # Doublings without growth of the throughput after which larger batches are not tried.
 PATIENCE = 2
-# Sizes the line is fitted to: at small ones weights and workspaces hide what a window takes.
+# Number of sizes for the fit of the line: at small sizes, weights and workspaces hide the memory of a window.
 FITTED = 3
-# Timed steps of a size: up to three, up to ten where they are short; fewer where they take this share of the budget.
+# Timed steps of a size: up to three, or up to ten short ones; fewer if they take this share of the budget.
 USUAL_STEPS, MOST_STEPS, ENOUGH_S, SLOW_SHARE = 3, 10, 0.25, 0.2
 
 
@@ -45,8 +45,8 @@ USUAL_STEPS, MOST_STEPS, ENOUGH_S, SLOW_SHARE = 3, 10, 0.25, 0.2
 class Trial:
     """One size that ran.
 
-    predicted_mb: by the smaller sizes, None for the first. peak_mb and seconds (median of a train step)
-    are None where memory ran out.
+    predicted_mb: from the smaller sizes, None for the first. peak_mb and seconds (median of a train step) are None
+    after an out-of-memory error.
     """
 
     size: int
@@ -71,17 +71,17 @@ class Line:
         return self.fixed_mb + self.mb_per_window * size
 
     def largest_under(self, mb: float) -> float:
-        """Windows that fit, infinity where they cost nothing."""
+        """Windows that fit; infinity if they need no memory."""
         return (mb - self.fixed_mb) / self.mb_per_window if self.mb_per_window > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """How many windows to compute at once.
+    """The chosen micro-batch size.
 
-    micro: the choice. largest: the most that fit under the limit, in part predicted by the line.
-    peak_mb: expected peak memory at `micro`, of the whole process on a CPU. seconds_per_step: one train step of
-    `micro` windows with its optimizer step. needs_checkpointing: not even one window fits; `largest` is 0 then.
+    micro: the chosen size. largest: the largest size within the limit, possibly predicted by the line. peak_mb:
+    expected peak memory at `micro`, of the whole process on a CPU. seconds_per_step: one train step of `micro` windows
+    with its optimizer step. needs_checkpointing: not even one window fits; `largest` is 0 then.
     """
 
     micro: int
@@ -125,11 +125,11 @@ class _Probe:
 
     @property
     def first(self) -> int:
-        """Whole groups, at least `FIRST` windows."""
+        """Complete groups, at least `FIRST` windows."""
         return self.group * math.ceil(FIRST / self.group)
 
     def run(self) -> ProbeResult:
-        """Tries larger and larger sizes until there is a reason to stop."""
+        """Tries growing sizes until there is a reason to stop."""
         started, trials, line, size, stop = self.clock(), [], None, 1, None
         while stop is None:
             trials.append(self._try(size, line))
@@ -141,7 +141,7 @@ class _Probe:
         return self._choose(trials, line, stop)
 
     def _next(self, size: int, line: Line) -> int:
-        """Twice the size; from a single window at once to the first size worth having, where that fits."""
+        """Twice the size; after a single window, `FIRST` if it fits."""
         leap = size < self.first <= self.largest and line.at(self.first) <= self.allowed_mb
         return self.first if leap else 2 * size
 
@@ -176,12 +176,12 @@ class _Probe:
         return len(seconds) >= MOST_STEPS or sum(seconds) >= ENOUGH_S
 
     def _rest_mb(self) -> float:
-        """Memory in use between steps: weights, their averages in the optimizer, on a CPU the whole process."""
+        """Memory in use between steps: weights and optimizer states; on a CPU, the complete process."""
         self.meter.reset_peak_memory()
         return self.meter.peak_memory_mb()
 
     def _reason_to_stop(self, size: int, trials: Sequence[Trial], line: Line, elapsed_s: float) -> str | None:
-        """Why the next size is not tried, None where it is."""
+        """Why the next size is not tried; None if it is."""
         step_s = trials[-1].seconds * size / trials[-1].size
         timed_s = min(USUAL_STEPS * step_s, SLOW_SHARE * self.budget_s + step_s)
         seconds = step_s + timed_s + step_s / 3  # a validation step has no backward pass, two thirds of the work
@@ -206,7 +206,7 @@ class _Probe:
         candidates = [trial for trial in fitting if trial.size % self.group == 0] or fitting
         best = max(trial.windows_per_second for trial in candidates)
         chosen = next(trial for trial in candidates if trial.windows_per_second >= best * (1 - EQUAL))
-        # Sizes that ran fit, those that failed do not; the line predicts the rest.
+        # Sizes that ran fit, those that failed do not; the line predicts other sizes.
         at_most = self.largest if last.fits else last.size - 1
         largest = max(fitting[-1].size, math.floor(min(line.largest_under(self.allowed_mb), at_most)))
         reason = (
@@ -227,7 +227,7 @@ def find_batch_size(
     budget_s: float = 5.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ProbeResult:
-    """The fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, of 2 and 4 where 8
+    """The fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, and of 2 and 4 if 8
     do not fit.
 
     train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
@@ -244,8 +244,8 @@ def find_batch_size(
 
 
 def _fit(trials: Sequence[Trial], *, rest_mb: float) -> Line:
-    """The line through the largest sizes; from a single one, as if all above the memory at rest grew with the batch,
-    which is too much rather than too little."""
+    """The line through the largest sizes; from a single size, under the assumption that all memory above the memory at
+    rest grows with the batch, which overestimates."""
     if len(trials) == 1:
         rest_mb = min(rest_mb, trials[0].peak_mb)
         return Line(rest_mb, (trials[0].peak_mb - rest_mb) / trials[0].size)
@@ -262,7 +262,7 @@ def _has_stalled(trials: Sequence[Trial]) -> bool:
 
 
 def _with_micro(result: ProbeResult, micro: int) -> ProbeResult:
-    """The result with another choice; figures come from its trial, or where it did not run from the line."""
+    """The result with another size; figures come from its trial, or from the line if it did not run."""
     trial = next((trial for trial in result.trials if trial.size == micro), None)
     return replace(
         result,
@@ -274,9 +274,9 @@ def _with_micro(result: ProbeResult, micro: int) -> ProbeResult:
 
 
 def agree(result: ProbeResult, device: torch.device | str = "cpu") -> ProbeResult:
-    """What every process that trains with this one can do: the smallest answer of all. Alone, the result itself.
+    """The smallest result of all processes that train together; a single process returns its own.
 
-    device: where the process group's tensors lie. All processes must call it.
+    device: of the tensors of the process group. All processes must call it.
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return result
@@ -291,7 +291,7 @@ def agree(result: ProbeResult, device: torch.device | str = "cpu") -> ProbeResul
 
 # ---------------------------------------------------------------------------------------------------------- remembering
 class ProbeCache:
-    """Answers of earlier probes in a JSON file, by everything they depend on."""
+    """Results of earlier probes in a JSON file, by everything that affects them."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -307,7 +307,7 @@ class ProbeCache:
             return None
 
     def put(self, facts: Mapping[str, Any], result: ProbeResult) -> None:
-        """Keeps the answer; of two processes that write at once, the file of the last one remains, complete."""
+        """Stores the result; if two processes write concurrently, the complete file of the last one remains."""
         entry = {"time": utc_now(), "facts": dict(facts), "result": result.to_json()}
         write_json(self.path, {**self._read(), _key(facts): entry})
 

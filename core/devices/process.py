@@ -1,4 +1,4 @@
-"""The environment a process needs from its start: where it is wrong, the command restarts. Imports no torch."""
+"""The environment that a process needs from its start: if it is wrong, the command restarts. Does not import torch."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 _HASH_SEED = "PYTHONHASHSEED"
 # The hash seed that the process was restarted for. Not a LANDFALL_ name: those are configuration.
 _STARTED_FOR = "_LANDFALL_STARTED_FOR"
-# When the command began: its wall-time limit counts for notebooks' kernels and training processes it starts too.
+# Start time of the command: its wall-time limit also applies to kernels and training processes that it starts.
 _STARTED_AT = "_LANDFALL_STARTED_AT"
 
 
 def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What only a restart can fix, in words: Python reads PYTHONHASHSEED once."""
+    """The problem that only a restart can fix, as text: Python reads PYTHONHASHSEED once."""
     wanted, found = profile.pythonhashseed, environ.get(_HASH_SEED)
     if wanted is None or found == str(wanted):
         return None
-    return f"{_HASH_SEED} is {found or 'not set'}, the profile asks for {wanted}"
+    return f"{_HASH_SEED} is {found or 'not set'}, the profile requires {wanted}"
 
 
 def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Sets what a running process still can, before its first work on a GPU; a workspace the user chose stays.
+    """Sets the variables that a running process can still change before its first work on a GPU; a workspace chosen by
+    the user stays.
 
-    Says so where theirs is not deterministic, for torch will refuse to multiply.
+    Warns if that is not deterministic, because torch will then refuse matrix products.
     """
     if not profile.deterministic:
         return
     if environ.setdefault(_WORKSPACE, _DETERMINISTIC_WORKSPACES[0]) not in _DETERMINISTIC_WORKSPACES:
         log.warning(
-            "%s = %s is not deterministic; take one of %s",
+            "%s = %s is not deterministic; use one of %s",
             _WORKSPACE, environ[_WORKSPACE], ", ".join(_DETERMINISTIC_WORKSPACES),
         )  # fmt: skip
 
 
 def start_right(profile: Profile) -> None:
-    """For commands, before they import torch: notes when the command began, and restarts it where its hash seed is
-    wrong. Returns then only where that has been tried before: a process that loses its environment is not restarted
-    forever."""
+    """For commands, before they import torch: stores the start time of the command, and restarts it if its hash seed is
+    wrong. It restarts only once, in case the environment is lost again."""
     adopt(profile)
     os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
     reason = wrong_hash_seed(profile)
@@ -67,26 +67,26 @@ def start_right(profile: Profile) -> None:
     environment = {**os.environ, _HASH_SEED: seed, _STARTED_FOR: seed}
     sys.stdout.flush()
     sys.stderr.flush()
-    if os.name == "nt":  # there the shell would not wait for what exec starts
+    if os.name == "nt":  # on Windows, the shell does not wait for the process that exec starts
         raise SystemExit(subprocess.call(command, env=environment))
     os.execve(sys.executable, command, environment)
 
 
 def command_start() -> float | None:
-    """When the command began that this process belongs to, by `time.monotonic`, which all processes of a machine share
-    and no clock setting changes; None where there is none."""
+    """Start time of the command of this process by `time.monotonic`, which all processes of a machine share and no
+    clock setting changes; None if there is no command."""
     return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 
 def without_start(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a process whose time is to count from its own start."""
+    """For a process whose time limit counts from its own start."""
     return {name: value for name, value in environ.items() if name != _STARTED_AT}
 
 
 def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
-    """The last line a Python program prints, parsed as JSON; it imports the same modules as this process.
+    """Runs a Python program with the same modules as this process, and returns its last line of output, parsed as JSON.
 
-    environment: variables on top of this process's. Raises LandfallError where it fails or takes longer.
+    environment: additional variables. Raises LandfallError if it fails or takes longer.
     """
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
     command = [sys.executable, "-c", program]

@@ -1,4 +1,4 @@
-"""What this process holds of the machine's memory, the most it held, and a limit it cannot pass. Imports no torch."""
+"""Memory of this process: current value, peak, and a limit. Does not import torch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resident_mb() -> float:
 
 
 def release() -> None:
-    """Returns to the system what the C library keeps of freed memory; only glibc can be asked to."""
+    """Returns freed memory that the C library keeps to the system; only glibc supports this."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -40,24 +40,25 @@ def release() -> None:
 
 # --------------------------------------------------------------------------------------------------------------- peaks
 class PeakMeter(Protocol):
-    """The most memory held since the last reset, in MiB."""
+    """Peak memory since the last reset, in MiB."""
 
     def reset(self) -> None: ...
     def peak_mb(self) -> float: ...
 
 
 class HighWaterMark:
-    """Kept by the Linux kernel for this process: exact and free; before the first reset, since the process started."""
+    """The peak counter of the Linux kernel: exact and without cost; before the first reset, it counts from the start of
+    the process."""
 
     def reset(self) -> None:
-        _CLEAR_REFS.write_text("5")  # proc(5): resets the high-water mark to what is held now
+        _CLEAR_REFS.write_text("5")  # proc(5): resets the high-water mark to the current value
 
     def peak_mb(self) -> float:
         return _status_mb("VmHWM")
 
 
 class SampledPeak:
-    """Read every few milliseconds by a thread, from the first reset on: a peak shorter than that can be missed.
+    """A thread reads the value every few milliseconds from the first reset on; a shorter peak can be missed.
 
     read: the current value in MiB. The thread ends with the meter.
     """
@@ -91,18 +92,18 @@ def _watch(meter: weakref.ref[SampledPeak], interval_s: float) -> None:
 
 @functools.cache
 def peak_meter() -> PeakMeter:
-    """The best meter this system has for the process; one for all, since a reset is seen by everyone."""
+    """The best meter for the process on this system; shared, because a reset affects all users."""
     if os.access(_CLEAR_REFS, os.W_OK):
         return HighWaterMark()
-    log.info("this system keeps no resettable memory peak of a process; it is sampled instead")
+    log.info("this system has no resettable memory peak of a process; it is sampled instead")
     return SampledPeak(resident_mb)
 
 
 # --------------------------------------------------------------------------------------------------------------- limit
 @contextlib.contextmanager
 def limited(limit_mb: float) -> Iterator[None]:
-    """Within it, an allocation that would take this process beyond `limit_mb` MiB in RAM raises an out-of-memory error,
-    where otherwise the kernel would kill the process once the memory is written to.
+    """A context in which an allocation beyond `limit_mb` MiB in RAM raises an out-of-memory error. Otherwise the kernel
+    would kill the process when it writes to the memory.
 
     It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what is in
     RAM, what is added counts in full, touched or not, so that the process stays within the limit. Child processes
@@ -120,9 +121,10 @@ def limited(limit_mb: float) -> Iterator[None]:
 
 
 def _limit_data(limit_mb: float) -> Callable[[], None]:
-    """Sets the limit and gives what undoes it. Raises LookupError, OSError or ValueError where that cannot be."""
+    """Sets the limit and returns a function that removes it. Raises LookupError, OSError or ValueError if it cannot be
+    set."""
     if sys.platform != "linux":
-        raise LookupError(f"{sys.platform} enforces none for a process")
+        raise LookupError(f"{sys.platform} does not support one for a process")
     import resource
 
     headroom = int((limit_mb - resident_mb()) * MIB)
@@ -137,7 +139,7 @@ def _limit_data(limit_mb: float) -> Callable[[], None]:
 
 
 def _status_mb(field: str) -> float:
-    """A memory figure of this process from proc(5)'s status file, in MiB. Raises LookupError where there is none."""
+    """A memory figure of this process from proc(5)'s status file, in MiB. Raises LookupError if there is none."""
     match = re.search(rf"^{field}:\s*(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     if match is None:
         raise LookupError(f"{_STATUS} has no {field}")

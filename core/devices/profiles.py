@@ -1,4 +1,4 @@
-"""Device profiles: what they ask of the hardware, and how a process follows them.
+"""Device profiles: their requirements on the hardware, and how a process applies them.
 
 A profile is a file of `configs/local/devices/`; its README explains the fields.
 """
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 # ------------------------------------------------------------------------------------------------------------ following
 def seed_and_fix(profile: Profile) -> None:
-    """Seeds Python, NumPy and torch, and sets how torch picks its kernels; the one place for both.
+    """Seeds Python, NumPy and torch, and sets how torch chooses its kernels; the only place for both.
 
-    Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted by now
-    (`process.start_right`), elsewhere, such as in a notebook, it is only logged.
+    Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted before
+    (`process.start_right`); in a notebook it is only logged.
     """
     import numpy as np
     import torch
@@ -31,7 +31,7 @@ def seed_and_fix(profile: Profile) -> None:
     from core.reproducibility import derive_seed
 
     if (reason := wrong_hash_seed(profile)) is not None:
-        log.warning("%s; set it before Python starts, for this process it is too late", reason)
+        log.warning("%s; set it before Python starts; it is too late for this process", reason)
     random.seed(derive_seed(profile.seed, "python"))
     numpy_seed = profile.numpy_seed
     np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
@@ -45,7 +45,7 @@ def seed_and_fix(profile: Profile) -> None:
 # -------------------------------------------------------------------------------------------------------------- fitting
 @dataclass(frozen=True)
 class Misfit:
-    """A key that the hardware does not satisfy, what is wrong, and what to write instead."""
+    """A key that the hardware does not satisfy, the problem, and the replacement."""
 
     key: str
     problem: str
@@ -74,19 +74,19 @@ def _other_platform(wanted: DeviceKind, found: Sequence[DeviceCapabilities], cho
     reasons = [entry.reason for entry in found if entry.kind == wanted and not entry.usable]
     seen = "; ".join(reasons) or ("was not chosen" if any(entry.kind == wanted for entry in found) else "there is none")
     problem = f"the profile was made for {wanted}, {chosen.name} is {chosen.kind}; {wanted}: {seen}"
-    return Misfit("hardware.kind", problem, "take local/devices=auto")
+    return Misfit("hardware.kind", problem, "use local/devices=auto")
 
 
 def _hardware(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit]:
     wanted, settings = profile.hardware, profile.device
     if chosen.nominal_gb < wanted.memory_gb:
         problem = f"{chosen.name} has {chosen.nominal_gb} GB, the profile was made for {wanted.memory_gb:g}"
-        remedy = "leave training.batch_size=auto, or take a profile for this device"
+        remedy = "leave training.batch_size=auto, or use a profile for this device"
         yield Misfit("hardware.memory_gb", problem, remedy)
     capability = None if chosen.hip_version else chosen.compute_capability  # AMD's devices have none
     if capability is not None and float(capability) < wanted.compute_capability:
         problem = f"{chosen.name} has {capability}, the profile was made for {wanted.compute_capability:.1f} and later"
-        remedy = "take a profile for this device, or local/devices=auto"
+        remedy = "use a profile for this device, or local/devices=auto"
         yield Misfit("hardware.compute_capability", problem, remedy)
     mixes = settings.amp and settings.enable_mixed_precision and not settings.enable_x64
     dtype = AUTOCAST_DTYPES.get(profile.precision) if mixes else None
@@ -94,4 +94,4 @@ def _hardware(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit
         instead = "16-mixed" if "float16" in chosen.native_dtypes else "32"
         yield Misfit("precision", f"{dtype} is not native on {chosen.name}: slow", f"set precision={instead}")
     if settings.enable_x64 and chosen.kind == "mps":
-        yield Misfit("device.enable_x64", "Apple's GPU has no float64", "take local/devices=cpu with it")
+        yield Misfit("device.enable_x64", "Apple's GPU has no float64", "use local/devices=cpu with it")

@@ -1,6 +1,6 @@
-"""The state of every global random generator a run draws from, as plain values a checkpoint can hold.
+"""The state of every global random generator that a run uses, as plain values for a checkpoint.
 
-Masks, order and whatever else has a generator of its own (`core.reproducibility`) needs no state: it is a function of
+Masks, order and everything else with its own generator (`core.reproducibility`) need no state: they are functions of
 seed and position.
 """
 
@@ -17,7 +17,7 @@ from core.devices.backend import Backend
 
 
 def random_state(backend: Backend) -> dict[str, Any]:
-    """Of torch (CPU, and the backend's device), NumPy and Python."""
+    """States of torch (CPU, and the device of the backend), NumPy and Python."""
     kind, keys, position, has_gauss, cached = np.random.get_state()
     version, words, gauss = random.getstate()
     return {
@@ -29,7 +29,7 @@ def random_state(backend: Backend) -> dict[str, Any]:
 
 
 def set_random_state(backend: Backend, state: Mapping[str, Any]) -> None:
-    """Puts back what `random_state` gave; a device of another kind keeps its own."""
+    """Restores the result of `random_state`; a device of another kind keeps its own state."""
     states = state["torch"] if state["kind"] == backend.kind else state["torch"][:1]
     backend.set_rng_state(states)
     kind, keys, *rest = state["numpy"]

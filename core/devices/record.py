@@ -1,4 +1,4 @@
-"""The hardware found and what was decided about it, as JSON; every run leaves this record in its artifacts."""
+"""The hardware and the decisions about it as JSON; every run writes this record to its artifacts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ RECORD_FILE = "devices.json"
 
 @dataclass(frozen=True)
 class Host:
-    """What advice depends on besides the devices.
+    """Facts for advice, in addition to the devices.
 
-    environment: variables that may have decided the choice. torch_cuda: CUDA version of the torch build. ram_mb: memory
-    of the machine, whatever a container may use of it.
+    environment: variables that may have affected the choice. torch_cuda: CUDA version of the torch build. ram_mb:
+    memory of the machine, including memory that a container may not use.
     """
 
     environment: Mapping[str, str]
@@ -78,5 +78,5 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
 
 
 def _origin_of_preference(prefer: str) -> str:
-    """If the origin is not recorded."""
+    """Default if the origin is not recorded."""
     return "default" if prefer == "auto" else "configuration"

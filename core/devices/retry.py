@@ -1,4 +1,4 @@
-"""When memory runs out: how to recognise it, and the same work again in smaller micro-batches."""
+"""Out-of-memory errors: recognises them, and repeats the work in smaller micro-batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXHAUSTED = (
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on whatever device: the same work on a smaller batch may succeed.
 
-    oneDNN has one message for that and for unsupported operations: what fails at every batch size is the latter.
+    oneDNN has one message for that and for unsupported operations: an error at every batch size is the latter.
     """
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
@@ -51,7 +51,7 @@ def until_it_fits(
     """The result of `work(size)`, and the size that fitted.
 
     work: does all the work in micro-batches of at most `size` windows. Where memory runs out, `undo` restores the state
-    before it and the size is halved. Raises LandfallError where a single window does not fit, and every other error
+    before it and the size is halved. Raises LandfallError if a single window does not fit, and every other error
     unchanged.
     """
     while True:

@@ -1,4 +1,5 @@
-"""Real operations with known results: a device may be reported as available and run no kernel, or a wrong one."""
+"""Real operations with known results: a device may be reported as available but fail to run kernels or give wrong
+results."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _SIZE = 32
 
 
 def failure_on(device: torch.device, torch: Any = torch) -> str | None:
-    """Why a small forward and backward pass fails there; None where both give the right numbers."""
+    """Why a small forward and backward pass fails on the device; None if the results are correct."""
     host = _integers(torch)
     try:
         # The caller may be in inference_mode or no_grad; this ends either.
@@ -41,7 +42,7 @@ def _computes_in(name: str, device: torch.device, torch: Any) -> bool:
     try:
         factor = host.to(device, getattr(torch, name))
         right = torch.equal(torch.matmul(factor, factor).float().cpu(), host @ host)
-    except Exception as error:  # as above
+    except Exception as error:  # a broken driver may raise any error
         log.warning("%s fails in %s: %s", device, name, first_line(error))
         return False
     if not right:

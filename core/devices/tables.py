@@ -27,7 +27,7 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class Tier(Section):
-    """What a run starts from on devices of one kind with at least `min_memory_gb` of memory each."""
+    """Starting values of a run on devices of one kind with at least `min_memory_gb` of memory each."""
 
     name: str
     kind: DeviceKind
@@ -60,7 +60,8 @@ class Tiers(TierTable):
 
 
 def load_tiers(root: Path | None = None) -> Tiers:
-    """The tiers and model sizes of a workspace, by default the one around the current folder, else this source's.
+    """The tiers and model sizes of a workspace, by default the one that contains the current folder, otherwise the
+    bundled ones.
 
     Raises UsageError for a file that is missing or no YAML, ConfigError naming file and keys for wrong content.
     """
@@ -103,9 +104,7 @@ def _yaml_values(file: str, root: Path) -> dict[str, Any]:
     try:
         values = read_yaml_file(root / file)
     except OSError as error:
-        raise UsageError(
-            f"{file} cannot be read: {error.strerror}", hint="bring it back from the repository"
-        ) from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="restore it from the repository") from error
     except UnreadableError as error:
         raise UsageError(f"{file} is not YAML: {error}") from error
     if not isinstance(values, dict):
@@ -127,7 +126,7 @@ def _fault(details: Any, section: str | None) -> ConfigFault:
 
 
 def tables_root() -> Path:
-    """The workspace around the current folder, else that of this source."""
+    """The workspace that contains the current folder, otherwise the bundled one."""
     try:
         return find_root()
     except UsageError:

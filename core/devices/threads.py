@@ -1,4 +1,4 @@
-"""How many CPU threads a process computes with: never more than it may use, fewer while others use the same cores.
+"""The number of CPU threads of a process: at most its usable cores, and fewer while other processes use the same cores.
 
 The threads of one operation wait for each other. Where another process takes turns with one of them, all wait, and the
 operation takes longer than with a single thread (docs/performance.md has measurements). `use` and `adapt` therefore
@@ -22,11 +22,11 @@ from core.devices.host import affinity
 log = logging.getLogger(__name__)
 
 ENVIRONMENT_LIMIT = "OMP_NUM_THREADS"
-# Time between two looks at the other processes. The system counts processor time in hundredths of a second.
+# Time between two readings of the load of other processes. The system counts processor time in hundredths of a second.
 FIRST_LOOK_S = 0.25
 INTERVAL_S = 1.0
-# What others may take of a core, as a share of it, before it counts as theirs. A process that computes all the time
-# gets at least half of the core it shares; a browser or an editor takes less than that.
+# Load of other processes on a core, as a share, above which the core counts as used by them. A process that computes
+# all the time gets at least half of the core it shares; a browser or an editor takes less than that.
 SPARE_SHARE = 0.4
 # Processes of a lower priority count: Linux gives each session its share, whatever the priorities within it.
 _BUSY_FIELDS = ("user", "nice", "system", "irq", "interrupt", "softirq", "dpc", "steal")
@@ -40,8 +40,8 @@ def thread_limit(
     is_fixed: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[int, str]:
-    """The most threads of one of `processes`, and the reason: the least of its share of the usable `cores`, of the
-    configuration's `max_threads` (0 for no limit) and of OMP_NUM_THREADS.
+    """The maximum number of threads of one of `processes`, and the reason: the smallest of its share of the usable
+    `cores`, `max_threads` of the configuration (0: no limit) and OMP_NUM_THREADS.
 
     is_fixed: the number cannot follow the load. A single process leaves one core to others if the user set no limit.
     """
@@ -59,13 +59,13 @@ def thread_limit(
 
 
 def environment_limit(environ: Mapping[str, str]) -> int | None:
-    """The first number of OMP_NUM_THREADS, which may be a list with one for each level; None where there is none."""
+    """The first number of OMP_NUM_THREADS, which may be a list with one for each level; None if there is none."""
     first = environ.get(ENVIRONMENT_LIMIT, "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 class CoreUse:
-    """What other processes take of the cores that this process may use."""
+    """The load of other processes on the cores that this process may use."""
 
     def __init__(self) -> None:
         self.cores = affinity()
@@ -78,7 +78,7 @@ class CoreUse:
         return max(0.0, (busy - own) / wall) if wall > 0 else 0.0
 
     def _readings(self) -> tuple[float, float, float]:
-        """Seconds: of the clock, of all processes on these cores, of this process."""
+        """Seconds of the clock, of all processes on these cores, and of this process."""
         per_core = psutil.cpu_times(percpu=True)
         busy = sum(
             getattr(times, field, 0.0)
@@ -90,7 +90,7 @@ class CoreUse:
 
 
 class Threads:
-    """The number of threads of this process, from 1 to `most`, by what other processes leave of the cores.
+    """The number of threads of this process, from 1 to `most`, depending on the cores that other processes leave free.
 
     is_fixed: the number stays at `most`; the first load that exceeds the rest of the cores is reported.
     """
@@ -106,12 +106,12 @@ class Threads:
         self._is_reported = False
 
     def adapt(self) -> None:
-        """Looks at the other processes where the last look is `INTERVAL_S` ago. To be called between operations."""
+        """Reads the load of other processes if the last reading is `INTERVAL_S` ago. Call it between operations."""
         if time.monotonic() - self._looked_at >= INTERVAL_S:
             self.look()
 
     def look(self) -> None:
-        """Changes the number where the time since the last look calls for it."""
+        """Changes the number if the load since the last reading requires it."""
         self._looked_at = time.monotonic()
         others, cores = self._core_use.others(), len(self._core_use.cores)
         number = min(self.most, max(1, math.floor(cores - others + SPARE_SHARE)))
@@ -158,6 +158,6 @@ def use(most: int, *, is_fixed: bool = False) -> None:
 
 
 def adapt() -> None:
-    """For loops that compute, between two batches: follows what other processes leave of the cores."""
+    """For compute loops, between two batches: adapts to the cores that other processes leave free."""
     if _threads is not None:
         _threads.adapt()

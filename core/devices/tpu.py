@@ -1,7 +1,7 @@
-"""Google's TPUs: what torch_xla or JAX sees of them, else what the environment of the machine says.
+"""Google TPUs as torch_xla or JAX reports them, otherwise as the environment of the machine announces them.
 
-Both libraries keep the TPU for their process and may end it when the driver is broken, so that they are asked in a
-process of its own, once.
+Both libraries reserve the TPU for their process and may end it if the driver is broken. So they are queried once, in a
+separate process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _VARIABLES = ("TPU_NAME", "TPU_ZONE", "TPU_ACCELERATOR_TYPE")
 
 
 def detect_tpu() -> DeviceCapabilities | None:
-    """A TPU as torch_xla sees it; one that only JAX sees or the environment announces is listed, with why it cannot
-    be used."""
+    """A TPU as torch_xla reports it; one that only JAX or the environment reports is listed as unusable with the
+    reason."""
     problem = "training needs torch_xla: pip install torch_xla"
     if find_spec("torch_xla") is not None:
         seen = _asked_once(_BY_TORCH_XLA)
@@ -49,13 +49,13 @@ def _announced() -> str:
 
 
 def _unusable(name: str, count: int, reason: str) -> DeviceCapabilities:
-    """Only a library that reaches a TPU knows its memory."""
+    """The memory of a TPU is known only to a library that can use it."""
     return DeviceCapabilities("tpu", name, count, 0, 0, (), usable=False, reason=reason)
 
 
 def seen_by_torch_xla() -> dict[str, Any] | None:
-    """The capabilities of this machine's TPU as JSON, None where torch_xla runs on something else. For a process of
-    its own."""
+    """The capabilities of this machine's TPU as JSON, None if torch_xla runs on another device. Runs in a separate
+    process."""
     import torch_xla
     from torch_xla import runtime
     from torch_xla.core import xla_model
@@ -84,7 +84,7 @@ def seen_by_torch_xla() -> dict[str, Any] | None:
 
 @functools.cache
 def _asked_once(program: str) -> Any:
-    """The answer of a program, or in words why there is none; later this process may hold the TPU itself."""
+    """The answer of a program, or the reason why there is none. Cached, because this process may use the TPU later."""
     try:
         return ask_python(program, _TIMEOUT_S)
     except LandfallError as error:

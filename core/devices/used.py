@@ -1,4 +1,4 @@
-"""The devices that a run computes on, as its records name them."""
+"""The devices that a run uses, as listed in its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.devices.plan import DevicePlan
 class UsedDevice:
     """One device. memory_mb: in MiB. power_limit_w: as its driver enforces it.
 
-    None stands for what does not apply to the platform, or is not reported by the driver.
+    None: does not apply to the platform, or is not reported by the driver.
     """
 
     kind: DeviceKind
@@ -43,7 +43,7 @@ class UsedDevice:
 
 
 def devices_used(plan: DevicePlan, torch: Any = torch) -> list[UsedDevice]:
-    """Those of all processes on this machine, in their order. torch: tests give hardware this machine does not have."""
+    """The devices of all processes on this machine, in order. torch: tests pass simulated hardware."""
     if plan.kind != "cuda":
         return [UsedDevice(plan.kind, plan.index, plan.name)]
     own = range(plan.count) if plan.count > 1 else [plan.index]
@@ -52,7 +52,7 @@ def devices_used(plan: DevicePlan, torch: Any = torch) -> list[UsedDevice]:
 
 
 def _described(index: int, torch: Any, known: Mapping[str, nvidia.Gpu]) -> UsedDevice:
-    """known: what NVIDIA's driver says of the machine's GPUs."""
+    """known: facts of NVIDIA's driver about the GPUs of the machine."""
     gpu = torch.cuda.get_device_properties(index)
     by_driver = known.get(nvidia.plain_uuid(str(getattr(gpu, "uuid", ""))))
     return UsedDevice(

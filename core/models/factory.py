@@ -46,7 +46,7 @@ def build_model(config: Config, *, num_channels: int) -> nn.Module:
 
 
 def refuse_other_weights(config: Config, weights: Mapping[str, Any], *, num_bytes: int) -> None:
-    """Raises ValueError where `weights`, from a file of `num_bytes`, cannot be those of the model `config` describes.
+    """Raises ValueError if `weights`, from a file of `num_bytes`, cannot be those of the model `config` describes.
 
     Call it before the model is built: the configuration of a foreign file may describe a model of any size. After it,
     building takes no more than a small multiple of the memory of the weights. Shapes are compared when they are loaded.

@@ -19,7 +19,7 @@ class MaskedOutput(NamedTuple):
 
     loss: scalar, mean squared error over values that are masked and observed; 0 if there are none.
     reconstruction: shape and units of the input. Only masked units are predictions from other units.
-    mask: bool, True where a unit was masked.
+    mask: bool, True if a unit was masked.
     count: scalar float32, number of values that `loss` averages: the weight of this batch.
 
     Loss and reconstruction are float32, also under autocast; float64 if the weights are.

@@ -137,7 +137,7 @@ def recurrence(filled_nc: np.ndarray, segment_n: np.ndarray, span: int) -> float
 
     filled_nc: standardised rows without NaN, (n, C). segment_n: number of each row's segment, ascending.
     Returns the share of the variance of changes over two smoothing spans that is explained, at most 1: near 1 for a
-    recipe, .2 to .7 for processes that do not repeat themselves exactly; 0 where there are too few rows.
+    recipe, .2 to .7 for processes that do not repeat themselves exactly; 0 if there are too few rows.
     """
     from scipy.spatial import cKDTree
 

@@ -49,18 +49,18 @@ def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, lis
     pieces: list[str] = []
     lines: list[int] = []
     at = row = 0
-    begun: int | None = None  # the origin of the current line
+    started: int | None = None  # the origin of the current line
 
     def put(piece: str, *, moves: bool) -> None:
-        nonlocal begun, row
+        nonlocal started, row
         pieces.append(piece)
         count = piece.count("\n")
         for _ in range(count):
-            lines.append(origin[row] if begun is None else begun)
-            begun = None
+            lines.append(origin[row] if started is None else started)
+            started = None
             row = min(row + moves, len(origin) - 1)
-        if begun is None and not piece.endswith("\n") and piece:
-            begun = origin[row]
+        if started is None and not piece.endswith("\n") and piece:
+            started = origin[row]
 
     for edit in edits:
         put(text[at : edit.start], moves=True)
@@ -68,5 +68,5 @@ def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, lis
         row = min(row + text.count("\n", edit.start, edit.end), len(origin) - 1)
         at = edit.end
     put(text[at:], moves=True)
-    lines.append(origin[row] if begun is None else begun)
+    lines.append(origin[row] if started is None else started)
     return "".join(pieces), lines

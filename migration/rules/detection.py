@@ -164,7 +164,7 @@ def _tests(source: CellSource) -> set[int]:
 
 
 def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit | None:
-    """Removes an operand with its parentheses and the `and` or `or` next to it; None where they cannot be found."""
+    """Removes an operand with its parentheses and the `and` or `or` next to it; None if they cannot be found."""
     if index:
         before, after = source.span(node.values[index - 1])[1], source.span(node.values[index])[0]
     else:

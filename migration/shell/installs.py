@@ -91,7 +91,7 @@ class Item:
 class PipCall:
     """A pip command: the words from `first` (`pip`, `python`, `uv`) to `last` (`pip`) name the program.
 
-    `after_sudo` is the index of the word after a leading `sudo` and its options (0 where there is none). `interpreter`
+    `after_sudo` is the index of the word after a leading `sudo` and its options (0 if there is none). `interpreter`
     is the Python whose packages it changes: the first on the `PATH`, that of the kernel, or another one. `has_options`:
     Python itself has options before `-m`. `items` are pip's own options and the arguments after the subcommand.
     """

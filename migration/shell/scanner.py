@@ -250,7 +250,7 @@ class _Scanner:
         return Word(start + self.offset, end + self.offset, raw, raw if value is None else value, quotes, literal)
 
     def _escape(self) -> str | None:
-        """A backslash outside quotes; None where it continues the line of a `!` command, which ends the word."""
+        """A backslash outside quotes; None if it continues the line of a `!` command, which ends the word."""
         line_break = re.compile(r"\\\r?\n").match(self.text, self.at)
         if line_break:
             if not self.script:

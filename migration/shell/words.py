@@ -56,7 +56,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Redirection:
-    """`2>file`, `<<EOF`, …: its operator without the number, and its target (None where the text ends before one).
+    """`2>file`, `<<EOF`, …: its operator without the number, and its target (None if the text ends before one).
 
     `body` is the span of a here-document's lines.
     """

@@ -68,7 +68,7 @@ class Answers:
     """How well a model predicts masked values of validation windows, with the masks of scoring.
 
     change: how much the reconstruction varies from window to window, as a share of how much the data does, at the same
-    position; None where the data does not vary.
+    position; None if the data does not vary.
     """
 
     skill: Skill

@@ -20,7 +20,7 @@ def light_of(
 ) -> Light:
     """The most urgent state. open_events: number of events that are not acknowledged; default: all.
 
-    why_off: why the stream is not in use; None where it is.
+    why_off: why the stream is not in use; None if it is.
     """
     if why_off is not None:
         return Light(state="not in use", detail=f"This stream is not in use; {why_off}.")

@@ -13,7 +13,7 @@ from migration.report.kept import FOLDER
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
 
-# A notebook, and the file of its report; None where it was migrated again in memory.
+# A notebook, and the file of its report; None if it was migrated again in memory.
 Reported = tuple[NotebookReport, Path | None]
 
 

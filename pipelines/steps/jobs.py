@@ -27,7 +27,7 @@ _PROBLEM = re.compile(r"^(?:WARNING|ERROR|CRITICAL): ")
 _PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
 
 # An event of a job: a line of its output, or its exit code.
-Tell = Callable[["Job", str | int], None]
+Report = Callable[["Job", str | int], None]
 
 
 @dataclass
@@ -55,7 +55,7 @@ def is_problem(text: str) -> bool:
 
 
 class Job:
-    """The process of a step. Separate threads pass its output, without secrets, to `log_file` and `tell`. cores: the
+    """The process of a step. Separate threads pass its output, without secrets, to `log_file` and `report`. cores: the
     CPU cores it may use, or None for all cores of this process.
     training: the folder of the run log of its training.
     earlier: duration of each cell in the last run in seconds, for an estimate.
@@ -68,7 +68,7 @@ class Job:
         command: Sequence[str],
         *,
         log_file: Path,
-        tell: Tell,
+        report: Report,
         cores: set[int] | None = None,
         training: Path | None = None,
         earlier: dict[str, float] | None = None,
@@ -77,7 +77,7 @@ class Job:
         self.step, self.cores, self.inputs = step, cores, inputs
         self.cells = Cells()
         self.log_file, self._error = log_file, ""
-        self._tell, self._training, self._earlier = tell, training, earlier or {}
+        self._report, self._training, self._earlier = report, training, earlier or {}
         self._began = time.monotonic()
         log_file.parent.mkdir(parents=True, exist_ok=True)
         self._log = log_file.open("a", encoding="utf-8")
@@ -158,7 +158,7 @@ class Job:
             if text:
                 self._log.write(line)
                 self._error = self._error if _TIME_OF_DAY.match(line) else text
-                self._tell(self, text)
+                self._report(self, text)
 
     def _read_output(self) -> None:
         """Reads results in JSON, including the events of a notebook."""
@@ -179,7 +179,7 @@ class Job:
         if code < 0:
             self._error = f"its process was killed by {signal.Signals(-code).name}"
         self._log.close()
-        self._tell(self, code)
+        self._report(self, code)
 
 
 def _start(command: Sequence[str], cores: set[int] | None) -> subprocess.Popen[str]:

@@ -46,8 +46,8 @@ class StepRecord:
     @classmethod
     def read(cls, root: Path, step: str) -> Self | None:
         """The record; None if there is none, or none that this version can read."""
-        told = _json(_file(root, step))
-        return cls(**{key: value for key, value in told.items() if key != "schema_version"}) if told else None
+        content = _json(_file(root, step))
+        return cls(**{key: value for key, value in content.items() if key != "schema_version"}) if content else None
 
 
 def _file(root: Path, step: str) -> Path:
@@ -65,7 +65,7 @@ class RunRecord:
         self._live = root / livefile.FOLDER / "pipeline.json" if (root / livefile.PAGE).is_file() else None
         self._next_note = 0.0
         earlier = _json(self.folder / "pipeline.json") or {}
-        self._told: dict[str, Any] = {
+        self._state: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
             "owner": Owner.this_process().token,
@@ -77,12 +77,12 @@ class RunRecord:
 
     def begin(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._told["steps"][step.name] = {"stage": step.stage, "stream": step.stream, "state": "waiting"}
+            self._state["steps"][step.name] = {"stage": step.stage, "stream": step.stream, "state": "waiting"}
         self.state("running")
 
     def step(self, name: str, **facts: Any) -> None:
         """facts: the `state` of the step and its details; they replace the earlier progress."""
-        step = self._told["steps"][name]
+        step = self._state["steps"][name]
         step.pop("note", None)
         step.update(facts, at=utc_now())
         self._write()
@@ -92,22 +92,22 @@ class RunRecord:
         if time.monotonic() < self._next_note:
             return
         for job in jobs:
-            self._told["steps"][job.step.name]["note"] = job.note()
+            self._state["steps"][job.step.name]["note"] = job.note()
         self._write()
         self._next_note = time.monotonic() + _SECONDS_BETWEEN_NOTES
 
     def state(self, state: State) -> None:
-        self._told["state"] = state
+        self._state["state"] = state
         self._write()
         write_json(self.root / FOLDER / "last.json", {"run_id": self.run_id, "state": state})
 
     def _write(self) -> None:
-        self._told["updated_at"] = utc_now()
-        write_json(self.folder / "pipeline.json", self._told)
+        self._state["updated_at"] = utc_now()
+        write_json(self.folder / "pipeline.json", self._state)
         if self._live is None:
             return
         try:
-            write_document(self._live, live_of(self._told))
+            write_document(self._live, live_of(self._state))
         except OSError as error:
             self._live = None
             log.warning("the dashboard shows this run only after its end: %s", error)
@@ -122,7 +122,7 @@ def unfinished_run(root: Path) -> str | None:
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        told = read_json_object(path)
+        content = read_json_object(path)
     except (OSError, ValueError):
         return None
-    return told if told.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None
+    return content if content.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None

@@ -77,7 +77,7 @@ class Run:
         self.exit_code = EXIT_OK
         self._outcomes: dict[str, Outcome] = {}
         self._jobs: dict[str, Job] = {}
-        self._told: queue.Queue[tuple[Job, str | int]] = queue.Queue()
+        self._messages: queue.Queue[tuple[Job, str | int]] = queue.Queue()
         self._free_cores: list[set[int]] = []
         self._at_once = 1
         self._stopped_for = ""
@@ -146,7 +146,7 @@ class Run:
             step,
             self._command(step),
             log_file=self.record.folder / f"{step.name}.log",
-            tell=lambda job, told: self._told.put((job, told)),
+            report=lambda job, message: self._messages.put((job, message)),
             cores=self._free_cores.pop() if step.stream and self._free_cores else None,
             training=self._run_folder(step),
             earlier=earlier.cells if earlier else None,
@@ -202,13 +202,13 @@ class Run:
         if not self._jobs:
             return
         try:
-            job, told = self._told.get(timeout=_TICK_S)
+            job, message = self._messages.get(timeout=_TICK_S)
         except queue.Empty:
             return
-        if isinstance(told, str):
-            self._pass_on(job, told)
+        if isinstance(message, str):
+            self._pass_on(job, message)
         else:
-            self._finish(job, told)
+            self._finish(job, message)
 
     def _pass_on(self, job: Job, text: str) -> None:
         """Several steps read the same files and find the same problems: each problem is logged once."""

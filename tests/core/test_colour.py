@@ -29,7 +29,7 @@ def test_only_marks_at_the_start_of_a_line_are_coloured(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert with_colour(TEXT, io.StringIO()) == TEXT
-    told = with_colour(TEXT, Terminal())
-    assert told.count("\x1b[0m") == 2
-    assert "\x1b[31m✗ FAIL\x1b[0m" in told
-    assert "  a ✗ b" in told
+    text = with_colour(TEXT, Terminal())
+    assert text.count("\x1b[0m") == 2
+    assert "\x1b[31m✗ FAIL\x1b[0m" in text
+    assert "  a ✗ b" in text

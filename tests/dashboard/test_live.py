@@ -69,7 +69,7 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
         assert page.complaints == []
 
 
-def tell(page_folder, train, detail, **changes):
+def write_state(page_folder, train, detail, **changes):
     """What the pipeline writes while its training is in that state."""
     verdict = {"state": "running", "title": "Pipeline running", "detail": "run 1"}
     now = {"state": "running", "run_id": "1", "updated_at": utc_now(), "verdict": verdict, "schema_version": 1}
@@ -78,26 +78,26 @@ def tell(page_folder, train, detail, **changes):
 
 
 def test_the_pipelines_picture_follows_its_run_and_an_export_takes_over(page_folder, visit):
-    tell(page_folder, "running", "PatchTST-SSL cell 3 of 15")
+    write_state(page_folder, "running", "PatchTST-SSL cell 3 of 15")
     with serving(page_folder) as url:
         page = visit(url)
         stage, verdict = page.locator("#stage-train"), page.locator("#verdict")
         assert "Running\nPatchTST-SSL cell 3 of 15" in stage.inner_text()
         assert "Pipeline running" in verdict.inner_text()
         stage.focus()
-        tell(page_folder, "running", "PatchTST-SSL cell 4 of 15")
+        write_state(page_folder, "running", "PatchTST-SSL cell 4 of 15")
         stage.get_by_text("cell 4 of 15").wait_for()
         assert stage.evaluate("link => link === document.activeElement")
         export_state(page_folder.parent)
         change(page_folder, "dashboard-state.json", verdict={"state": "done", "title": "Ready", "detail": ""})
-        tell(page_folder, "done", "", verdict=None, state="completed", stages=[])
+        write_state(page_folder, "done", "", verdict=None, state="completed", stages=[])
         verdict.get_by_text("Ready").wait_for(timeout=4000)  # at once, not when the state's turn comes
         assert "nothing trained yet" in stage.inner_text()
         assert page.complaints == []
 
 
 def test_a_failure_stays_visible_until_the_next_export(page_folder, visit):
-    tell(page_folder, "failed", "PatchTST-SSL failed: In [4]: no data", verdict=None, state="failed")
+    write_state(page_folder, "failed", "PatchTST-SSL failed: In [4]: no data", verdict=None, state="failed")
     with serving(page_folder) as url:
         page = visit(url)
         assert "failed: In [4]: no data" in page.locator("#stage-train").inner_text()
@@ -108,7 +108,7 @@ def test_a_failure_stays_visible_until_the_next_export(page_folder, visit):
 
 def test_a_silent_pipeline_is_not_shown_as_running(page_folder, visit):
     change(page_folder, "dashboard-state.json", generated_at="2026-01-01T00:00:00Z")
-    tell(page_folder, "running", "x", updated_at=(datetime.now(UTC) - timedelta(seconds=121)).isoformat())
+    write_state(page_folder, "running", "x", updated_at=(datetime.now(UTC) - timedelta(seconds=121)).isoformat())
     with serving(page_folder) as url:
         page = visit(url)
         assert "Pipeline silent" in page.locator("#verdict").inner_text()

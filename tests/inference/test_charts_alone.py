@@ -190,7 +190,7 @@ def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, 
 def test_without_a_stream_every_stream_in_use_is_scored(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     assert main(["--detector", "charts", "--repo-root", str(workspace), "max_threads=1"]) == EXIT_OK
-    told = capsys.readouterr().out
-    assert told.startswith("patchtst: ")
-    assert "swinmae" not in told
+    printed = capsys.readouterr().out
+    assert printed.startswith("patchtst: ")
+    assert "swinmae" not in printed
     assert [path.name for path in (workspace / "artifacts/scores").glob("*_summary.json")] == ["patchtst_summary.json"]

@@ -23,10 +23,10 @@ def run(root: Path, stream: str, *arguments: str) -> int:
 
 def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert run(trained, "patchtst") == EXIT_OK
-    told = capsys.readouterr().out
+    text = capsys.readouterr().out
     events = pd.read_csv(trained / "artifacts/scores/patchtst_events.csv")
     worst = events.loc[events["severity"].idxmax()]
-    lines = told.splitlines()
+    lines = text.splitlines()
     assert lines[0].startswith(f"patchtst: {len(events)} events")
     assert lines[3].split()[0] == str(worst["event_id"])
     assert worst["recording"] in lines[3]

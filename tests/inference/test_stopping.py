@@ -47,7 +47,7 @@ def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeyp
     assert score(trained) == 0
 
 
-@pytest.mark.parametrize("age_s, code, expected", [(18.0, 75, "start it again"), (0.0, 1, "raise timeout_hours")])
+@pytest.mark.parametrize("age_s, code, expected", [(18.0, 75, "run it again"), (0.0, 1, "raise timeout_hours")])
 def test_scoring_ends_with_75_only_if_a_restart_has_more_time(
     trained, during, monkeypatch, capsys, age_s, code, expected
 ):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UsageError
-from migration.planning import beside, make_plan
+from migration.planning import local_path, make_plan
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def outputs(plan) -> dict[str, str]:
     ],
 )
 def test_the_default_output_name_is_next_to_the_input(name, expected):
-    assert beside(Path("a", name)) == Path("a", expected)
+    assert local_path(Path("a", name)) == Path("a", expected)
 
 
 def test_a_folder_stands_for_its_notebooks_but_not_for_hidden_ones():

@@ -36,14 +36,14 @@ def weights(root, path: str = "checkpoints/patchtst_ssl.pt") -> dict[str, torch.
 
 def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     caplog.set_level(logging.INFO)
-    anew = run_training(pretrained, *STILL)
+    untrained = run_training(pretrained, *STILL)
     before = weights(pretrained)
-    begun = run_training(pretrained, *STILL, f"training.start_from={PRE}")
+    pretrained_start = run_training(pretrained, *STILL, f"training.start_from={PRE}")
     after, start = weights(pretrained), weights(pretrained, PRE)
     learned = [name for name in start if not name.endswith(COUNTED)]
     assert [name for name in learned if not torch.allclose(after[name], start[name], atol=1e-6)] == []
     assert any(not torch.allclose(before[name], start[name], atol=1e-3) for name in start)
-    assert losses(begun)[0][1] < losses(anew)[0][1], "the initial weights already fit the sensors"
+    assert losses(pretrained_start)[0][1] < losses(untrained)[0][1], "the initial weights already fit the sensors"
     assert "starting from the weights of elsewhere.pt: run run-1, epoch 3" in caplog.text
     sha256 = checkpoint.describe(pretrained / PRE)["sha256"]
     origin = {"file": "elsewhere.pt", "run_id": "run-1", "epoch": 3, "sha256": sha256}

@@ -58,13 +58,13 @@ class Job:
         return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
 
 
-ANEW, GOING_ON = ["training.epochs=3"], ["training.epochs=3", "--resume", "auto"]
+FIRST, RESUMED = ["training.epochs=3"], ["training.epochs=3", "--resume", "auto"]
 
 
 def test_training_is_resumed_until_it_is_complete(tmp_path):
     job = Job(tmp_path, "saves-75", "saves-75", "0")
     assert job.run() == 0
-    assert job.starts == [ANEW, GOING_ON, GOING_ON]
+    assert job.starts == [FIRST, RESUMED, RESUMED]
 
 
 def test_a_start_without_a_checkpoint_is_repeated_unchanged(tmp_path):
@@ -73,13 +73,13 @@ def test_a_start_without_a_checkpoint_is_repeated_unchanged(tmp_path):
     (tmp_path / "starts").unlink()
     job = Job(tmp_path, "dies", "75", "saves-dies", "0")
     assert job.run() == 0
-    assert job.starts == [ANEW, ANEW, ANEW, GOING_ON]
+    assert job.starts == [FIRST, FIRST, FIRST, RESUMED]
 
 
 def test_the_death_of_one_of_several_processes_counts_as_a_death(tmp_path, caplog):
     job = Job(tmp_path, "saves-137", "0")
     assert job.run() == 0
-    assert job.starts == [ANEW, GOING_ON]
+    assert job.starts == [FIRST, RESUMED]
     assert "training was killed by SIGKILL: restarting" in caplog.text
 
 

@@ -32,7 +32,7 @@ from pipelines.export_training_dashboard_state import export_state
 from tests.support.artifact_checks import leftovers
 from tests.support.small_workspace import CONFIGS, build_small_workspace, install_page
 from tools.soak.rewriting import read_while_written
-from tools.soak.targets import END_S, MARK, Export, Kind, Notebook, Process, Scoring, Server, Tell, Training, loaded
+from tools.soak.targets import END_S, MARK, Export, Kind, Notebook, Process, Report, Scoring, Server, Training, loaded
 from trainers.run import train
 
 # Kills of each kind per hundred. A notebook takes as long as twenty trainings.
@@ -84,12 +84,12 @@ class Soak:
         self._prepare()
         self.result.readings, found = read_while_written(self._roots["finished"], reading_s)
         self.result.faults += found
-        told = time.monotonic()
+        received = time.monotonic()
         while self.result.kills.total() < kills and time.monotonic() < until:
             (kind,) = self._rng.choices(self.kinds, [SHARES[kind.name] for kind in self.kinds])
             self._strike(kind)
-            if time.monotonic() - told > _SECONDS_BETWEEN_LINES:
-                told = time.monotonic()
+            if time.monotonic() - received > _SECONDS_BETWEEN_LINES:
+                received = time.monotonic()
                 self._tell(kills)
         self._finish()
         return self.result
@@ -120,7 +120,7 @@ class Soak:
     def _fill(self, root: Path) -> None:
         """Creates the inputs of scoring and server: trained models, and a dashboard."""
 
-        def work(tell: Tell) -> None:
+        def work(report: Report) -> None:
             for stream in CONFIGS:
                 train(loaded(root, stream), root=root, run_id="soak")
             export_state(root)

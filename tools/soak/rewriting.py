@@ -25,7 +25,7 @@ def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
     dashboard. The artifacts exist before, and have the same content afterwards."""
     readings, found = 0, []
     with tempfile.TemporaryDirectory() as folder:
-        writer = Process(lambda tell: _write_for_ever(root), Path(folder, "log"))
+        writer = Process(lambda report: _write_for_ever(root), Path(folder, "log"))
         until = time.monotonic() + seconds
         try:
             while time.monotonic() < until:

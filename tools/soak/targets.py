@@ -43,20 +43,20 @@ MARK = "_SOAK"
 EPOCHS: dict[Stream, int] = {"patchtst": 6, "swinmae": 4}
 _QUIETLY = ("logging.tensorboard=false", "logging.progress=off", "deterministic=true", "cudnn_benchmark=false")
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 class Process:
     """A fork that runs `work`; its output goes to `log`, its reports can be read here, one per line."""
 
-    def __init__(self, work: Callable[[Tell], object], log: Path):
+    def __init__(self, work: Callable[[Report], object], log: Path):
         self.log = log
         read, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             _run(work, log, lambda line: os.write(write, f"{line}\n".encode()))
         os.close(write)
-        self.told = os.fdopen(read, encoding="utf-8")
+        self.received = os.fdopen(read, encoding="utf-8")
         self.code: int | None = None
 
     def has_ended(self, seconds: float) -> bool:
@@ -81,14 +81,14 @@ class Process:
         return lines[-1] if lines else "no output"
 
 
-def _run(work: Callable[[Tell], object], log: Path, tell: Tell) -> NoReturn:
+def _run(work: Callable[[Report], object], log: Path, report: Report) -> NoReturn:
     """The main function of a fork."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     code = EXIT_OK
     try:
-        work(tell)
+        work(report)
     except LandfallError as error:
         code = error.exit_code
         os.write(2, f"{error}\n".encode())
@@ -131,7 +131,7 @@ class Kind(ABC):
         return [f"{self.name}: {fault}" for fault in found]
 
     @abstractmethod
-    def _work(self, tell: Tell) -> object: ...
+    def _work(self, report: Report) -> object: ...
 
     def _as_before(self, result: Any) -> list[str]:
         """The first result is that of an uninterrupted run."""
@@ -165,16 +165,16 @@ class Training(Kind):
         """Sometimes sends SIGTERM like a batch system: then the process saves and ends by itself."""
         process.kill(signal.SIGTERM if rng.random() < 0.2 else signal.SIGKILL)
 
-    def _work(self, tell: Tell) -> object:
+    def _work(self, report: Report) -> object:
         asked = loaded(self.root, self.stream, "training.resume=auto")
-        return train(asked, root=self.root, run_id="soak", watcher=_Teller(tell))
+        return train(asked, root=self.root, run_id="soak", watcher=_Reporter(report))
 
     def _was_killed(self, process: Process) -> bool:
         """Before training starts there is no handler for SIGTERM."""
         return process.code in (-signal.SIGKILL, -signal.SIGTERM, EXIT_RESUMABLE)
 
     def _after_death(self, process: Process) -> list[str]:
-        self._finished = max([self._finished, *map(int, process.told.read().split())])
+        self._finished = max([self._finished, *map(int, process.received.read().split())])
         last = checkpoint.last_path(self._best)
         kept = checkpoint.load(last)["position"]["epoch"] if self._finished or last.exists() else 0
         return [f"{self._finished} epochs were complete, {kept} are in the checkpoint"] if kept < self._finished else []
@@ -195,16 +195,16 @@ class Training(Kind):
             shutil.rmtree(self.root / "cache", ignore_errors=True)
 
 
-class _Teller:
+class _Reporter:
     """Reports each epoch after its checkpoints are written."""
 
-    def __init__(self, tell: Tell):
-        self._tell = tell
+    def __init__(self, report: Report):
+        self._report = report
 
     def steps(self, epochs_done: float, loss: float) -> None: ...
 
     def epoch(self, history: Sequence[EpochRecord]) -> None:
-        self._tell(str(len(history)))
+        self._report(str(len(history)))
 
 
 class Scoring(Kind):
@@ -224,7 +224,7 @@ class Scoring(Kind):
             self._detector.unlink(missing_ok=True)
         return super().start()
 
-    def _work(self, tell: Tell) -> object:
+    def _work(self, report: Report) -> object:
         return score_stream(loaded(self.root, self.stream), root=self.root)
 
     def _after_success(self) -> list[str]:
@@ -234,7 +234,7 @@ class Scoring(Kind):
 class Export(Kind):
     name = "export"
 
-    def _work(self, tell: Tell) -> object:
+    def _work(self, report: Report) -> object:
         return export_state(self.root)
 
     def _after_success(self) -> list[str]:
@@ -254,7 +254,7 @@ class Server(Kind):
 
     def start(self) -> Process:
         process = super().start()
-        self._port = int(process.told.readline() or 0)
+        self._port = int(process.received.readline() or 0)
         return process
 
     def kill(self, process: Process, rng: random.Random) -> None:
@@ -265,9 +265,9 @@ class Server(Kind):
                 json.load(answer)
             process.kill()
 
-    def _work(self, tell: Tell) -> object:
+    def _work(self, report: Report) -> object:
         with make_server(self.root / "training_dashboard", self._port) as server:
-            tell(str(server.server_port))
+            report(str(server.server_port))
             server.serve_forever()
 
 
@@ -289,9 +289,9 @@ class Notebook(Kind):
         if not kernels:
             process.kill()
 
-    def _work(self, tell: Tell) -> object:
+    def _work(self, report: Report) -> object:
         given = {"config": CONFIGS["patchtst"], "overrides": list(_QUIETLY), "epochs": EPOCHS["patchtst"]}
-        run = NotebookRun(self.root / "notebooks" / self._executed.name, self._executed, root=self.root, tell=tell)
+        run = NotebookRun(self.root / "notebooks" / self._executed.name, self._executed, root=self.root, report=report)
         return run.execute(given | {"run_id": "soak"})
 
     def _was_killed(self, process: Process) -> bool:

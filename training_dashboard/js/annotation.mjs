@@ -1,4 +1,4 @@
-/** What a person notes about an event: a form that the dashboard's server keeps in a file beside the scores. */
+/** The user's notes about an event: a form that the dashboard server stores in a file next to the scores. */
 import { block, el, picker, quiet, warning } from "./dom.mjs";
 import { time } from "./format.mjs";
 
@@ -9,7 +9,7 @@ const LABELS = [
   ["maintenance", "maintenance"],
 ];
 
-/** How an event stands: open, acknowledged, or what it was labelled. */
+/** The state of an event: open, acknowledged, or its label. */
 export const standing = ({ annotation }) =>
   [annotation?.acknowledged ? "acknowledged" : "open", annotation?.label].filter(Boolean).join(", ");
 

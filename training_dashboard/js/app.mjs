@@ -1,4 +1,4 @@
-/** Starts the page: loads the state, shows the view its address names, and says whether the server still answers. */
+/** Starts the page: loads the state, shows the view named by the address, and reports whether the server responds. */
 import { badge, code, el, fill, quiet, seal, warning, wordOf } from "./dom.mjs";
 import { ZONE, time } from "./format.mjs";
 import { Route, href } from "./route.mjs";
@@ -27,11 +27,11 @@ async function draw(store) {
   const name = Object.hasOwn(VIEWS, route.view) ? route.view : "overview";
   main.setAttribute("aria-busy", "true");
   const content = await (async () => VIEWS[name](store, route, signal))().catch((error) => {
-    // One view that meets unexpected data must not take the others with it.
+    // Unexpected data in one view must not affect the other views.
     if (!error.kind) console.error(error);
     return warning(`This view could not be drawn: ${error.message}`);
   });
-  // A slower answer to an earlier click must not replace the newer one.
+  // A slow response to an earlier click must not replace a newer view.
   if (signal.aborted) return;
   main.dataset.view = name;
   fill(main, el("h1", { class: "unseen" }, wordOf(name)), content);
@@ -41,7 +41,7 @@ async function draw(store) {
   main.setAttribute("aria-busy", "false");
 }
 
-/** What stands around a view: the verdict, the way to the other views, when the export was made, and the server. */
+/** The frame of a view: verdict, navigation, time of the export, and state of the server. */
 function surround(store, shown) {
   judge(store);
   fill(

@@ -1,4 +1,4 @@
-/** Charts over uPlot: curves or cells, with a legend that reads values, the keyboard, and takeaways. */
+/** Charts based on uPlot: curves or cells, with a legend that shows values, keyboard control and downloads. */
 import { el, svg } from "./dom.mjs";
 import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
 import { cells, curves } from "./plots.mjs";
@@ -8,7 +8,7 @@ const HEIGHT = 220;
 const PAPER = 640;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
-/** A chart is drawn once its frame comes near the screen, or on paper, and again where colours or room change. */
+/** A chart is drawn when its frame is near the screen or printed, and again when colours or size change. */
 const tell = (event) => (seen) => {
   for (const { target } of seen) target.dispatchEvent(new Event(event));
 };
@@ -40,7 +40,7 @@ export const lineChart = (spec) => new Chart(curves, spec);
 /** spec: `{title, summary, x: {label, names}, y: {label, names}, z, say, range?, height?}`; `z[0]` is the lowest. */
 export const heatMap = (spec) => new Chart(cells, spec);
 
-/** Colours by their name in the style sheet, as the scheme has them now. */
+/** Colours of the current scheme by their name in the style sheet. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
   return (name) => style.getPropertyValue(`--${name}`).trim();
@@ -61,7 +61,7 @@ class Chart {
 
   constructor(kind, spec) {
     this.#kind = kind;
-    // The place of it and its legend is kept before it is drawn, so that nothing moves under the pointer.
+    // Space for the chart and its legend is reserved before drawing, so that the page does not move under the pointer.
     this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + ${kind === cells ? 3.1 : 1.55}em)`;
     const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
     const name = spec.isWide ? "chart wide" : "chart";
@@ -83,7 +83,7 @@ class Chart {
     onScreen.observe(this.#frame);
   }
 
-  /** Shows other data; the part a person has zoomed into stays, unless the x axis is another. */
+  /** Shows other data; the zoomed range stays, unless the x axis changes. */
   update(spec) {
     const [before, plot] = [this.spec, this.#plot];
     this.spec = spec;
@@ -149,7 +149,7 @@ class Chart {
   }
 
   async #picture(save) {
-    // What was never near the screen has yet to be drawn, which is over with the task.
+    // A chart that was never near the screen is drawn first, which ends with this task.
     if (!this.#plot) await this.draw();
     const colour = palette();
     const marks = [this.#drawing.marks(this.#plot), [...this.#marks.cloneNode(true).childNodes]];
@@ -160,7 +160,7 @@ class Chart {
     save(this.spec.title, pictureOf(this.#plot, this.spec.title, legend, marks, colours));
   }
 
-  /** Spans, lines and points over what uPlot has drawn. */
+  /** Spans, lines and points on top of the uPlot drawing. */
   #mark(plot, colour) {
     const [x, y] = ["x", "y"].map((scale) => (value) => plot.valToPos(value, scale));
     const { clientWidth: w, clientHeight: h } = plot.over;
@@ -210,14 +210,14 @@ class Chart {
     event.preventDefault();
     const at = Math.max(0, Math.min(x.length - 1, (plot.cursor.idx ?? -1) + STEPS[event.key]));
     plot.setCursor({ left: plot.valToPos(x[at], "x"), top: plot.over.clientHeight / 2 });
-    // A screen reader hears what the keyboard has read; the legend itself also follows the pointer, and stays silent.
+    // Values read by keyboard are announced to screen readers; the legend itself is silent.
     const rows = [...this.#frame.querySelectorAll(".u-legend .u-series")];
     const read = ({ cells: shown }) => [...shown].map((cell) => cell.textContent).join(" ");
     this.#spoken.textContent = rows.map(read).join(", ");
   }
 }
 
-/** A finger reads values where it touches and moves sideways; up and down it still scrolls the page. */
+/** Touching and moving sideways shows values; moving up and down still scrolls the page. */
 function listenToTouch(plot) {
   const read = ({ touches: [{ clientX, clientY }] }) => {
     const { left, top } = plot.over.getBoundingClientRect();
@@ -226,6 +226,6 @@ function listenToTouch(plot) {
   for (const event of ["touchstart", "touchmove"]) plot.over.addEventListener(event, read, { passive: true });
 }
 
-/** Room for the longest tick of an upright axis. */
+/** Space for the longest tick of a vertical axis. */
 const widthOf = (plot, values) =>
   14 + 7.2 * Math.max(3, ...(values ?? []).map((value) => String(value).length));

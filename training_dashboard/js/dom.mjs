@@ -14,7 +14,7 @@ function build(node, attributes = {}, children = []) {
   return fill(node, children);
 }
 
-/** Puts `children` in the place of what `node` holds; the focus stays at its id. */
+/** Replaces the content of `node` by `children`; the element with the same id keeps the focus. */
 export function fill(node, ...children) {
   const { id } = node.contains(document.activeElement) ? document.activeElement : node;
   node.replaceChildren(...children.flat(Infinity).filter(isThere));
@@ -40,16 +40,16 @@ export const dot = (colour) =>
     svg("circle", { cx: 4, cy: 4, r: 4, fill: `var(--${colour})` }),
   );
 export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, wordOf(state));
-/** The light of a machine: a badge that is seen from afar. */
+/** The light of a machine: a badge that is visible from a distance. */
 export const light = (state) => el("span", { class: `light ${toneOf(state)}` }, wordOf(state));
-/** A state, what it is about, and what there is to say. */
+/** A state, its subject, and a message. */
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 
 export const code = (text) => el("code", {}, text);
 export const small = (...text) => el("small", {}, text);
 export const quiet = (...text) => el("p", { class: "quiet" }, text);
 export const warning = (...text) => el("p", { class: "warning warn" }, el("span", {}, text));
-/** What fills an empty place: `advice("Nothing scored yet", "make score", "finds the events")`. */
+/** Content of an empty area: `advice("Nothing scored yet", "make score", "finds the events")`. */
 export const advice = (what, command, effect) => quiet(`${what}: `, code(command), ` ${effect}.`);
 
 /** A list of `[term, description]` pairs; pairs without a description are left out. */
@@ -90,7 +90,7 @@ export const picker = (id, label, options, chosen, onchoose) =>
     ),
   );
 
-/** One of a few options, all in sight. */
+/** A choice between a few visible options. */
 export const choice = (id, legend, options, chosen, onchoose) =>
   el(
     "fieldset",

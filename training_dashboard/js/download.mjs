@@ -1,4 +1,4 @@
-/** What a person takes away: a table as CSV, a chart as CSV, SVG or PNG. */
+/** Downloads: a table as CSV, a chart as CSV, SVG or PNG. */
 import { el, svg } from "./dom.mjs";
 
 const [SCALE, HEAD] = [2, 56];
@@ -12,7 +12,7 @@ function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** A cell as RFC 4180 has it; a text that a spreadsheet would take for a formula gets an apostrophe. */
+/** A cell according to RFC 4180; text that a spreadsheet would treat as a formula gets an apostrophe. */
 function cell(value) {
   if (typeof value === "number") return String(value);
   const text = String(value ?? "").replace(/^[=+\-@\t\r]/, "'$&");

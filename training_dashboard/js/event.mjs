@@ -1,11 +1,11 @@
-/** One event explained: its score over the threshold, and what was seen and expected, over one clock. */
+/** The details of one event: its score with the threshold, and measured and predicted values, on one time axis. */
 import { annotation } from "./annotation.mjs";
 import { heatMap, lineChart } from "./chart.mjs";
 import { advice, block, el, facts, meter, quiet, small } from "./dom.mjs";
 import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
 import { colourBar, extent } from "./plots.mjs";
 
-/** Width of the upright axis of every chart of an event, so that their times stand below each other. */
+/** Width of the vertical axis of every chart of an event, so that their times are aligned. */
 const AXIS_WIDTH = 76;
 
 export const begin = (event) =>
@@ -45,14 +45,14 @@ export async function about(store, stream, event, scores) {
   ];
 }
 
-/** The recording's own clock if it has one, else its seconds: second to place on the axis, and the axis. */
+/** The recording's own clock if it has one, otherwise its seconds: maps seconds to the axis, with the axis. */
 function clockOf({ start, start_seconds: seconds }) {
   if (!start) return { at: (second) => second, x: { label: "time (s)" } };
   const origin = Date.parse(`${start.slice(0, 23)}Z`) / 1000 - seconds;
   return { at: (second) => origin + second, x: { label: "recording's own clock", isClock: true } };
 }
 
-/** What every chart of an event has in common: its span, with onset and end, and the time axis. */
+/** Common properties of all charts of an event: its span, with start and end, and the time axis. */
 function shared(event, { at, x }) {
   const [from, to] = [at(event.start_seconds), at(event.end_seconds)];
   return {
@@ -86,7 +86,7 @@ function signal(event, { name, t, seen, expected }, axis, by) {
     title: name,
     summary: `${name} as seen and as ${what}`,
     y: { label: name, size: AXIS_WIDTH },
-    // What is expected of a vibration is a scalogram, not a curve.
+    // The prediction for vibration is a scalogram, not a curve.
     curves: [
       { name: "seen", x, y: seen, colour: "curve-1" },
       { name: what, x, y: expected, colour: "curve-2", dash: [6, 4] },
@@ -94,7 +94,7 @@ function signal(event, { name, t, seen, expected }, axis, by) {
   }).node;
 }
 
-/** Seen and expected share their colours; the error has its own, whose middle is no error. */
+/** Measured and predicted values share a colour scale; the scale of the error is centred at zero. */
 function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by) {
   const say = (value) => `${figure(value)} dB`;
   const x = { label: "time (s)", names: t.map(figure) };

@@ -1,6 +1,6 @@
-/** Numbers, times and durations as people read them; a missing value is an en dash. */
+/** Numbers, times and durations in readable form; a missing value is an en dash. */
 export const MISSING = "–";
-/** The zone of every time on the page but a recording's own. */
+/** Time zone of all times on the page, except those of recordings. */
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -29,13 +29,13 @@ export const score = format((value) => value.toFixed(3));
 export const plain = format((value) =>
   Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 12 }),
 );
-/** How often in some time: two significant digits, whole numbers from 10 on. */
+/** A rate: two significant digits, whole numbers from 10 on. */
 export const rate = format((value) =>
   value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value),
 );
 export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
-/** How many times something: 1.04, 12.3, 283, beyond that > 1,000. */
+/** A ratio: 1.04, 12.3, 283, and > 1,000 above this range. */
 export const ratio = format((value) => {
   if (value > 1000) return "> 1,000";
   return value < 1 ? value.toFixed(2) : value < 99.95 ? value.toPrecision(3) : whole.format(value);
@@ -49,7 +49,7 @@ export const duration = format((seconds) => {
 });
 /** Local time with its zone. */
 export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);
-/** A recording's own clock, which knows no zone. */
+/** A recording's own clock, which has no time zone. */
 export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 /** Hardware and arithmetic in a line: `NVIDIA RTX 4000 Ada · bf16-mixed`. */
 export const hardware = (device) =>
@@ -82,11 +82,11 @@ export function faults({
 
 /** The two components of a score. */
 export const COMPONENTS = { charts: "the control charts", model: "the model" };
-/** Calibration data that allows for more false events a day than this says nothing about them. */
+/** Above this upper bound of false events per day, the calibration data is too short to state a rate. */
 const TELLING = 1000;
 const perDay = (low, high) => (low < 0.05 ? `at most ${rate(high)}` : `${rate(low)} to ${rate(high)}`);
 
-/** What a threshold promises of false alarms, in events per day; null where an export does not say. */
+/** The stated rate of false alarms of a threshold, in events per day; null if an export does not contain it. */
 export function promise(threshold) {
   const { expected, false_events_per_day: asked, departure } = threshold ?? {};
   if (!expected) return null;
@@ -98,13 +98,13 @@ export function promise(threshold) {
   return `${perDay(low, high)} false events per day expected (95 % interval)${requested}`;
 }
 
-/** How often normal operation had an event with a peak of so many times the threshold. */
+/** How often normal operation had an event with a peak of this multiple of the threshold. */
 export function rareness({ what_if: steps = [], threshold }, peak) {
   const step = steps.filter(({ threshold: value }) => value <= peak * (threshold?.value ?? 0)).at(-1);
   return isNumber(step?.per_day_high) ? falsePerDay(step, "such event") : null;
 }
 
-/** Events per day on the calibration data, and how many it allows for. */
+/** Events per day on the calibration data, and the upper bound. */
 export function falsePerDay({ per_day: seen, per_day_high: high }, noun = "event") {
   if (!isNumber(high)) return "unknown: the data has no time stamps";
   const found = `${seen > 0 ? `${rate(seen)} ${noun}s per day` : `no ${noun}`} in the calibration data`;

@@ -1,8 +1,8 @@
-/** What charts draw: curves, and cells of a grid; each as options and data of uPlot, as rows, and as SVG. */
+/** Kinds of charts: curves, and cells of a grid; each as options and data of uPlot, as rows, and as SVG. */
 import { el, small, svg } from "./dom.mjs";
 import { MISSING, clock, figure, isNumber } from "./format.mjs";
 
-/** Cividis: even in lightness, and the same to eyes that tell fewer colours apart. */
+/** Cividis: even in lightness, and suitable for colour vision deficiency. */
 const RAMP = [
   [0, 34, 78],
   [60, 77, 110],
@@ -19,7 +19,7 @@ const DIVERGING = [
   [103, 0, 31],
 ];
 const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
-/** Distances between ticks where nothing lies between two whole numbers. */
+/** Distances between ticks if only whole numbers are possible. */
 const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));
@@ -31,7 +31,7 @@ const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
 const clockTicks = (plot, splits) =>
   splits.map((split) => clockOf(split).slice(...(splits[1] - splits[0] < 86_400 ? [11] : [0, 10])));
 
-/** Curves over one x axis, on which each may have places of its own. */
+/** Curves over one x axis; each may have its own x values. */
 export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, colour) {
   const tables = all.map(({ x, y }) => [x, isLog ? y.map((value) => (value > 0 ? value : null)) : y]);
   const data = uPlot.join(tables);
@@ -82,7 +82,7 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
   };
 }
 
-/** Where a curve has no value at the pointer, its nearest one counts. */
+/** If a curve has no value at the pointer, the nearest one is shown. */
 function nearest(plot, curve, at) {
   const isThere = (place) => isNumber(plot.data[curve][place]);
   let away = 0;
@@ -90,7 +90,7 @@ function nearest(plot, curve, at) {
   return isThere(at - away) ? at - away : at + away;
 }
 
-/** A value that is undefined, because only others stand at its x, does not break the line; null does. */
+/** An undefined value, at an x of other curves only, does not interrupt the line; null does. */
 function pathOf(plot, xs, ys) {
   const { min, max } = plot.scales.x;
   let [path, pen] = ["", "M"];
@@ -105,7 +105,7 @@ function pathOf(plot, xs, ys) {
 
 const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 
-/** A grid of values as colours; places on both axes are counted, and named where there is room. */
+/** A grid of values as colours; positions on both axes are numbered, and named if there is space. */
 export function cells({
   z,
   say,
@@ -172,13 +172,13 @@ export function cells({
   };
 }
 
-/** The least and the greatest value of the rows. */
+/** The minimum and the maximum of the rows. */
 export function extent(rows) {
   const known = rows.flat().filter(isNumber);
   return [Math.min, Math.max].map((pick) => known.reduce((a, b) => pick(a, b), known[0]));
 }
 
-/** An axis of rows with logarithmic values: ticks at 1, 2 and 5 times a power of ten, between the rows if need be. */
+/** An axis of rows with logarithmic values: ticks at 1, 2 and 5 times a power of ten, also between rows. */
 function roundAxis(values) {
   const [low, high] = [Math.log(values[0]), Math.log(values.at(-1))];
   const place = (value) => 0.5 + ((Math.log(value) - low) / (high - low || 1)) * (values.length - 1);

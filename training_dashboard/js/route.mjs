@@ -1,4 +1,4 @@
-/** The address of what is shown: `#training?run=A&run=B` is the view `training` with two values of `run`. */
+/** The address of the current view: `#training?run=A&run=B` is the view `training` with two values of `run`. */
 export class Route {
   constructor(hash = location.hash) {
     const [view, query] = hash.slice(1).split(/\?(.*)/s);
@@ -9,7 +9,7 @@ export class Route {
   get = (name, fallback = null) => this.params.get(name) ?? fallback;
   all = (name) => [...new Set(this.params.getAll(name))];
 
-  /** The address with some parameters changed; an empty list takes one out. */
+  /** The address with changed parameters; an empty list removes one. */
   href(changes) {
     const params = new URLSearchParams(this.params);
     for (const [name, value] of Object.entries(changes)) {

@@ -1,10 +1,10 @@
-/** What the page knows: the exported documents, and what runs right now. */
+/** The data of the page: the exported documents, and the live documents of active runs. */
 import { time } from "./format.mjs";
 
 const [SCHEMA_VERSION, STATE] = [1, "dashboard-state.json"];
 const [TICK_MS, TICKS_PER_STATE, SOON_MS, SILENCE_MS] = [2000, 5, 500, 120_000];
 
-/** What a run says of itself; one that says running, and was not heard of for long, is silent. */
+/** The live state of a run; a running one without updates for long is silent. */
 const heard = (live) =>
   live?.state === "running" && Date.now() - Date.parse(live.updated_at) > SILENCE_MS
     ? { ...live, state: "silent" }
@@ -13,10 +13,10 @@ const heard = (live) =>
 /** Why a document cannot be shown; `kind` is `empty`, `damaged`, `version` or `offline`. */
 const fault = (kind, path, what) => Object.assign(new Error(`data/${path} ${what}.`), { kind });
 
-/** The documents of a report in a single file; null where the page is served. */
+/** The documents of a report in a single file; null if the page is served. */
 const report = JSON.parse(document.getElementById("landfall-data")?.textContent ?? "null");
 
-/** The text of a document, null where there is none; the browser asks whether the one it has is still good. */
+/** The text of a document, null if there is none; the browser revalidates its cached copy. */
 async function fetchText(path) {
   const response = await fetch(`data/${path}`, { cache: "no-cache" }).catch(() => {
     throw fault("offline", path, "could not be fetched: the server does not answer");
@@ -45,13 +45,13 @@ export class Store extends EventTarget {
   state = null;
   problems = [];
   index = { runs: [] };
-  /** Why the server does not answer; null where it does. */
+  /** Why the server does not respond; null if it does. */
   lost = null;
   #live = {};
   #texts = new Map();
   #documents = new Map();
 
-  /** Throws where there is no state to show; the error has a `kind`. */
+  /** Throws if there is no state to show; the error has a `kind`. */
   static async open() {
     const store = new Store();
     await store.#take(
@@ -61,12 +61,12 @@ export class Store extends EventTarget {
     return store;
   }
 
-  /** Whether a server can keep what a person notes; a report in a single file has none. */
+  /** Whether a server can store notes; a report in a single file has no server. */
   get isServed() {
     return !report;
   }
 
-  /** Has the server keep a note about an event; why it did not, or null. */
+  /** Sends a note about an event to the server; returns the reason of a failure, or null. */
   async annotate(stream, { recording, start_seconds, end_seconds }, note) {
     const body = JSON.stringify({ recording, start_seconds, end_seconds, ...note });
     const headers = { "Content-Type": "application/json" };
@@ -79,7 +79,7 @@ export class Store extends EventTarget {
     return null;
   }
 
-  /** The streams in use, and those of which there is a run. */
+  /** The streams that are in use or have a run. */
   get streams() {
     return this.allStreams.filter((name) => this.isInUse(name) || this.state.streams[name].run_id);
   }
@@ -92,20 +92,20 @@ export class Store extends EventTarget {
     return this.state.streams[name].light?.state !== "not in use";
   }
 
-  /** A document that only a new export changes, loaded once. */
+  /** A document that changes only with a new export; loaded once. */
   document(path) {
     const load = async () => report?.[path] ?? parse(path, report ? null : await fetchText(path));
     if (!this.#documents.has(path)) this.#documents.set(path, load());
     return this.#documents.get(path);
   }
 
-  /** Everything about a run; only those of the index are asked for. */
+  /** All data of a run; only runs in the index are requested. */
   async record(id) {
     const path = `runs/${encodeURIComponent(id)}.json`;
     return this.index.runs.some((run) => run.run_id === id) ? this.document(path) : parse(path, null);
   }
 
-  /** A stream as exported, or as its run says now where that is newer. */
+  /** A stream as exported, or from the live document of its run if that is newer. */
   stream(name) {
     const stated = this.state.streams[name];
     const live = heard(this.#live[name]);
@@ -128,7 +128,7 @@ export class Store extends EventTarget {
     return { verdict: live.verdict ?? verdict, stages: stages.map(now) };
   }
 
-  /** One stream's part of a run: from its record, or from the run itself where that is further; null without one. */
+  /** The record of one stream in a run, or its live document if that is newer; null if there is none. */
   async run(id, name) {
     const live = this.#live[name]?.run_id === id ? heard(this.#live[name]) : null;
     const record = await this.record(id).catch((error) => {
@@ -165,7 +165,7 @@ export class Store extends EventTarget {
     document.addEventListener("visibilitychange", () => renew(true));
   }
 
-  /** What is on the page stays where the server does not answer; a damaged document may be whole at the next look. */
+  /** The page keeps its content if the server does not respond; a damaged document is requested again. */
   async #renew(everything) {
     const lost = await this.#look(everything).then(
       () => null,
@@ -184,14 +184,14 @@ export class Store extends EventTarget {
     // A run that has started or ended may have been exported.
     const state = everything || found.includes("state") ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
-    // That a run has fallen silent shows without news.
+    // A run can become silent without a new document.
     const isLive =
       found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
     if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
     else if (isLive) this.dispatchEvent(new Event("live"));
   }
 
-  /** The event that the news of what runs is worth, if there are any. */
+  /** The name of the event for changes of active runs, if there are any. */
   async #follow(name) {
     const [old, live] = [this.#live[name], await this.#news(`live/${name}.json`)];
     if (!live) return null;
@@ -199,7 +199,7 @@ export class Store extends EventTarget {
     return old?.run_id === live.run_id && old.state === live.state ? "live" : "state";
   }
 
-  /** A document that is there and not what it was at the last look, else null. */
+  /** A document that exists and has changed since the last request, otherwise null. */
   async #news(path) {
     const text = await fetchText(path);
     if (text === null || text === this.#texts.get(path)) return null;

@@ -1,13 +1,13 @@
-/** A table that sorts by any column, filters by any word, and saves as CSV; missing values stand last either way. */
+/** A table that sorts by any column, filters by any word, and saves as CSV; missing values are always last. */
 import { el, fill } from "./dom.mjs";
 import { button, saveCsv } from "./download.mjs";
 
-/** Many lines get a filter; a screenful stands at once, and the others follow when it is on screen. */
+/** Long tables have a filter; the first rows are drawn immediately, and the others when the table is on screen. */
 const [MANY, SCREENFUL, SOON_MS] = [8, 40, 30];
-/** How a person left each table: it looks the same when the page is drawn anew. */
+/** The user's settings of each table, restored when the page is drawn again. */
 const settings = new Map();
 
-/** A column: what it sorts and saves by, the field of its name if nothing else, and how a cell shows that. */
+/** A column: the value for sorting and saving, by default the field of its name, and the display of a cell. */
 export const text = (id, title, key = (item) => item[id], cell = key) => ({ id, title, key, cell, first: 1 });
 /** A column of numbers, the largest first. */
 export const number = (id, title, key, say = String) => ({
@@ -19,7 +19,7 @@ export const number = (id, title, key, say = String) => ({
   side: "numeric",
 });
 
-/** columns: the first heads its line. sortedBy: id of the column that sorts at first, else items stay as they are. */
+/** columns: the first is the row header. sortedBy: id of the first sort column; without it, items keep their order. */
 export function dataTable({ id, label, columns, items, sortedBy }) {
   const setting = settings.get(id) ?? { by: sortedBy, direction: 0, words: "" };
   settings.set(id, setting);

@@ -75,8 +75,8 @@ def test_a_process_without_its_environment_restarts_once(folder):
 
 def test_a_wrong_hash_seed_is_reported():
     profile = Profile(pythonhashseed=42)
-    assert wrong_hash_seed(profile, {}) == "PYTHONHASHSEED is not set, the profile asks for 42"
-    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}) == "PYTHONHASHSEED is 7, the profile asks for 42"
+    assert wrong_hash_seed(profile, {}) == "PYTHONHASHSEED is not set, the profile requires 42"
+    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}) == "PYTHONHASHSEED is 7, the profile requires 42"
     assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "42"}) is None
     assert wrong_hash_seed(Profile(), {"PYTHONHASHSEED": "7"}) is None
     assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None

@@ -127,7 +127,7 @@ def test_other_systems_than_linux_set_no_limit_and_report_it(monkeypatch, caplog
     monkeypatch.setattr(sys, "platform", "darwin")
     with process_memory.limited(100_000):
         pass
-    assert "darwin enforces none" in caplog.text
+    assert "darwin" in caplog.text
 
 
 @only_linux

@@ -122,9 +122,9 @@ def texts(found: list[Misfit]) -> list[str]:
 def test_a_cluster_profile_on_one_t4_reports_each_mismatch():
     assert texts(misfits(profile("hpc_a100"), [T4, CPU], T4)) == [
         "hardware.memory_gb: Tesla T4 has 16 GB, the profile was made for 40 "
-        "(leave training.batch_size=auto, or take a profile for this device)",
+        "(leave training.batch_size=auto, or use a profile for this device)",
         "hardware.compute_capability: Tesla T4 has 7.5, the profile was made for 8.0 and later "
-        "(take a profile for this device, or local/devices=auto)",
+        "(use a profile for this device, or local/devices=auto)",
         "precision: bfloat16 is not native on Tesla T4: slow (set precision=16-mixed)",
     ]
 
@@ -167,7 +167,7 @@ def test_a_profile_for_another_platform_reports_only_the_platform(found, seen):
     assert misfit.key == "hardware.kind"
     assert "made for cuda, Plain CPU is cpu" in misfit.problem
     assert misfit.problem.endswith(seen)
-    assert misfit.remedy == "take local/devices=auto"
+    assert misfit.remedy == "use local/devices=auto"
 
 
 @pytest.mark.parametrize("hours, words", [(8.5, None), (9, None), (12, "12 h"), (None, "no limit")])
@@ -273,4 +273,4 @@ def test_a_wrong_hash_seed_is_reported_if_no_restart_is_possible(monkeypatch, ca
     monkeypatch.setenv("PYTHONHASHSEED", found)
     with caplog.at_level(logging.WARNING):
         seed_and_fix(Profile(pythonhashseed=42))
-    assert ("PYTHONHASHSEED is 7, the profile asks for 42" in caplog.text) is warned
+    assert ("PYTHONHASHSEED is 7, the profile requires 42" in caplog.text) is warned

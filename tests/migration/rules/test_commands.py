@@ -160,8 +160,8 @@ def test_commands_accepted_by_ipython_are_unchanged(text):
 
 WRITER = """\
 import sys, time
-print("begun", flush=True)
-print("begun", file=sys.stderr, flush=True)
+print("started", flush=True)
+print("started", file=sys.stderr, flush=True)
 for count in range(200):
     open("count", "w").write(str(count))
     time.sleep(0.05)

@@ -278,9 +278,9 @@ def test_the_set_up_cell_prepares_the_kernel(text, lines):
 def test_the_runtime_is_imported_from_any_folder(tmp_path, monkeypatch):
     cells, _ = _migrate("from landfall_runtime import userdata\n%cd sub")
     (tmp_path / "sub").mkdir()
-    (tmp_path / "landfall_runtime.py").write_text("beside = True")
+    (tmp_path / "landfall_runtime.py").write_text("is_local = True")
     code = "\n".join(cell["source"] for cell in cells[:2])
-    code += "\nos.chdir('sub')\nimport landfall_runtime\nprint(landfall_runtime.beside, os.environ['WORK_DIR'])"
+    code += "\nos.chdir('sub')\nimport landfall_runtime\nprint(landfall_runtime.is_local, os.environ['WORK_DIR'])"
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout == f"True {tmp_path}\n"
 

@@ -158,7 +158,7 @@ class _Kernel:
 
 
 def _record(run: CellRun, message: dict[str, Any]) -> bool:
-    """Adds a message to the record; True where it says that the cell is done."""
+    """Adds a message to the record; True if it says that the cell is done."""
     content = message["content"]
     match message["msg_type"]:
         case "stream" if content["name"] == "stdout":
@@ -197,7 +197,7 @@ def colab_machine(folder: Path, *, private: bool) -> Iterator[tuple[Machine, Pat
     """A machine with the stand-in and /content, and the folder that is its /content.
 
     Without a private root the folder is made for real, and goes again; that it is there keeps two test runs apart.
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be made.
     """
     content = folder / "content" if private else COLAB_CONTENT
     content.mkdir()

@@ -27,7 +27,7 @@ def begin(tmp_path: Path):
         said: queue.Queue = queue.Queue()
         job = Job(
             Step("x", "the step x", "train"), [ACTOR, *words, "--sleep", "30", "--say-last", "there"],
-            log_file=tmp_path / "x.log", tell=lambda job, told: said.put(told), **facts,
+            log_file=tmp_path / "x.log", report=lambda job, expected: said.put(expected), **facts,
         )  # fmt: skip
         jobs.append(job)
         assert said.get(timeout=30) == "actor: there"
@@ -58,7 +58,7 @@ def ended(tmp_path: Path):
         words = [word for line in lines for word in ("--log", line)]
         job = Job(
             Step("x", "the step x", "train"), [ACTOR, *words, "--exit", "4"],
-            log_file=tmp_path / "x.log", tell=lambda job, told: said.put(told),
+            log_file=tmp_path / "x.log", report=lambda job, expected: said.put(expected),
         )  # fmt: skip
         while isinstance(said.get(timeout=30), str):
             pass
@@ -90,8 +90,8 @@ def test_progress_of_a_training_is_read_from_its_run_log(begin, tmp_path):
     job = begin(*EVENTS, TRAINING, earlier={"2": 40.0, "3": 20.0}, training=tmp_path / "run")
     status = {"state": "running", "epoch": 2, "epochs": 10, "step": 210, "steps": 1000, "eta_seconds": 79.0}
     write_json(tmp_path / "run/status.json", status)
-    told = r"cell 2 of 3 \(Training\), epoch 3 of 10, step 210 of 1000, \d s so far, about 1 min 39 s left"
-    assert re.fullmatch(told, job.progress())
+    expected = r"cell 2 of 3 \(Training\), epoch 3 of 10, step 210 of 1000, \d s so far, about 1 min 39 s left"
+    assert re.fullmatch(expected, job.progress())
     assert job.note() == "cell 2 of 3 (Training), about 1 min 39 s left"
     write_json(tmp_path / "run/status.json", {**status, "state": "completed"})
     assert "epoch" not in job.progress()

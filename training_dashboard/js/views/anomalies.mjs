@@ -1,4 +1,4 @@
-/** What scoring found: the score over time with threshold and events, and each event as it was seen and expected. */
+/** Results of scoring: scores with threshold and events, and each event with measured and predicted values. */
 import { lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, picker, quiet, small } from "../dom.mjs";
 import {
@@ -20,7 +20,7 @@ import { about, begin } from "../event.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
-/** As many scores are fetched at once for a closer look. */
+/** Maximum number of scores that are fetched for a zoomed view. */
 const CLOSE_UP = 100_000;
 const MATCHED =
   "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
@@ -146,7 +146,7 @@ function whatIf({ what_if: steps = [], threshold }, show) {
   );
 }
 
-/** The least and greatest score of each segment; one curve where they are the same. */
+/** The minimum and maximum score of each segment; one curve if they are equal. */
 function segments({ t, low, high }, origin) {
   const curve = { x: t.map((second) => origin + second), colour: "curve-1", width: 1.5 };
   if (low.every((value, at) => value === high[at])) return [{ ...curve, name: "score", y: high }];
@@ -156,7 +156,7 @@ function segments({ t, low, high }, origin) {
   ];
 }
 
-/** Fetches every score of the part on screen once that holds few enough; `show` gets a curve of them, or none. */
+/** Fetches every score of the visible range if they are few enough; `show` gets a curve of them, or none. */
 function closeUp(store, { details = [] }, origin, show) {
   let shown = "";
   return async (from, to) => {

@@ -1,4 +1,4 @@
-/** What the quality report decided about each data file, and where values are missing or stand still. */
+/** What the quality report decided about each data file, and where values are missing or constant. */
 import { heatMap } from "../chart.mjs";
 import { advice, badge, card, choice, el, facts, fill, finding, fold, quiet, small } from "../dom.mjs";
 import { figure, percent, plural } from "../format.mjs";

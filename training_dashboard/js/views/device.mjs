@@ -1,4 +1,4 @@
-/** What hardware there is, what each run decided about it and why, and whether memory came out as forecast. */
+/** The hardware, the decisions of each run with reasons, and measured compared with predicted memory. */
 import { advice, block, card, facts, meter, quiet, small } from "../dom.mjs";
 import { hardware, isNumber, mebibytes, percent } from "../format.mjs";
 import { dataTable, text } from "../table.mjs";

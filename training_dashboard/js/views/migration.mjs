@@ -1,4 +1,4 @@
-/** Notebooks that came from the cloud: what was rewritten by which rule, and what is left to a human. */
+/** Migrated notebooks: the rewrites by rule, and the remaining manual steps. */
 import { advice, block, card, quiet } from "../dom.mjs";
 import { time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";

@@ -191,7 +191,7 @@ function run(name, stream) {
 
 const runLink = (run, id) => el("a", { href: href("training", { run }), id }, run);
 
-/** What failed or warned stands first, and a group in which nothing did is folded. */
+/** Failures and warnings are first; a group without any is folded. */
 const URGENCY = ["FAIL", "WARN", "SKIP", "PASS"];
 const urgency = (items) => Math.min(...items.map(({ status }) => URGENCY.indexOf(status)));
 

@@ -1,4 +1,4 @@
-/** All runs as a table; one that is picked shows what it ran on and with, several show where they differ. */
+/** All runs as a table; a selected run shows its environment and configuration, several show their differences. */
 import { advice, badge, card, el, facts, fill, fold, quiet, small } from "../dom.mjs";
 import { MISSING, count, duration, figure, time } from "../format.mjs";
 import { href } from "../route.mjs";

@@ -1,10 +1,10 @@
-/** Curves of one run or several as they grow: loss, learning rate, gradient norm, throughput, memory, and the GPU. */
+/** Live curves of one or several runs: loss, learning rate, gradient norm, throughput, memory and GPU utilisation. */
 import { lineChart } from "../chart.mjs";
 import { advice, badge, block, card, choice, dot, el, fill, fold, picker, quiet, warning } from "../dom.mjs";
 import { count, duration, figure, isNumber, mebibytes, time } from "../format.mjs";
 import { dataTable, number } from "../table.mjs";
 
-/** What is drawn: fields of the steps and of the epochs. */
+/** The charts: fields of the steps and of the epochs. */
 const MEASURES = [
   {
     title: "Loss",
@@ -98,7 +98,7 @@ export async function training(store, route, signal) {
   ];
 }
 
-/** A stream with its runs, each in its colour; `refresh` follows a run that goes on, and the settings. */
+/** A stream with its runs, each in its colour; `refresh` applies the settings and follows an active run. */
 function panel(store, name, ids, settings, leave) {
   const [heads, grid, charts] = [el("div"), el("div", { class: "charts" }), new Map()];
   const { title } = store.stream(name);
