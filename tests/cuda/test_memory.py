@@ -157,6 +157,7 @@ def test_a_copy_from_pinned_memory_does_not_wait_for_the_device(cuda, monkeypatc
     feed.expect(steps())
     first, *others = steps()
     feed.batch(first)
+    time.sleep(0.2)  # the next one is gathered and pinned meanwhile: new pinned memory waits for the device
     torch.cuda.synchronize()
     started = time.perf_counter()
     torch.cuda._sleep(2_000_000_000)  # cycles: about a second

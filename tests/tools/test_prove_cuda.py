@@ -127,10 +127,10 @@ def test_a_killed_command_keeps_what_was_done(tmp_path):
     assert [section.name for section in proof_of(tmp_path, "passes", "hangs").order()] == ["hangs"]
 
 
-def test_sections_have_names_and_fit_two_calls():
+def test_sections_have_names_and_limits_of_their_own():
     limits = [section.limit_s for section in sections.SECTIONS]
     assert len({section.name for section in sections.SECTIONS}) == len(limits)
-    assert sum(limits) <= 2 * 9 * 60
+    assert max(limits) <= 150, "one that hangs leaves time to most others"
 
 
 def test_importing_the_command_imports_no_torch():
@@ -154,9 +154,10 @@ def test_without_a_counter_energy_is_skipped(tmp_path):
 # --------------------------------------------------------------------------------------------------- the real sections
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory) -> Path:
-    """The folder of a stand-in run of all sections but those of the main job."""
+    """The folder of a stand-in run of all sections but those of the main job and those that are like others."""
     out = tmp_path_factory.mktemp("proof")
-    chosen = [section for section in sections.SECTIONS if section.name not in ("main-job", "energy")]
+    left_out = ("main-job", "energy", "speed-swinmae-base", "speed-swinmae-shallow")
+    chosen = [section for section in sections.SECTIONS if section.name not in left_out]
     proof = Proof(chosen, "cpu", out)
     assert proof.run(proof.order(), 480) == EXIT_OK, (out / "report.md").read_text()
     return out

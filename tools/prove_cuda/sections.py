@@ -253,11 +253,11 @@ def joules() -> float | None:
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
-def _speed(name: str) -> Callable[[Where], Iterator[Row]]:
+def _speed(name: str, *options: str) -> Callable[[Where], Iterator[Row]]:
     def measure(where: Where) -> Iterator[Row]:
         from tools.prove_cuda import speed
 
-        yield from getattr(speed, name)(where)
+        yield from getattr(speed, name)(where, *options)
 
     return measure
 
@@ -274,11 +274,13 @@ SECTIONS = (
     _tests("processes", "two processes", 75),
     Section("main-job", "Main job on the sample data", 150, main_job),
     Section("speed-patchtst", "Speed: PatchTST", 110, _speed("patchtst")),
-    Section("speed-swinmae", "Speed: Swin-MAE", 130, _speed("swinmae")),
-    Section("data-path", "Share of the data path in a step", 60, _speed("data_path")),
+    Section("speed-swinmae-base", "Speed: Swin base", 110, _speed("swinmae", "base")),
+    Section("speed-swinmae-tiny", "Speed: Swin tiny", 90, _speed("swinmae", "tiny")),
+    Section("data-path", "Share of the data path in a step", 50, _speed("data_path")),
     Section("scalograms", "Scalograms", 45, _speed("scalograms")),
     Section("scoring", "Scoring", 45, _speed("scoring")),
-    Section("energy", "Energy per epoch", 90, energy),
+    Section("energy", "Energy per epoch", 75, energy),
+    Section("speed-swinmae-shallow", "Speed: Swin-MAE as its authors run it", 80, _speed("swinmae", "shallow")),
 )
 
 

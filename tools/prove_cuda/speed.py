@@ -18,7 +18,7 @@ from benchmarks.patchtst import PAPER_DROPOUT
 from benchmarks.patchtst import SETTINGS as PATCHTST
 from benchmarks.placed import ceilings
 from benchmarks.scalogram import SAMPLES
-from benchmarks.swinmae import FORMS, SHALLOW
+from benchmarks.swinmae import DEEP, FORMS, SHALLOW
 from core.errors import first_line
 from tools.prove_cuda.sections import Row, Where
 
@@ -28,7 +28,7 @@ STEPS, ROUNDS = 10, 5
 SMALL_SIZES = {
     "batch": 2, "channels": 3, "window": 32, "patch": 8, "width": 8, "heads": 2, "layers": 1, "hidden": 16,
 }  # fmt: skip
-TINY, BASE = (2, 2, 6, 2), (2, 2, 18, 2)
+BASE = (2, 2, 18, 2)
 MODES = ("eager", "compiled", "graphs")
 DETERMINISTIC = "Landfall, deterministic"
 # Threads of each compiler, so that those of all implementations fit the machine.
@@ -38,8 +38,7 @@ _COMPILERS = {"TORCHINDUCTOR_COMPILE_THREADS": "2"}
 @dataclass(frozen=True)
 class Contender:
     """One implementation in one mode. count: windows of a step. needs: a package, or a folder below `peers`; an
-    implementation without it is skipped. ours: a failure of Landfall fails the section, one of a peer does not.
-    group: only those of one are compared."""
+    implementation without it is skipped. ours: a failure of Landfall fails the section, one of a peer does not."""
 
     name: str
     mode: str
@@ -48,7 +47,6 @@ class Contender:
     count: int
     ours: bool = True
     needs: str = ""
-    group: str = ""
 
     @property
     def title(self) -> str:
@@ -129,10 +127,9 @@ def _figures(
 
 
 def _ratios(present: Sequence[Contender], times: dict[str, list[float]]) -> Iterator[Row]:
-    """Ours and each peer of the group, both eager and the best mode of each; and what determinism costs."""
-    names = dict.fromkeys((one.name, one.ours, one.group) for one in present if one.name != DETERMINISTIC)
-    pairs = [(a[0], b[0]) for a in names for b in names if a[1] and not b[1] and a[2] == b[2]]
-    for ours, peer in pairs:
+    """Ours and each peer, both eager and the best mode of each; and what determinism costs."""
+    names = dict.fromkeys((one.name, one.ours) for one in present if one.name != DETERMINISTIC)
+    for ours, peer in ((a, b) for a, is_ours in names for b, is_other in names if is_ours and not is_other):
         for title, goal, modes in (("eager", 3.0, MODES[:1]), ("best mode of each", 1.5, MODES)):
             our_s, their_s = (_best(name, present, times, modes) for name in (ours, peer))
             if our_s and their_s and (modes == MODES[:1] or _is_compiled(peer, present)):
@@ -178,37 +175,41 @@ def patchtst(where: Where) -> Iterator[Row]:
     yield from race(where, found, "bf16", "windows")
 
 
-def swinmae(where: Where) -> Iterator[Row]:
-    """Training steps in bfloat16 on images of 224 pixels, at the sizes of SimMIM (tiny and base) and of Swin-MAE."""
-    batch = 1 if where.is_small else 128
-    modes = MODES[:1] if where.is_small else MODES[:2]
+def _image_contenders(where: Where, group: str) -> list[Contender]:
+    """Implementations of one size: `tiny` and `base` as in SimMIM, `shallow` as in the authors' code of Swin-MAE. All
+    processes of a group hold the memory of a step at the same time."""
+    batch, modes = (1, MODES[:1]) if where.is_small else (64, MODES[:2])
     published, visible = FORMS["Landfall"], FORMS["Landfall, visible windows"]
-    found = []
+    found: list[Contender] = []
 
-    def add(name: str, maker: str, modes: Sequence[str], group: str, needs: str = "", **options: Any) -> None:
+    def add(name: str, maker: str, modes: Sequence[str] = modes, needs: str = "", **options: Any) -> None:
         settings = {"arithmetic": "bf16", "batch": batch, **options}
         ours, path = name.startswith("Landfall"), f"benchmarks.swinmae:{maker}"
-        found.extend(Contender(name, mode, path, settings, batch, ours, needs, group) for mode in modes)
+        found.extend(Contender(name, mode, path, settings, batch, ours, needs) for mode in modes)
 
-    tiny = {"depths": (1, 1, 1, 1) if where.is_small else TINY}
-    add("Landfall", "our_step", modes, "tiny", **tiny, **published)
-    add("transformers SimMIM", "transformers_step", modes, "tiny", "transformers", **tiny)
-    add("SimMIM", "simmim_step", modes, "tiny", "peers/SimMIM")
-    add("Swin-MAE", "official_step", modes, "shallow", "peers/Swin-MAE")
-    if not where.is_small:
-        base = {"depths": BASE, "width": 128}
-        add("Landfall, visible windows", "our_step", modes, "tiny", **tiny, **visible)
-        add(DETERMINISTIC, "our_step", modes[:1], "tiny", **tiny, **published)
-        add("Landfall base", "our_step", modes, "base", **base, **published)
-        add("Landfall base, visible windows", "our_step", modes[1:], "base", **base, **visible)
-        add("transformers SimMIM base", "transformers_step", modes[1:], "base", "transformers", **base)
-        add("Landfall shallow", "our_step", modes, "shallow", depths=SHALLOW, **published)
-    best = 0.0
-    for row in race(where, found, "bf16", "images"):
-        if row.name.startswith("Landfall base"):
+    size = {"depths": {"tiny": DEEP, "base": BASE, "shallow": SHALLOW}[group], "width": 128 if group == "base" else 96}
+    if where.is_small:
+        size = {"depths": (1, 1, 1, 1), "width": 96}
+    add("Landfall", "our_step", **size, **published)
+    add("Landfall, visible windows", "our_step", modes[-1:], **size, **visible)
+    if group == "shallow":
+        add("Swin-MAE", "official_step", needs="peers/Swin-MAE")
+        return found
+    add("transformers SimMIM", "transformers_step", needs="transformers", **size)
+    if group == "tiny":
+        add(DETERMINISTIC, "our_step", modes[:1], **size, **published)
+        add("SimMIM", "simmim_step", needs="peers/SimMIM")
+    return found
+
+
+def swinmae(where: Where, group: str) -> Iterator[Row]:
+    """Training steps in bfloat16 on images of 224 pixels."""
+    contenders, best = _image_contenders(where, group), 0.0
+    for row in race(where, contenders, "bf16", "images"):
+        if row.name.startswith("Landfall"):
             best = max(best, row.facts.get("share of peak FLOP/s", 0.0))
         yield row
-    if best:
+    if best and group == "base" and not where.is_small:
         yield Row("Swin base", "measured", {"share of peak FLOP/s": best, "goal": 0.35, "met": best >= 0.35})
 
 
@@ -252,7 +253,7 @@ def scoring(where: Where) -> Iterator[Row]:
     found = [Contender("PatchTST", "eager", "benchmarks.patchtst:our_scoring", settings, sizes["batch"])]
     batch = 1 if where.is_small else 64
     for name, form in FORMS.items():
-        settings = {"batch": batch, "depths": (1, 1, 1, 1) if where.is_small else TINY, **form}
+        settings = {"batch": batch, "depths": (1, 1, 1, 1) if where.is_small else DEEP, **form}
         title = name.replace("Landfall", "Swin-MAE")
         found.append(Contender(title, "eager", "benchmarks.swinmae:our_scoring", settings, batch))
     yield from race(where, found, "32", "windows")
