@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from core.errors import first_line
+
 Work = Callable[[], object]
 
 _OFF = {"LANDFALL_TUNE": "0"}
@@ -67,9 +69,10 @@ class Implementation:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: see what it wrote above")
-        return dict(json.loads(line))
+        answer = dict(json.loads(line)) if line else {"error": "see what it wrote above"}
+        if "error" in answer:
+            raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: {answer['error']}")
+        return answer
 
 
 def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: TextIO) -> None:
@@ -112,4 +115,8 @@ if __name__ == "__main__":
     # Text that libraries print must not be mixed with the responses.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
-        serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, answers)
+        try:
+            serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, answers)
+        except Exception as error:
+            answers.write(json.dumps({"error": f"{type(error).__name__}: {first_line(error)}"}) + "\n")
+            raise
