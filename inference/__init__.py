@@ -25,6 +25,7 @@
 - `timeline`: the figure of all scores
 - `reconstruction`: scalograms that the model predicts
 - `event_views`: the data around an event
+- `envelope`: envelope spectra of an event of vibration and of its normal neighbours
 - `event_documents`: events as documents for the dashboard
 - `panels`: events as figures
 - `provenance`: the inputs of scores

@@ -17,6 +17,7 @@ from core.config.schema import Stream
 from core.numbers import decimals_for, listed
 from core.thinning import kept
 from core.workspace import compact_json, write_text
+from inference.envelope import Envelope, envelopes
 from inference.event_views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
 from inference.timeline import event_lines
 
@@ -78,10 +79,14 @@ def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
         expected_by = view.component if view.expected_nc is not None else None
         return {"expected_by": expected_by, "channels": list(_channels(scored, view, names))}
     window = window_view(scored, first, last)
+    frequencies = scored.bearing.frequencies_hz() if scored.bearing is not None else {}
     return {
         "expected_by": "model" if window.levels is not None else None,
-        "channels": list(_waveforms(window, names)),
+        "window_s": [round(window.begin, _MICROSECONDS), round(window.begin + window.seconds, _MICROSECONDS)],
+        "channels": list(_waveforms(scored, window, names)),
         "scalograms": list(_scalograms(window, names)),
+        "envelopes": [_envelope(each, names) for each in envelopes(scored, first, last)],
+        "bearing": [{"name": name, "hz": round(hz, 3)} for name, hz in frequencies.items()],
     }
 
 
@@ -124,15 +129,34 @@ def _largest(value_n: np.ndarray) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _waveforms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Waveforms have no expected values: the model predicts scalograms."""
-    second_t = view.begin + np.linspace(0, view.seconds, len(view.wave_ta), endpoint=False)
+def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The window and half a window on both sides, within its segment. Waveforms have no expected values: the model
+    predicts scalograms."""
+    windows, length = scored.windows, len(view.wave_ta)
+    segment_start, segment_stop = windows.segments.rows_k2[windows.segments.at(np.array([view.start]))[0]].tolist()
+    start = max(segment_start, view.start - length // 2)
+    stop = min(segment_stop, view.start + length + length // 2)
+    wave_ta = windows.series.values_nc[start:stop].cpu().numpy()
+    second_t = view.begin + np.arange(start - view.start, stop - view.start) / scored.sampling_rate_hz
     for axis, share in view.worst.items():
-        wave_t = view.wave_ta[:, axis]
+        wave_t = wave_ta[:, axis]
         left = _worth_drawing(wave_t)
         seen = listed(wave_t[left], decimals_for(_largest(wave_t), _SIGNIFICANT))
         times = listed(second_t[left], _MICROSECONDS)
         yield {"name": names[axis], "share": round(share, 4), "t": times, "seen": seen, "expected": [], "error": []}
+
+
+def _envelope(found: Envelope, names: tuple[str, ...]) -> dict[str, Any]:
+    curves = [found.event_f, *([] if found.neighbours_f is None else [found.neighbours_f])]
+    left = _worth_drawing(*curves)
+    event, *neighbours = (listed(each[left], 4) for each in curves)
+    return {
+        "axis": names[found.axis],
+        "band_hz": [round(edge, 1) for edge in found.band_hz],
+        "frequencies_hz": listed(found.frequency_f[left], 3),
+        "event": event,
+        "neighbours": neighbours[0] if neighbours else [],
+    }
 
 
 def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:

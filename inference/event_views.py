@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from core.config.bearing import Bearing
 from core.config.schema import Stream
 from core.data.windows import WindowSet
 from core.devices import memory
@@ -43,6 +44,7 @@ class Scored:
     table: pd.DataFrame
     expected_sc: np.ndarray | None = None
     charts: ChartSet | None = None
+    bearing: Bearing | None = None
     _levels: dict[int, Levels] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -112,10 +114,11 @@ class RowsView:
 class WindowView:
     """The window of a vibration with the event's highest score.
 
-    begin: its first sample, in seconds from the recording's start. wave_ta: (T, A) as measured. levels: None without a
-    model. worst: axis to share of the error.
+    start: row of its first sample. begin: the same, in seconds from the recording's start. wave_ta: (T, A) as measured.
+    levels: None without a model. worst: axis to share of the error.
     """
 
+    start: int
     begin: float
     seconds: float
     wave_ta: np.ndarray
@@ -155,6 +158,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
     windows, rate_hz = scored.windows, scored.sampling_rate_hz
     start, seconds = int(windows.starts_w[index]), windows.window / rate_hz
     return WindowView(
+        start=start,
         begin=float(scored.table["seconds"].iloc[index]) - seconds + 1 / rate_hz,
         seconds=seconds,
         wave_ta=windows.series.values_nc[start : start + windows.window].cpu().numpy(),

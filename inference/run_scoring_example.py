@@ -181,7 +181,7 @@ def _score_stream(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=title_of(summary),
     )  # fmt: skip
-    scored = Scored(model, windows, test, scores, errors.expected_sc, detector.charts)
+    scored = Scored(model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None))
     documents = write_event_documents(paths.event_documents, scored, events)
     summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)
     written = [relative(path, root) for path in (*paths.tables, *documents)]

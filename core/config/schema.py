@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from core.config.bearing import Bearing
 from core.config.data import Data, Quality, Scalogram
 from core.config.execution import Execution
 from core.config.fields import Contradiction, Count, Section, SwitchOrAuto
@@ -99,6 +100,11 @@ class SwinMAEConfig(Config):
     stream: Literal["swinmae"] = Field("swinmae", description="Model and data of this configuration.")
     scalogram: Scalogram = Field(Scalogram(), description="Morlet wavelet transform of each window.")
     model: SwinMAEModel = Field(SwinMAEModel(), description="Swin-MAE.")
+    bearing: Bearing | None = Field(
+        None,
+        description="Geometry of the bearing (`balls`, `ball_mm`, `pitch_mm`, `contact_deg`) and its speed "
+        "(`shaft_hz`), for a machine at one speed: the dashboard marks its defect frequencies in envelope spectra.",
+    )
 
     def contradictions(self) -> Iterator[Contradiction]:
         yield from super().contradictions()

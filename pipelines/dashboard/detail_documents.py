@@ -88,6 +88,23 @@ class Scalogram(Document):
     error: list[list[Number]] = Field(description="Measured minus predicted.")
 
 
+class EnvelopeSpectrum(Document):
+    """Amplitudes of the squared envelope of a carrier band, as a share of its mean."""
+
+    axis: Text = Field(description="Axis of the sensor.")
+    band_hz: tuple[float, float] = Field(description="Carrier band: that with the clearest line.")
+    frequencies_hz: list[float] = Field(description="Frequencies of the modulation, ascending.")
+    event: list[Number] = Field(description="During the event.")
+    neighbours: list[Number] = Field(
+        default_factory=list, description="Median of neighbours without an alarm in the same recording; else empty."
+    )
+
+
+class DefectFrequency(Document):
+    name: Text = Field(description="Part of the bearing.")
+    hz: float = Field(description="Frequency of its defects.")
+
+
 class ScoreCurve(Document):
     """Score and threshold over the time span of the curves of an event."""
 
@@ -116,7 +133,14 @@ class EventDetail(Document):
     channels: list[EventChannel] = Field(
         default_factory=list, description="Channels with the largest share, the largest first."
     )
+    window_s: tuple[float, float] | None = Field(
+        None, description="For vibration: time span of the window with the highest score."
+    )
     scalograms: list[Scalogram] = Field(default_factory=list, description="For vibration: one per axis, worst first.")
+    envelopes: list[EnvelopeSpectrum] = Field(default_factory=list, description="For vibration: likewise.")
+    bearing: list[DefectFrequency] = Field(
+        default_factory=list, description="Frequencies of the bearing; empty if its geometry is not configured."
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- quality

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.config.bearing import Bearing
+
 SAMPLING_RATE_HZ = 6400
 AXES = ("x", "y", "z")
 _RESONANCES = ((2150.0, 0.035, 1.0), (1280.0, 0.05, 0.45))  # frequency Hz, damping, weight
@@ -28,41 +30,8 @@ Profile = tuple[tuple[float, float, float], ...]
 """Set points (second, rpm, load between 0 and 1) in order of time; linear between them, constant outside."""
 
 
-@dataclass(frozen=True)
-class Bearing:
-    """Geometry, and the defect frequencies per turn of the shaft that follow from it. Defaults: a 6205."""
-
-    balls: int = 9
-    ball_mm: float = 7.94
-    pitch_mm: float = 39.04
-    contact_deg: float = 0.0
-
-    @property
-    def _ratio(self) -> float:
-        return self.ball_mm / self.pitch_mm * float(np.cos(np.radians(self.contact_deg)))
-
-    @property
-    def bpfo(self) -> float:
-        """Ball passes over a point of the outer race, per turn."""
-        return self.balls / 2 * (1 - self._ratio)
-
-    @property
-    def bpfi(self) -> float:
-        """Ball passes over a point of the inner race, per turn."""
-        return self.balls / 2 * (1 + self._ratio)
-
-    @property
-    def bsf(self) -> float:
-        """Turns of a ball about itself, per turn of the shaft."""
-        return self.pitch_mm / (2 * self.ball_mm) * (1 - self._ratio**2)
-
-    @property
-    def ftf(self) -> float:
-        """Turns of the cage, per turn of the shaft."""
-        return (1 - self._ratio) / 2
-
-
-BEARING = Bearing()
+# A 6205 at the reference speed.
+BEARING = Bearing(balls=9, ball_mm=7.94, pitch_mm=39.04, shaft_hz=_REFERENCE_RPM / 60)
 
 
 @dataclass(frozen=True)

@@ -362,6 +362,21 @@ def test_a_vibration_event_has_scalograms(opened):
     assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "seen"]
 
 
+def test_a_vibration_event_has_an_envelope_spectrum_with_the_lines_of_its_bearing(opened):
+    show(opened, "anomalies?stream=swinmae&event=7")
+    title = "x, carrier 2000 to 2400 Hz"
+    rows = data_of(opened, title)
+    event = [float(value) for value in rows["event, share of the power"]]
+    assert float(rows["frequency of the modulation (Hz)"][event.index(max(event))]) == 107.0
+    assert set(rows["normal neighbours, share of the power"]) == {"0.05"}
+    # What is beyond the axis is not drawn.
+    assert chart(opened, title).locator(".marks text").all_text_contents() == ["cage 12 Hz", "outer race 107.5 Hz"]
+    assert "With the geometry of the bearing" not in card(opened, "Event 7").inner_text()
+    # The window with the highest score is marked within its surroundings.
+    titles = chart(opened, HOSTILE).locator(".marks rect title").all_text_contents()
+    assert titles == ["event", "window with the highest score"]
+
+
 # ------------------------------------------------------------------------------------------------- device and migration
 def test_the_device_view_shows_decisions_with_reasons_and_memory(opened):
     show(opened, "device")

@@ -59,7 +59,17 @@ def signals(*, vibration: bool) -> dict[str, Any]:
         "expected": (level - 3).tolist(),
         "error": np.full_like(level, 3).tolist(),
     }
-    return facts | {"expected_by": "model", "scalograms": [scalogram]}
+    hertz = np.arange(2.0, 300.0, 1.5)
+    envelope = {
+        "axis": "x",
+        "band_hz": [2000.0, 2400.0],
+        "frequencies_hz": hertz.tolist(),
+        "event": (0.05 + 0.6 * np.exp(-((hertz - 107) ** 2))).tolist(),
+        "neighbours": np.full(len(hertz), 0.05).tolist(),
+    }
+    bearing = [{"name": "cage", "hz": 12.0}, {"name": "outer race", "hz": 107.5}, {"name": "gear", "hz": 900.0}]
+    more = {"scalograms": [scalogram], "window_s": [440.0, 450.0], "envelopes": [envelope], "bearing": bearing}
+    return facts | {"expected_by": "model"} | more
 
 
 def change(page: Path, name: str, **changes: Any) -> None:

@@ -89,16 +89,22 @@ def test_a_vibration_event_has_waveform_and_scalograms(root, results):
     document = documents(root, "swinmae")[worst["event_id"]]
     wave, scalogram = document["channels"][0], document["scalograms"][0]
     assert (wave["name"], scalogram["axis"]) == ("z", "z")
-    assert len(wave["t"]) == len(wave["seen"]) == 128
+    begin, end = document["window_s"]
+    assert end - begin == pytest.approx(0.128)
+    assert len(wave["t"]) == len(wave["seen"]) > 128, "the window and its surroundings"
     loud_t = np.load(root / "data/vib/test_loud.npy")[:, 2]
     first = round(wave["t"][0] * 1000)
-    np.testing.assert_allclose(wave["seen"], loud_t[first : first + 128], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(wave["seen"], loud_t[first : first + len(wave["t"])], rtol=1e-3, atol=1e-3)
     seen, expected, error = (np.array(scalogram[name]) for name in ("seen", "expected", "error"))
     assert seen.shape == (len(scalogram["frequencies_hz"]), len(scalogram["t"])) == (32, 32)
     np.testing.assert_allclose(error, seen - expected, atol=0.16)
     assert (np.diff(scalogram["frequencies_hz"]) > 0).all()
     assert scalogram["frequencies_hz"][-1] < 500
-    assert wave["t"][0] < scalogram["t"][0] < scalogram["t"][-1] < wave["t"][-1]
+    assert wave["t"][0] <= begin < scalogram["t"][0] < scalogram["t"][-1] < end
+    envelope = document["envelopes"][0]
+    assert envelope["axis"] == "z"
+    assert len(envelope["frequencies_hz"]) == len(envelope["event"])
+    assert document["bearing"] == [], "no geometry is configured"
 
 
 def test_a_long_event_is_thinned_and_gaps_stay(tmp_path, make_table):

@@ -14,7 +14,7 @@ const end = (event) => (event.end ? clock(event.end) : `second ${event.end_secon
 
 export async function about(store, stream, event, scores) {
   const detail = event.detail ? await store.document(event.detail) : {};
-  const { channels = [], scalograms = [], score, component, component_share: share } = detail;
+  const { channels = [], scalograms = [], envelopes = [], score, component, component_share: share } = detail;
   const shareOf = ({ name, share: part }) => [
     name,
     [meter(`Share of ${name}`, part, "bad"), small(percent(part))],
@@ -36,8 +36,9 @@ export async function about(store, stream, event, scores) {
       "div",
       { class: "stack" },
       score && scoreChart(event, score, axis),
-      channels.map((channel) => signal(event, channel, axis, detail.expected_by)),
+      channels.map((channel) => signal(event, channel, axis, detail)),
     ),
+    envelopes.length > 0 && block("Envelope spectra", envelopeCharts(envelopes, detail.bearing ?? [])),
     scalograms.map((map) => scalogram(map, detail.expected_by)),
     scalograms.length > 0 && quiet("0 dB is the usual level in training."),
     !event.detail &&
@@ -79,10 +80,19 @@ function scoreChart(event, { t, score, threshold }, axis) {
   }).node;
 }
 
-function signal(event, { name, t, seen, expected }, axis, by) {
+function signal(event, { name, t, seen, expected }, axis, { expected_by: by, window_s: window }) {
   const [x, what] = [t.map(axis.at), by ? `expected by ${COMPONENTS[by]}` : "expected"];
+  const common = shared(event, axis);
+  // What surrounds the window with the highest score is context.
+  const scored = window && {
+    from: axis.at(window[0]),
+    to: axis.at(window[1]),
+    colour: "idle",
+    label: "window with the highest score",
+  };
   return lineChart({
-    ...shared(event, axis),
+    ...common,
+    spans: [...common.spans, scored].filter(Boolean),
     title: name,
     summary: `${name} as seen and as ${what}`,
     y: { label: name, size: AXIS_WIDTH },
@@ -92,6 +102,40 @@ function signal(event, { name, t, seen, expected }, axis, by) {
       { name: what, x, y: expected, colour: "curve-2", dash: [6, 4] },
     ].filter(({ y }) => y.length > 0),
   }).node;
+}
+
+/** How strongly the power of a carrier band rises and falls, and how often: a bearing defect has lines here. */
+function envelopeCharts(envelopes, bearing) {
+  const chart = ({ axis, band_hz: band, frequencies_hz: x, event, neighbours }) =>
+    lineChart({
+      title: `${axis}, carrier ${band.map(figure).join(" to ")} Hz`,
+      summary: `Envelope spectrum of ${axis} during the event and of its normal neighbours`,
+      isWide: true,
+      x: { label: "frequency of the modulation (Hz)" },
+      y: { label: "share of the power", size: AXIS_WIDTH },
+      curves: [
+        { name: "event", x, y: event, colour: "curve-1" },
+        { name: "normal neighbours", x, y: neighbours, colour: "curve-2", dash: [6, 4] },
+      ].filter(({ y }) => y.length > 0),
+      lines: bearing
+        .filter(({ hz }) => hz >= x[0] && hz <= x.at(-1))
+        .map(({ name, hz }, at) => ({
+          x: hz,
+          colour: "idle",
+          label: `${name} ${figure(hz)} Hz`,
+          // Neighbouring labels stand on two lines, so that they do not overlap.
+          isBelow: at % 2 === 1,
+        })),
+    }).node;
+  const isAlone = envelopes.every(({ neighbours }) => neighbours.length === 0);
+  return [
+    el("div", { class: "stack" }, envelopes.map(chart)),
+    isAlone && quiet("This recording has no normal neighbour to compare the event with."),
+    bearing.length === 0 &&
+      quiet(
+        "With the geometry of the bearing (`bearing` in the configuration), its defect frequencies are marked.",
+      ),
+  ];
 }
 
 /** Measured and predicted values share a colour scale; the scale of the error is centred at zero. */
