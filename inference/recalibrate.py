@@ -206,7 +206,7 @@ def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
         found = "The process has become quieter"
     return (
         f"{found}: with the old threshold {in_words(achieved)} of the new reference scores would have been false "
-        f"alarms (asked: at most {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the "
+        f"alarms (limit: {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the "
         "old ones"
     )
 

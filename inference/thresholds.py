@@ -199,7 +199,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
 
 def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
     """The lowest calibration score that leaves room for one more burst: with k alarms of n scores above it, and bursts
-    of s alarms, (k + s) / (n + s) is at most the rate asked for. The expected rate of new scores is then that rate.
+    of s alarms, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then that rate.
 
     Of independent scores, s = 1, this is the split-conformal quantile.
     """
@@ -213,15 +213,15 @@ def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]
             return value, ""
     supported = size / (num_scores + size)
     return value, (
-        f"{num_scores:,} calibration scores count as about {max(1, round(num_scores / size)):,} independent ones, too "
-        f"few for {percent(rate)} false alarms: the threshold is the largest of them, which {percent(supported)} of "
-        "new scores are expected to exceed"
+        f"{num_scores:,} calibration scores are equivalent to about {max(1, round(num_scores / size)):,} independent "
+        f"ones, too few for {percent(rate)} false alarms, so the threshold is the largest of them; "
+        f"{percent(supported)} of new scores are expected to exceed it"
     )
 
 
 def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring, per_day: float) -> tuple[float, str]:
-    """The lowest threshold from `value` on with so few false events that one more would still keep the promise; with
-    none if the calibration data is shorter than that takes. Returns what is lacking as well, empty for nothing."""
+    """The lowest threshold from `value` on with so few false events that one more would still be within the limit. If
+    the calibration data is too short for that, no event remains in it. Also returns the shortfall as text, or ""."""
     sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
     most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
     lowest = value
@@ -234,10 +234,10 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
     if per_day * sample.days >= 1:
         return value, ""
     lasts, possible = duration_in_words(sample.days * _SECONDS_PER_DAY), poisson_interval(0)[1] / sample.days
-    words = f", so up to {number(possible)} a day are possible" if possible < _TELLING else ""
+    words = f", but up to {number(possible)} per day are possible" if possible < _TELLING else ""
     return value, (
-        f"it lasts {lasts}, too short to hold false events to {number(per_day)} a day: the threshold leaves no event "
-        f"in it{words}"
+        f"it lasts {lasts}, too short for a limit of {number(per_day)} false events per day, so the threshold leaves "
+        f"no event in it{words}"
     )
 
 
@@ -250,7 +250,7 @@ def _counts_down(most: int) -> list[int]:
 
 
 def _peaks_over_threshold(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
-    """Where a generalised Pareto tail leaves the rate asked for: rates beyond the largest calibration score.
+    """The score at which a generalised Pareto tail has the requested rate, also beyond the largest calibration score.
 
     The excesses over a high quantile follow that distribution, whatever the scores do below it (Pickands, Annals of
     Statistics 1975; as an alarm threshold: Siffer et al., Anomaly Detection in Streams with Extreme Value Theory,
@@ -305,31 +305,33 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
     """The statement about the false alarms of the threshold, and its data."""
     expected = threshold.expected
     words = [
-        "False alarms expected while the process stays as calibrated: "
+        "Expected false alarms if the process does not change: "
         f"{_range(expected.low, expected.high, percent)} of scores "
-        f"(asked: at most {percent(threshold.false_alarm_rate)})"
+        f"(limit: {percent(threshold.false_alarm_rate)})"
     ]
     if expected.events_per_day is not None and expected.events_per_day_high < _TELLING:
         events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
         per_day = threshold.false_events_per_day
-        asked = f" (asked: at most {number(per_day)})" if per_day is not None else ""
-        words.append(f"{events} events a day{asked}")
+        limit = f" (limit: {number(per_day)})" if per_day is not None else ""
+        words.append(f"{events} events per day{limit}")
     sentences = [", ".join(words)]
     if threshold.shortfall:
         sentences.append(f"Too little calibration data: {threshold.shortfall}")
     if achieved is None:
-        sentences.append("Half of the calibration data is too little to test that on the other half")
+        sentences.append("This could not be tested: half of the calibration data is too little for a threshold")
     else:
-        sentences.append(f"Calibrated on the first half, the second half had {in_words(achieved)}")
+        sentences.append(
+            f"Test: with a threshold from the first half, {in_words(achieved)} of the second half were alarms"
+        )
         if achieved.low > threshold.false_alarm_rate:
-            sentences.append("The process changed within the calibration data: the promise does not hold")
+            sentences.append("The process changed within the calibration data, so the stated rate does not hold")
     return ". ".join(sentences)
 
 
 def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
-    """A warning if scores differ from those of the calibration, else empty: more of them alarm than the error of the
-    threshold explains, and most have grown, which temporary faults do not cause. Scores alone cannot distinguish a
-    lasting fault from a change of the process."""
+    """A warning if scores differ from those of the calibration, otherwise empty: more of them are alarms than the error
+    of the threshold explains, and most have grown, which temporary faults do not cause. Scores alone cannot distinguish
+    a lasting fault from a change of the process."""
     if not len(scored.score_n):
         return ""
     found = scored.false_alarms(threshold.value, Scoring())
@@ -337,10 +339,10 @@ def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, sc
     if found.low <= threshold.expected.high or times < _GROWN:
         return ""
     return (
-        f"{percent(found.rate)} of the scores are alarms, where a process that is as calibrated has at most "
-        f"{percent(threshold.expected.high)}; the median score is {ratio_in_words(times)} times that of the "
-        "calibration data. Either faults last, or the process has changed since the calibration: then the stated "
-        "false alarms do not hold, and `landfall calibrate` with newer data is needed"
+        f"{percent(found.rate)} of the scores are alarms; at most {percent(threshold.expected.high)} are expected if "
+        f"the process has not changed. The median score is {ratio_in_words(times)} times that of the "
+        "calibration data. Either there are lasting faults, or the process has changed since the calibration. In the "
+        "second case the stated rates do not hold: run `landfall calibrate` with newer data"
     )
 
 

@@ -86,7 +86,7 @@ RULES = (
     Rule("rms_high", "hard", _of_channels("rms"), lambda q: q.hard.rms_max,
          "RMS {value:.4g} is above the plausible {limit:.4g}", _VIBRATION),
     Rule("gaps", "warn", _of_file("gap_count"), lambda q: q.warn.gap_count,
-         "{value:.0f} gaps in time (limit {limit:.0f}); no window crosses one"),
+         "number of gaps in time: {value:.0f} (limit {limit:.0f}); no window crosses a gap"),
     Rule("missing_channel", "warn", _of_channels("missing_ratio"), lambda q: q.warn.missing_ratio,
          "{value:.2%} of the values are missing (limit {limit:.2%})"),
     Rule("stuck", "warn", _of_channels("stuck_ratio"), lambda q: q.warn.stuck_ratio,

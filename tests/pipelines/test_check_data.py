@@ -97,7 +97,13 @@ def test_unusual_data_is_named(workspace, tmp_path, capsys):
     code, found = check(capsys, workspace, tmp_path / "pump.csv", "--no-time")
     warned, noted = (texts(found["patchtst"], severity) for severity in ("warn", "note"))
     assert code == EXIT_OK
-    for text in ("1 gaps", "constant: setpoint", "copy has the values of flow", "flow_lpm moves exactly", "20."):
+    for text in (
+        "gaps in time: 1",
+        "constant: setpoint",
+        "copy has the values of flow",
+        "flow_lpm moves exactly",
+        "20.",
+    ):
         assert text in warned, text
     assert warned.count("duplicate") == 2, "each copy once"
     assert "operator" in noted
