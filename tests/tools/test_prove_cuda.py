@@ -95,10 +95,13 @@ def test_a_damaged_result_is_measured_again(tmp_path):
     assert len(proof_of(tmp_path, "passes").order()) == 1
 
 
-def test_a_section_without_time_is_not_started_and_the_status_says_so(tmp_path):
-    proof = proof_of(tmp_path, "passes")
-    assert proof.run(proof.order(), 1) == EXIT_RESUMABLE
-    assert report(tmp_path)["passes"]["status"] == "not run"
+def test_a_section_without_time_is_left_to_the_next_call(tmp_path):
+    """One of 60 seconds is not started with 20 left; one of two seconds is."""
+    proof = proof_of(tmp_path, "passes", "hangs")
+    assert proof.run(proof.order(), 20) == EXIT_RESUMABLE
+    assert {name: section["status"] for name, section in report(tmp_path).items()} == {
+        "passes": "not run", "hangs": "timed out",
+    }  # fmt: skip
 
 
 COMMAND = """

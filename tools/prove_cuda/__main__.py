@@ -7,7 +7,7 @@
 Sections run one after the other, the most important first, each in its own process with its own time limit. A section
 that fails, crashes or takes too long ends alone. `report.json` and `report.md` are renewed after each one. The same
 command continues: sections without a result first, then those that did not succeed; `--again` repeats all.
-Exit status: 0 if every section passed or was skipped, 1 if one did not, 75 if the time was up before the last one.
+Exit status: 0 if every section passed or was skipped, 1 if one did not, 75 if there was no time for one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ OUT = {"cuda": Path("artifacts/cuda"), "cpu": Path("artifacts/cuda-stand-in")}
 DONE, BAD, SKIPPED = "passed", "failed", "skipped"
 TIMED_OUT, NOT_RUN = "timed out", "not run"
 LOG_LINES = 20
-# A section that has less time than this is not started.
-LEAST_S = 5.0
+# A section with less than this share of its limit left is not started: most need about half of it.
+ENOUGH = 0.5
 
 
 @dataclass
@@ -81,19 +81,22 @@ class Proof:
         return sorted(left, key=lambda section: self.outcomes[section.name].status != NOT_RUN)
 
     def run(self, sections: Sequence[Section], seconds: float) -> int:
-        """Runs them within the time; returns the exit status."""
-        deadline = time.monotonic() + seconds
+        """Runs those that the time suffices for; returns the exit status."""
+        deadline, late = time.monotonic() + seconds, []
         self.report()
         for section in sections:
             left_s = deadline - time.monotonic()
-            if left_s < LEAST_S:
-                sys.stderr.write(f"the time is up before {section.name}; the same command continues\n")
-                return EXIT_RESUMABLE
+            if left_s < ENOUGH * section.limit_s:
+                late.append(section.name)
+                continue
             sys.stderr.write(f"{section.name} …\n")
             outcome = self.outcomes[section.name] = self._run(section, min(section.limit_s, left_s))
             write_json(self._file(section.name), {"device": self.device, **asdict(outcome)})
             self.report()
             sys.stderr.write(f"  {outcome.status} in {outcome.seconds:.0f} s {outcome.reason}\n")
+        if late:
+            sys.stderr.write(f"no time for {', '.join(late)}; the same command continues\n")
+            return EXIT_RESUMABLE
         return EXIT_OK if all(self.outcomes[section.name].has_succeeded for section in sections) else EXIT_FAILURE
 
     def _run(self, section: Section, limit_s: float) -> Outcome:

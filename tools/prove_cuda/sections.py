@@ -273,14 +273,14 @@ SECTIONS = (
     _tests("resume", "determinism, resume after kill -9", 120),
     _tests("processes", "two processes", 75),
     Section("main-job", "Main job on the sample data", 150, main_job),
-    Section("speed-patchtst", "Speed: PatchTST", 110, _speed("patchtst")),
-    Section("speed-swinmae-base", "Speed: Swin base", 110, _speed("swinmae", "base")),
-    Section("speed-swinmae-tiny", "Speed: Swin tiny", 90, _speed("swinmae", "tiny")),
+    Section("speed-patchtst", "Speed: PatchTST", 140, _speed("patchtst")),
+    Section("speed-swinmae-base", "Speed: Swin base", 150, _speed("swinmae", "base")),
+    Section("speed-swinmae-tiny", "Speed: Swin tiny", 140, _speed("swinmae", "tiny")),
     Section("data-path", "Share of the data path in a step", 50, _speed("data_path")),
     Section("scalograms", "Scalograms", 45, _speed("scalograms")),
     Section("scoring", "Scoring", 45, _speed("scoring")),
     Section("energy", "Energy per epoch", 75, energy),
-    Section("speed-swinmae-shallow", "Speed: Swin-MAE as its authors run it", 80, _speed("swinmae", "shallow")),
+    Section("speed-swinmae-shallow", "Speed: Swin-MAE as its authors run it", 120, _speed("swinmae", "shallow")),
 )
 
 
