@@ -97,7 +97,9 @@ def _streams() -> str:
 def _close_to(words: Sequence[str]) -> str:
     """The commands with a similar name."""
     close = get_close_matches(" ".join(words[:2]), COMMANDS, cutoff=0.75)
-    close += [name for name in get_close_matches(words[0], COMMANDS) if name not in close]
+    if not close:
+        first_words = get_close_matches(words[0], {name.partition(" ")[0] for name in COMMANDS})
+        close = [name for name in COMMANDS if name.partition(" ")[0] in first_words]
     return f"; did you mean {' or '.join(close[:2])}?" if close else ""
 
 

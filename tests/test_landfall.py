@@ -45,6 +45,7 @@ def test_arguments_after_the_command_reach_it(capsys):
         (["pipelien"], "pipeline"),
         (["train", "patchst"], "train patchtst"),
         (["trian", "swinmae"], "train swinmae"),
+        (["trian"], "train patchtst or train swinmae"),
         (["xyz"], None),
     ],
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.config.schema import STREAMS
 from core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _parsed(text: str, source: str) -> Override:
     try:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"cannot read the override {source[:200]!r}",
-            hint="write key=value or group=option, such as training.epochs=2",
-        ) from error
+        hint = "write key=value or group=option, such as training.epochs=2"
+        if text in STREAMS:
+            hint = f"a stream is an option: --stream {text}"
+        raise UsageError(f"cannot read the override {source[:200]!r}", hint=hint) from error

@@ -118,6 +118,8 @@ class RunStream(Progress):
     duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
     checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     log_dir: Text | None = Field(None, description="Folder of the run logs; that of another configuration differs.")
+    weights: Text | None = Field(None, description="File of its best weights; null if they were removed.")
+    notebook: Text | None = Field(None, description="Its executed notebook; null if it was not run in a notebook.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")

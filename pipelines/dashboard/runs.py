@@ -15,6 +15,7 @@ from pydantic import BaseModel, field_validator
 
 from core.config.schema import STREAMS, Stream
 from core.names import is_run_id
+from core.promotion import WEIGHTS_FILE
 from core.reading import parse_json, read_yaml
 from core.run_facts import DETECTION, NOTES
 from core.thinning import kept
@@ -80,7 +81,15 @@ def read_runs(
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
             else:
                 problems.add(folder, "not a run id; the folder is ignored")
-    return newest_first(read_run(run_id, streams, records, now, problems) for run_id, streams in folders.items())
+    runs = newest_first(read_run(run_id, streams, records, now, problems) for run_id, streams in folders.items())
+    for run in runs:
+        for name, stream in run.streams.items():
+            weights = folders[run.run_id][name] / WEIGHTS_FILE
+            notebook = root / places[name].artifacts / "notebooks" / run.run_id / f"local_{name}_ssl.ipynb"
+            stream.weights, stream.notebook = (
+                relative(file, root) if file.is_file() else None for file in (weights, notebook)
+            )
+    return runs
 
 
 def _log_folders(root: Path, places: Mapping[Stream, Places]) -> Iterator[tuple[Stream, Path]]:

@@ -229,6 +229,8 @@ def test_one_selected_run_shows_settings_and_two_show_differences(site, visit):
     page = visit(f"{site}#runs?run={FIRST}")
     details = card(page, "PatchTST-SSL")
     assert "4f2c9d1e77aa, with local changes" in details.inner_text()
+    assert f"runs/patchtst_ssl/{FIRST}/model.pt\nlandfall promote {FIRST}" in details.inner_text()
+    assert f"artifacts/notebooks/{FIRST}/local_patchtst_ssl.ipynb" in details.inner_text()
     details.get_by_text("The configuration").click()
     assert "training.epochs: 12" in details.inner_text()
     page.get_by_role("checkbox", name=SECOND).check()

@@ -28,6 +28,7 @@ def build_whole_workspace(root: Path) -> Path:
             write_event(root, stream, number, **signals(vibration=stream == "swinmae"))
     write_devices(root)
     write_migration(root)
+    write_files_of_run(root, FIRST)
     config = root / "runs/patchtst_ssl" / FIRST / "config.yaml"
     config.write_text(config.read_text("utf-8").replace("0.001", "0.003"), encoding="utf-8")
     return root
@@ -70,6 +71,13 @@ def signals(*, vibration: bool) -> dict[str, Any]:
     bearing = [{"name": "cage", "hz": 12.0}, {"name": "outer race", "hz": 107.5}, {"name": "gear", "hz": 900.0}]
     more = {"scalograms": [scalogram], "window_s": [440.0, 450.0], "envelopes": [envelope], "bearing": bearing}
     return facts | {"expected_by": "model"} | more
+
+
+def write_files_of_run(root: Path, run_id: str) -> None:
+    """What a run leaves besides its log: its weights and its executed notebook."""
+    for file in (f"runs/patchtst_ssl/{run_id}/model.pt", f"artifacts/notebooks/{run_id}/local_patchtst_ssl.ipynb"):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text("", encoding="utf-8")
 
 
 def change(page: Path, name: str, **changes: Any) -> None:

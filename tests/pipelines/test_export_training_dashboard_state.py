@@ -367,3 +367,17 @@ def test_the_command_reads_the_folders_that_its_configurations_name(root, capsys
     assert shown["scores"] is not None
     assert shown["quality"]["files"] == 3
     assert main(["--repo-root", str(root), "--swin-config", "configs/none.yaml"]) == 2
+
+
+def test_a_run_names_its_weights_and_its_executed_notebook(workspace):
+    weights, notebook = f"runs/patchtst_ssl/{SECOND}/model.pt", f"artifacts/notebooks/{SECOND}/local_patchtst_ssl.ipynb"
+    for file in (weights, notebook):
+        builders.write(workspace / file, "")
+    state = export_state(workspace)
+    run = load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]
+    assert (run["weights"], run["notebook"]) == (weights, notebook)
+    assert state.streams["patchtst"].notebook == notebook
+    assert state.streams["swinmae"].notebook is None
+    (workspace / weights).unlink()
+    export_state(workspace)
+    assert load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]["weights"] is None, "they were pruned"

@@ -375,3 +375,9 @@ def test_settings_of_a_single_start_are_not_recorded(workspace):
     assert recorded(asked) == recorded(plain)
     assert recorded(load(workspace, "training.epochs=3").config) != recorded(plain)
     assert config_from_dict(recorded(asked), source="a checkpoint") == plain
+
+
+def test_a_stream_in_place_of_an_override_is_answered_with_the_option(workspace):
+    with pytest.raises(UsageError) as caught:
+        load(workspace, "swinmae")
+    assert "--stream swinmae" in caught.value.hint

@@ -177,6 +177,7 @@ function run(name, stream) {
       ["Run", runLink(stream.run_id, `run-${name}`)],
       ["Last sign of life", time(stream.updated_at)],
       ["Hardware", stream.hardware],
+      ["Executed notebook", stream.notebook && code(stream.notebook)],
       [
         "Weights in use",
         checkpoint && [

@@ -1,5 +1,5 @@
 /** All runs as a table; a selected run shows its environment and configuration, several show their differences. */
-import { advice, badge, card, el, facts, fill, fold, quiet, small } from "../dom.mjs";
+import { advice, badge, card, code, el, facts, fill, fold, quiet, small } from "../dom.mjs";
 import { MISSING, count, duration, figure, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -139,6 +139,8 @@ function single(title, { id, environment, config, ...run }) {
       ["Row AUROC", run.detection?.auroc && figure(run.detection.auroc)],
       ["Tags", run.notes?.tags?.join(" ")],
       ["Note", run.notes?.note],
+      ["Weights", run.weights && [code(run.weights), small(`landfall promote ${id} makes them the model`)]],
+      ["Executed notebook", run.notebook && [code(run.notebook), small("make lab opens it")]],
       ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
     ]),
     listing("configuration", config),
