@@ -1,4 +1,4 @@
-"""A secret that tests give to commands, and how they look for it in what those say and write."""
+"""A secret that tests give to commands, and the search for it in their output and files."""
 
 from __future__ import annotations
 

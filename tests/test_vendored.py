@@ -1,4 +1,4 @@
-"""Code of others that is committed is what its publisher released: origin and digests are recorded beside it."""
+"""Vendored code equals the published release: origin and digests are recorded next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark on a pack made for the test: real training, real scoring, and what it leaves."""
+"""The benchmark on a small pack: real training, real scoring, and outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(values_nc: np.ndarray) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    """Two machines; in the test of each, one channel leaves the others for five hours."""
+    """Two machines; in the test split of each, one channel is decoupled for five hours."""
     folder = tmp_path_factory.mktemp("pack") / "fdc" / "asd"
     folder.mkdir(parents=True)
     for machine in (1, 2):
@@ -109,7 +109,7 @@ def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
 
 @pytest.mark.slow
 def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
-    """One of them, of other channels; the model has seen none of the set itself."""
+    """One machine with other channels; the model has not seen the set itself."""
     other = tmp_path / "pack" / "fdc" / "smd"
     other.mkdir(parents=True)
     (other.parent / "asd").symlink_to(pack / "fdc" / "asd")
@@ -234,7 +234,7 @@ def tiny(monkeypatch):
 
 
 def filled_in_step_by_step(file) -> dict[str, float]:
-    """The protocol of the published baselines, one hidden value after the other."""
+    """The protocol of the published baselines, one masked value after the other."""
     value_n = pd.read_csv(file)["load"].to_numpy()
     value_n = (value_n - value_n[: 12 * MONTH].mean()) / value_n[: 12 * MONTH].std()
 

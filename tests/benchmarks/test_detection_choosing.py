@@ -19,7 +19,7 @@ SHARE, SPAN = "scoring.model_weight", "scoring.smoothing_span"
 
 
 class Wishes:
-    """A judge that is the more content the nearer the constants are to what it wishes."""
+    """A score that increases as the constants approach given values."""
 
     def __init__(self, family: str, **wishes: float):
         self.wishes, self.asked = {SHARE: wishes["share"], SPAN: wishes["span"]}, 0

@@ -1,4 +1,4 @@
-"""Packs that hold other files: less data, fewer channels, labels of one kind, something missing."""
+"""Packs with other files: less data, fewer channels, labels of one kind, missing files."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def whole_rows(z_nc: np.ndarray) -> Rows:
 
 @pytest.mark.parametrize("method", [name for name in SIMPLE if name != CHANCE])
 def test_a_running_mean_restarts_with_each_segment(method):
-    """What the first segment ends with is not seen in the second."""
+    """The end of the first segment does not affect the second."""
     rng = np.random.default_rng(0)
     normal_nc, quiet_nc = (rng.normal(size=(rows, 1)) + 0.1 * rng.normal(size=(rows, 3)) for rows in (500, 200))
     normal = whole_rows(normal_nc)

@@ -1,4 +1,4 @@
-"""Detectors fitted to simulated stationary processes keep the false alarms they state."""
+"""Detectors fitted to simulated stationary processes have the false alarm rate that they state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.false_alarms import simulate
 
 @pytest.mark.slow
 def test_the_stated_interval_contains_the_true_alarm_rate_of_a_detector():
-    """12 of the benchmark's 200 processes: at 95 %, fewer than 10 are held once in fifty runs."""
+    """12 of the 200 processes of the benchmark: at 95 %, fewer than 10 are within the interval once in fifty runs."""
     logging.getLogger("inference").setLevel(logging.ERROR)
     try:
         found = simulate(12, seed=1)

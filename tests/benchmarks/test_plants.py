@@ -1,4 +1,4 @@
-"""The made-up plants, and the commands of a new user on them."""
+"""The simulated plants, and the commands of a new user on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held against PyWavelets itself, at short and long wavelets, odd lengths and precisions."""
+"""Compared with PyWavelets itself, at short and long wavelets, odd lengths and precisions."""
 
 from __future__ import annotations
 

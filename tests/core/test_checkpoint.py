@@ -139,11 +139,11 @@ def epoch_of(path: Path) -> int:
 
 
 class Killed(BaseException):
-    """What comes instead of a call of the system: nothing after it is done, as after kill -9."""
+    """Replaces a system call: nothing after it is executed, as after kill -9."""
 
 
 def die_at_call(monkeypatch, number: int) -> None:
-    """From the call `number` on, nothing reaches the disk any more."""
+    """From the call `number` on, nothing is written to disk."""
     calls = count()
 
     def counted(function):
@@ -163,7 +163,7 @@ def die_at_call(monkeypatch, number: int) -> None:
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_a_save_killed_at_any_system_call_leaves_the_old_or_new_file(tmp_path, monkeypatch, keep):
-    """All of them, one after the other; the next saving after each kill finds its way, too."""
+    """Tests all calls in turn; the next save after each kill also succeeds."""
     path, seen = tmp_path / "model.pt", []
     for epoch in range(4):
         save_epoch(path, epoch, keep)
@@ -255,7 +255,7 @@ def test_states_are_copied_on_file_systems_without_links(tmp_path, monkeypatch):
 
 
 def test_each_rename_is_flushed_before_the_next(saved, monkeypatch):
-    """After a power cut there is the sidecar of the checkpoint that there is, or one that still knows the old."""
+    """After a power failure, the sidecar matches the present checkpoint, or also contains the old one."""
     done, fsync, replace = [], os.fsync, Path.replace
 
     def flushed(handle: int) -> None:
@@ -292,7 +292,7 @@ def test_previous_states_are_kept_only_on_request(tmp_path):
 
 
 def test_saving_without_previous_states_changes_no_other_file(tmp_path):
-    """`model_v1.1.pt` is no older `model_v1.pt`."""
+    """`model_v1.1.pt` is not an older state of `model_v1.pt`."""
     for name in ("model_v1.1.pt", "model_v1.pt"):
         checkpoint.save(tmp_path / name, {"name": name}, description={})
     assert checkpoint.load(tmp_path / "model_v1.1.pt")["name"] == "model_v1.1.pt"

@@ -1,4 +1,4 @@
-"""Marks are coloured on a terminal, and nowhere else."""
+"""Marks are coloured on terminals only."""
 
 from __future__ import annotations
 

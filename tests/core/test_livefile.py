@@ -1,4 +1,4 @@
-"""What a browser sees of a run while it trains."""
+"""The live document of a run during training."""
 
 import json
 import logging

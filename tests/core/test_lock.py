@@ -1,4 +1,4 @@
-"""Two runs never write the same files, whoever dies at whatever moment."""
+"""Two runs never write the same files, even if processes are killed."""
 
 import errno
 import json
@@ -123,7 +123,7 @@ def test_abandoned_locks_are_removed_and_held_ones_stay(target, holder, tmp_path
 
 
 def test_a_zombie_process_counts_as_dead(target, tmp_path):
-    """Its id still exists: a zombie, as under the first process of a container, which does not wait for children."""
+    """Its id still exists as a zombie, because the first process of a container does not wait for children."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(target), "run-1"],
         cwd=REPO_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -153,7 +153,7 @@ def test_only_one_of_many_competing_processes_holds_the_lock(target, tmp_path):
 
 @pytest.mark.parametrize("lost", ["lock", "owner", "another owner"])
 def test_a_run_that_lost_its_lock_writes_no_more(target, tmp_path, lost):
-    """As on a network drive that was cut off."""
+    """As after the disconnection of a network drive."""
     with Lock("run-1") as mine:
         mine.take(target, key="x")
         mine.check()
@@ -214,7 +214,7 @@ def test_owners_on_other_machines_are_never_called_dead():
 
 
 def test_owners_hidden_by_the_system_are_never_called_dead(monkeypatch):
-    """Many clusters show a user nothing of the processes of others."""
+    """Many clusters hide the processes of other users."""
 
     def forbidden(pid, number):
         raise PermissionError(1, "Operation not permitted")

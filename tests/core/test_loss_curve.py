@@ -21,7 +21,7 @@ WITHOUT_NUMBER = EpochRecord(1, 0.3, float("nan"), 1e-3, 1.25, 100.0)
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock the test sets; a drawing takes no time on it."""
+    """A clock that the test controls; drawing takes no time on it."""
     now = [100.0]
     monkeypatch.setattr(loss_curve.time, "monotonic", lambda: now[0])
     return now

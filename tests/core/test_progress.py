@@ -9,7 +9,7 @@ from core.progress import Progress, span
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock the test sets."""
+    """A clock that the test controls."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now

@@ -1,4 +1,4 @@
-"""Files of strangers are read within limits, or refused in one line."""
+"""Foreign files are read within limits, or rejected in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down holds no secret, and code stays code."""
+"""Written text contains no secrets, and code stays valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that is asked to stop ends with its documented code, whenever it is asked."""
+"""A stopped command always ends with its documented exit code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
 
 @pytest.mark.parametrize("module", ["trainers.train_patchtst_ssl", "landfall"])
 def test_slow_commands_handle_signals_before_their_imports(module):
-    """By what is imported until then."""
+    """Stops after certain imports."""
     program = (
         f"import sys, {module} as entry\n"
         "import core.signals as signals\n"

@@ -58,7 +58,7 @@ def test_an_interrupt_is_raised_if_nothing_can_be_saved():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_stop_is_not_caught_by_except_exception(number):
-    """Half a driver raises anything, and `logging` lets no record end a program."""
+    """Code that catches every exception, such as driver checks and `logging`, must not catch a stop."""
     with pytest.raises(StoppedError, match=number.name) as caught, StopRequest():
         credulous(number)
     assert any("raise_signal" in str(entry.statement) for entry in caught.traceback), "the traceback is kept"
@@ -128,7 +128,7 @@ def test_time_is_counted_from_the_start_of_the_process():
 
 
 def test_a_process_older_than_its_limit_is_rejected_with_a_hint(monkeypatch):
-    """A notebook's kernel that is open since yesterday would stop before its first step, again and again."""
+    """A kernel that has been open since yesterday would stop before its first step every time."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 10 * 3600.0)
     with pytest.raises(UsageError, match=r"has run for 10\.0 h, timeout_hours = 8\.5") as caught, StopRequest(8.5):
         pass
@@ -136,7 +136,7 @@ def test_a_process_older_than_its_limit_is_rejected_with_a_hint(monkeypatch):
 
 
 def test_a_process_near_its_limit_is_resumable(monkeypatch):
-    """Training took all of it; a new start has all of it for what is left to do."""
+    """Training used the complete limit; a restart has the complete limit for the remaining work."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 30.0)
     with pytest.raises(StoppedError, match="the wall-time limit of 1 h is near") as caught, StopRequest(1.0):
         pass
@@ -156,13 +156,13 @@ def test_setting_the_clock_does_not_change_the_limit(monkeypatch):
 
 # --------------------------------------------------------------------------------------- the limit, for who never asks
 def wait() -> None:
-    """Work that checks no request."""
+    """Work that never checks for a stop request."""
     time.sleep(10)
 
 
 @pytest.fixture
 def young(monkeypatch):
-    """As if this process had run for so many seconds."""
+    """Simulates the running time of this process."""
 
     def age(seconds: float) -> None:
         started = time.monotonic() - seconds
@@ -173,7 +173,7 @@ def young(monkeypatch):
 
 @pytest.mark.parametrize("keeps_nothing", [False, True])
 def test_work_that_never_checks_is_ended_before_the_limit(young, keeps_nothing):
-    """Most of the limit was over when it began: a new start gives it more time."""
+    """Most of the limit had passed when it started: a restart gives it more time."""
     young(9.0)
     with pytest.raises(StoppedError) as caught, StopRequest(10 / 3600, keeps_nothing=keeps_nothing):
         wait()

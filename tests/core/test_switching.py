@@ -1,4 +1,4 @@
-"""Several files change in one step, whenever the process is killed."""
+"""Several files are replaced in one step, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def workspace(root: Path) -> Path:
 
 
 def held(root: Path) -> dict[str, bytes]:
-    """Without the lock of a dead process, which the next one takes over."""
+    """Files without the lock of a dead process, which the next process takes over."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and ".lock" not in path.name]
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
@@ -52,7 +52,7 @@ def test_all_files_are_replaced_and_the_old_ones_kept(sources, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are killed after a fork")
 def test_a_kill_at_any_line_leaves_all_files_old_or_new(sources, tmp_path):
-    """The next start completes or removes it, itself killed once more at any line."""
+    """The next start completes or removes the switch, even if it is killed once at any line."""
     outcomes = []
     for line in range(1, 400, 3):
         root = workspace(tmp_path / f"root-{line}")
@@ -70,7 +70,7 @@ def test_a_kill_at_any_line_leaves_all_files_old_or_new(sources, tmp_path):
 
 
 def killed_at(line: int, work) -> bool:
-    """Whether a process that does the work came to so many lines of the module and was killed there."""
+    """Runs the work in a process that is killed after the given number of lines; returns whether it was killed."""
     child = os.fork()
     if child == 0:
         left = line

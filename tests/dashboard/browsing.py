@@ -1,4 +1,4 @@
-"""Opens the dashboard in a real browser and looks at it as a person would."""
+"""Opens the dashboard in a real browser and reads it as a user would."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHARTS_DRAWN = """async () => {
 
 
 def find_chromium() -> str | None:
-    """The browser to test with: $CHROMIUM, else the first of the usual names on the path."""
+    """The browser: $CHROMIUM, otherwise the first of the usual names on the path."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
@@ -93,20 +93,20 @@ def chart(page, title):
 
 
 def saved(page, button):
-    """What a download holds."""
+    """The content of a download."""
     with page.expect_download() as download:
         page.get_by_role("button", name=button, exact=True).first.click()
     return download.value.path().read_bytes()
 
 
 def data_of(page, title):
-    """The data of a chart or a table as its CSV gives it: column → values as texts."""
+    """The data of a chart or a table from its CSV: column → values as texts."""
     names, *rows = csv.reader(saved(page, f"{title} as CSV").decode().splitlines())
     return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
 def heights(page):
-    """Of the place of every chart, drawn or not."""
+    """The frames of all charts, drawn or not."""
     return page.evaluate("() => [...document.querySelectorAll('.frame')].map((frame) => frame.offsetHeight)")
 
 

@@ -1,4 +1,4 @@
-"""Builds a workspace as runs leave it behind: the inputs of the dashboard export, small but realistic."""
+"""Builds a workspace with the outputs of runs: the inputs of the dashboard export, small but realistic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def iso(time: datetime) -> str:
 
 
 def write(path: Path, value: Any) -> Path:
-    """Writes text as it is, anything else as JSON (NaN included, as Python's encoder writes it)."""
+    """Writes text unchanged, and other values as JSON, including NaN as in Python's encoder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     return path
@@ -144,7 +144,7 @@ def write_run(
 
 
 def tear_last_line(folder: Path) -> None:
-    """What a killed process leaves: the last line of the metrics stops in the middle."""
+    """The output of a killed process: the last line of the metrics is incomplete."""
     with (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
         metrics.write('{"kind":"step","time":"2026-11-20T06:2')
 
@@ -178,7 +178,7 @@ STATEMENT = "one in 100 scores of normal operation is meant to be a false alarm;
 
 
 def event_lines(stream: str, number: int) -> list[dict[str, Any]]:
-    """Events as scoring lists them, in order of time; the later, the worse. Vibration has no time stamps."""
+    """Events as scoring lists them, in order of time; later ones are worse. Vibration has no time stamps."""
     stamped = stream == "patchtst"
     return [
         {
@@ -318,7 +318,7 @@ def build_workspace(root: Path) -> Path:
 
 
 def build_finished_workspace(root: Path) -> Path:
-    """One run of both streams in which all went well."""
+    """A successful run of both streams."""
     for stream in ("patchtst", "swinmae"):
         write_run(root, stream, SECOND)
         write_checkpoint(root, stream, SECOND)

@@ -70,7 +70,7 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
 
 
 def write_state(page_folder, train, detail, **changes):
-    """What the pipeline writes while its training is in that state."""
+    """Writes the pipeline's live document for a state of its training."""
     verdict = {"state": "running", "title": "Pipeline running", "detail": "run 1"}
     now = {"state": "running", "run_id": "1", "updated_at": utc_now(), "verdict": verdict, "schema_version": 1}
     stages = [{"id": "train", "state": train, "detail": detail}]

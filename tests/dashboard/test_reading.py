@@ -1,4 +1,4 @@
-"""The page for every reader: by key, by screen reader, in both schemes, on any width, on paper, and taken away."""
+"""Accessibility of the page: keyboard, screen readers, both colour schemes, any width, print, and downloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADDRESSES = (*VIEWS, EVENT)
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_view(site, visit, scheme):
-    """Contrast is among its rules."""
+    """Its rules include contrast."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = visit(site)
     page.emulate_media(color_scheme=scheme)

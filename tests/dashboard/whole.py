@@ -1,4 +1,4 @@
-"""A workspace in which every view of the page has something to show, hostile names among it."""
+"""A workspace with content for every view of the page, including hostile names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPIKE, SPIKE_AT = 1.7, 445
 
 
 def build_whole_workspace(root: Path) -> Path:
-    """What `build_workspace` leaves, with scores over time, signals of events, hardware and a migration."""
+    """The output of `build_workspace`, with scores over time, signals of events, hardware and a migration."""
     build_workspace(root)
     short = {f"data/{number:02}.csv": np.linspace(0.1, 0.9, 60 * number + 90) for number in (5, 6)}
     for stream in ("patchtst", "swinmae"):
@@ -35,14 +35,14 @@ def build_whole_workspace(root: Path) -> Path:
 
 
 def long_scores() -> np.ndarray:
-    """More than are loaded at once, and one far above the threshold."""
+    """More scores than are loaded together, and one far above the threshold."""
     score = 0.4 + 0.1 * np.sin(np.arange(LONG) / 900)
     score[SPIKE_AT] = SPIKE
     return score
 
 
 def signals(*, vibration: bool) -> dict[str, Any]:
-    """What was seen around an event and expected, under a hostile name."""
+    """Measured and predicted values around an event with a hostile name."""
     second = np.linspace(420, 470, 201)
     seen, expected = np.sin(second), np.sin(second) * 0.8
     curves = {"t": second.tolist(), "seen": seen.tolist(), "expected": [] if vibration else expected.tolist()}
@@ -87,7 +87,7 @@ def change(page: Path, name: str, **changes: Any) -> None:
 
 
 def live_document(epoch: int, *, stream: str = "patchtst", **changes: Any) -> dict[str, Any]:
-    """What a trainer writes after `epoch` epochs of 12, a minute each."""
+    """The output of a trainer after `epoch` of 12 epochs of a minute each."""
     now, epochs = datetime.now(UTC), range(1, epoch + 1)
     return {
         "schema_version": 1,

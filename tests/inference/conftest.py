@@ -25,7 +25,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def trained(trained_once: Path, tmp_path: Path) -> Path:
-    """A copy of its own, before any scoring."""
+    """A separate copy, before any scoring."""
     return Path(shutil.copytree(trained_once, tmp_path / "workspace"))
 
 

@@ -131,7 +131,7 @@ def test_a_checkpoint_option_is_rejected_for_charts(untrained, capsys):
 
 @both_streams
 def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, caplog):
-    """Exactly what charts alone report; of vibration the model's scaler is that of the same training data."""
+    """Exactly the report of charts alone; for vibration, the scaler of the model is that of the same training data."""
     weight = "scoring.model_weight=0.5"
     with caplog.at_level("INFO"):
         both = score_stream(configuration(stream, trained, weight), root=trained).summary

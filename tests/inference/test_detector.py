@@ -1,4 +1,4 @@
-"""What is learned from normal data, kept and used again: the same scores, wherever the data is, and nothing foreign."""
+"""The stored detector: scores are identical, do not depend on the path of the data, and foreign files are rejected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Scored(NamedTuple):
 
 
 def score(root: Path, stream: str, *overrides: str) -> Scored:
-    """As `landfall score` does, without its files."""
+    """Like `landfall score`, without its files."""
     config, scoring = open_model(configuration(stream, root, *overrides), root=root, checkpoint=None)
     detector, data = detector_and_data(config, scoring, root=root)
     windows = data.splits["test"]
@@ -56,7 +56,7 @@ def file_of(root: Path, stream: str) -> Path:
 
 
 def assert_same(one: Scored, other: Scored) -> None:
-    """To the last bit."""
+    """Bit-identical."""
     np.testing.assert_array_equal(one.scores.score_s, other.scores.score_s)
     np.testing.assert_array_equal(one.scores.channel_error_sc, other.scores.channel_error_sc)
     assert one.detector.threshold == other.detector.threshold
@@ -238,7 +238,7 @@ def made_up_errors(splits: dict, name: str, seed: int) -> SplitErrors:
 
 
 def test_an_unknown_recording_is_scored_by_all_references(caplog):
-    """Two machines of which each has a past, and one that came later and is like them."""
+    """Two machines with reference data, and a later one that is similar."""
     machines = Splits([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
     normal_rows = {"train": (0, 1000), "calibration": (1000, 2000)}
     splits = machines.of(

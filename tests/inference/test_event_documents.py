@@ -1,4 +1,4 @@
-"""The documents of the worst events: real scoring, held against the files that were scored."""
+"""The documents of the worst events after a real scoring, compared with the scored files."""
 
 from __future__ import annotations
 

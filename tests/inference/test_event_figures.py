@@ -1,4 +1,4 @@
-"""Which labelled faults count as found, which events as false, and what events at random times would find."""
+"""Found faults, false events, and the faults that events at random times would find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a view of an event shows: what was kept of the scoring pass, in the sensor's units."""
+"""Views of events: stored values of the scoring pass in physical units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.inference.test_split_scores import LoudnessModel, OthersModel, couple
 
 
 def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Scored:
-    """The scores are made up: only what was expected counts here."""
+    """The scores are simulated: only predictions matter here."""
     entries = len(errors.row_s)
     names = pd.Categorical.from_codes(np.zeros(entries, dtype=np.int64), ["file_0"])
     table = pd.DataFrame({"recording": names, "score": np.ones(entries), "seconds": np.arange(entries) * 1.0})
@@ -48,7 +48,7 @@ def test_predictions_of_rows_are_averaged_over_windows_in_physical_units():
 
 
 class PlaceModelOfOthers(OthersModel):
-    """What it predicts of a row also depends on the window, so that a mean over windows is one."""
+    """A prediction that depends on the window, so that the mean over windows can be checked."""
 
     def inpaint(self, x_btc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         predicted, _ = super().inpaint(x_btc)

@@ -1,4 +1,4 @@
-"""Recordings with a past of their own: which they are, and that one threshold serves all of them."""
+"""Recordings with their own reference data share one threshold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.inference.charts.plants import Splits, plant
 
 
 def halves(num_scores: int, recordings: int) -> np.ndarray:
-    """The second half of each of so many equally long recordings."""
+    """The second halves of the given number of equally long recordings."""
     return np.tile(np.repeat([False, True], num_scores // recordings // 2), recordings)
 
 
@@ -34,7 +34,7 @@ def test_a_group_of_one_recording_needs_enough_reference_rows():
 
 
 def test_reference_scores_are_equally_large_in_every_group():
-    """The second recording is ten times as restless as the first."""
+    """The second recording varies ten times as much as the first."""
     rng = np.random.default_rng(0)
     restless = np.array([1.0, 10.0])
     calibration_s = np.repeat(restless, 1000) * rng.gamma(4, size=2000)
@@ -76,7 +76,7 @@ def test_a_recording_without_later_rows_is_not_a_group():
 
 
 def test_each_half_is_scaled_by_the_other_half():
-    """The second half of each recording is twice as restless as the first: measured by its own level, nothing shows."""
+    """The second half of each recording varies twice as much as the first, which its own scale would hide."""
     rng = np.random.default_rng(0)
     louder = np.concatenate([np.repeat([level, 2 * level], 500) for level in (1.0, 5.0)])
     calibration_s = louder * rng.gamma(4, size=2000)

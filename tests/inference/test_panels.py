@@ -1,4 +1,4 @@
-"""The pictures of the worst events: real scoring of the small workspace, and what the pictures are drawn from."""
+"""The pictures of the worst events: real scoring of the small workspace, and the data of the pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`landfall score --unless-current` does nothing only where scoring again would give the same."""
+"""`landfall score --unless-current` skips scoring only if the result would be the same."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_recordings_keep_their_own_reference(trained):
 
 
 def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
-    """At a plant that has none of the training's files."""
+    """At a plant without the training files."""
     write_newer(trained, "patchtst", drift=1.0)
     first = score(trained, "patchtst").detector
     for _ in range(2):
@@ -212,7 +212,7 @@ def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, strea
 
 @both_streams
 def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
-    """Where the training's own split is not named, only the checkpoint knows it."""
+    """If the configuration does not name the training split, only the checkpoint contains it."""
     with pytest.raises(DataError, match="train_2"):
         score(trained, stream, *ELSEWHERE, *TRAINED[stream])
     assert not file_of(trained, stream).exists()

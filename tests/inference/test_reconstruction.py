@@ -1,4 +1,4 @@
-"""What a model expected of a vibration window, at the frequencies it was seen."""
+"""The prediction for a vibration window at its measured frequencies."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ RATE_HZ = 1000.0
 
 
 class HalfModel(torch.nn.Module):
-    """Expects half of every image."""
+    """Predicts half of every image."""
 
     def inpaint(self, image):
         return image / 2, (image / 2).square()

@@ -1,4 +1,4 @@
-"""Running means and sums, against pandas and against the recursion as the textbook writes it."""
+"""Running means and sums, compared with pandas and with the textbook recursion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From windows to one score per row: averaging, normalising, smoothing, and what a fault does to it."""
+"""From windows to one score per row: averaging, normalising, smoothing, and the effect of a fault."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PastModel(torch.nn.Module):
 
 
 class PlaceModel(torch.nn.Module):
-    """The error is the place in the window, so that it differs from window to window for one row."""
+    """The error is the position in the window, so it differs between the windows of a row."""
 
     def inpaint(self, x_btc: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         place_t1 = torch.arange(x_btc.shape[1], dtype=torch.float32).unsqueeze(1)
@@ -63,7 +63,7 @@ class PlaceModel(torch.nn.Module):
 
 
 class LoudnessModel(torch.nn.Module):
-    """Vibration: the error of an image is what the transform made of the window."""
+    """Vibration: the error of an image is the transform of the window."""
 
     def inpaint(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.zeros_like(image), image
@@ -119,7 +119,7 @@ def coupled(rows: int, seed: int, channels: int = 6) -> np.ndarray:
 
 
 class CrampedPlaceModel(PlaceModel):
-    """Memory for so many windows and no more."""
+    """Memory for a limited number of windows."""
 
     def inpaint(self, x_btc):
         if len(x_btc) > 3:
@@ -164,7 +164,7 @@ def test_without_a_look_ahead_no_later_row_changes_the_error_of_a_patch():
 
 
 def test_a_split_is_forecast_from_the_rows_before_it():
-    """Its windows may begin earlier, as a monitor has seen these rows; their errors belong to the split alone."""
+    """Its windows may start on earlier rows, which a monitor has seen; errors are those of the split only."""
     values_tc = coupled(200, seed=0)
     whole = windows_over([values_tc], window=32, stride=16)
     split_k2 = np.array([[80, 100], [120, 200]])

@@ -1,4 +1,4 @@
-"""Scoring that is asked to stop: by a signal, or near the wall-time limit."""
+"""Scoring stops on a signal, or near the wall-time limit."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Thresholds: the quantile and its promise, rare events, the extrapolated tail, and what is stated of all of them."""
+"""Thresholds: the quantile and its guarantee, rare events, the extrapolated tail, and the statements about them."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ def test_a_rate_of_events_needs_time_stamps():
 @pytest.mark.parametrize("shape", [-0.2, 0.0, 0.3])
 @pytest.mark.parametrize("rate", [1e-2, 1e-4])
 def test_an_extrapolated_tail_keeps_the_rate_on_many_scores(shape, rate):
-    """5,000 scores set a threshold for 1 in 10,000; a million others are held against it. Over the fits of 20 samples
-    the mean rate is the one asked for."""
+    """5,000 scores set a threshold for 1 in 10,000; a million others are compared with it. The mean rate over the fits
+    of 20 samples is the requested one."""
     rng = np.random.default_rng(0)
 
     def scores(num: int) -> np.ndarray:

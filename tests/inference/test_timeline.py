@@ -1,4 +1,4 @@
-"""The picture: it is written, it keeps peaks, it breaks at gaps, and many recordings stay legible."""
+"""The timeline figure keeps peaks, breaks at gaps, and is legible with many recordings."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NOTEBOOK = "local_patchtst_ssl.ipynb"
 
 
 class Lab:
-    """A server over the workspace `root`, and what a browser says to it."""
+    """A server for the workspace `root`, and the requests of a browser."""
 
     def __init__(self, root: Path, url: str, token: str):
         self.root, self.url, self.token = root, url, token

@@ -1,4 +1,4 @@
-"""In a notebook, too, a run that was interrupted, or whose kernel was killed, ends as if nothing had happened."""
+"""An interrupted run in a notebook, or one with a killed kernel, gives the same result as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcome_of(page: Page) -> Outcome:
 
 
 def kill_when(page: Page, code: str, words: str) -> None:
-    """Runs a cell, kills its kernel -9 as soon as the cell has said that, and starts another kernel."""
+    """Runs a cell, kills its kernel with -9 when the cell has printed a text, and starts another kernel."""
     page.hold(words)
     request, said = page.client.execute(code), ""
     while words not in said:

@@ -115,7 +115,7 @@ def test_the_saved_notebook_is_small(page, seen, lab):
 
 # --------------------------------------------------------------------------------------------------------- the ■ button
 def test_the_stop_button_saves_and_the_cell_resumes(browser, lab):
-    """Training is asked for more epochs than anybody waits for; ■ is clicked in the third."""
+    """Training is started with many epochs; ■ is clicked in the third."""
     text = (lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8")
     (lab.root / "notebooks/long.ipynb").write_text(re.sub(r"epochs = \d+\b", "epochs = 40", text), encoding="utf-8")
     folder, known = lab.root / "runs/patchtst_ssl", set((lab.root / "runs/patchtst_ssl").glob("*"))

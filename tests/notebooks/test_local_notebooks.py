@@ -1,4 +1,4 @@
-"""The local notebooks as files, and one of them worked in through a real Jupyter lab."""
+"""The local notebooks as files, and one of them in a real JupyterLab."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_parameter_is_used(stream):
 
 @each_stream
 def test_a_work_folder_elsewhere_needs_a_workspace_and_the_error_says_how_to_make_one(stream, tmp_path):
-    """In a process of its own: the set-up cell changes the folder and the paths of modules."""
+    """In a separate process, because the set-up cell changes the folder and the module path."""
     cells = [cell.source for cell in code_cells(stream) if cell.metadata.get("tags")]
     program = "\n".join([*cells[:1], f"work_dir = {str(tmp_path / 'mine')!r}", *cells[1:],
                          "from core.workspace import find_root", "print(find_root())"])  # fmt: skip
@@ -91,7 +91,7 @@ def test_every_code_cell_compiles_and_is_tidy(stream):
 
 
 def meaning(notebook: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
-    """What a reader and a kernel see of a notebook: kind, source and tags of each cell."""
+    """The content of a notebook for readers and kernels: kind, source and tags of each cell."""
     return [
         (cell["cell_type"], "".join(cell["source"]).strip(), cell["metadata"].get("tags", []))
         for cell in notebook["cells"]

@@ -38,7 +38,7 @@ logging.getLogger().addHandler(Hold())
 
 
 class Answer(NamedTuple):
-    """What a cell showed (display data by its id, as a page does it), said and ended with."""
+    """The output of a cell (display data by id, as on a page), its messages and its end."""
 
     shown: dict[str, list[dict[str, Any]]]
     said: str
@@ -59,7 +59,7 @@ class Page:
         return found
 
     def hold(self, words: str) -> Path:
-        """Lets the next cell that logs `words` wait there until the returned file exists."""
+        """Makes the next cell that logs `words` wait until the returned file exists."""
         file = self.root / "go_on"
         file.unlink(missing_ok=True)
         self.run(_HOLD.format(words=words, file=str(file)))

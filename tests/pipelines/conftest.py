@@ -1,4 +1,4 @@
-"""One real run of the whole pipeline, which the tests of this folder look at or damage a copy of."""
+"""A real run of the complete pipeline; tests of this folder read it, or damage a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_smal
 
 
 class FinishedWorkspace(NamedTuple):
-    """Where the run lies, and how the command that made it ended."""
+    """The folder of the run, and the result of its command."""
 
     root: Path
     exit_code: int
@@ -27,7 +27,7 @@ class FinishedWorkspace(NamedTuple):
 
 @pytest.fixture(scope="session")
 def finished_workspace(tmp_path_factory: pytest.TempPathFactory) -> FinishedWorkspace:
-    """To look at only: every test sees the same one."""
+    """Read-only: all tests share it."""
     folder = built_once(tmp_path_factory, "pipeline", run_pipeline)
     ended = json.loads((folder / "ended.json").read_text(encoding="utf-8"))
     return FinishedWorkspace(folder / "workspace", **ended)

@@ -99,7 +99,7 @@ def write_devices(root: Path) -> Path:
 
 
 def write_migration(root: Path, name: str = "plant.ipynb", *, to_do: bool = True) -> Path:
-    """A report as `landfall migrate` keeps it, and the notebook it speaks of."""
+    """A report as `landfall migrate` keeps it, and its notebook."""
     common = {"file_line": None, "before": "", "after": "", "anchor": "", "line": 2, "cell": 3}
     content = {"name": "`/content` in Python", "keeps": "exact", "changed": True, "message": "a path", "action": ""}
     key = {"name": "Secret", "keeps": "needs-human", "changed": False, "message": "a key", "action": "revoke it"}

@@ -1,4 +1,4 @@
-"""`landfall check`: what is there, what is needed, and what is odd, before anything is trained."""
+"""`landfall check`: available, required and unusual data, before training."""
 
 from __future__ import annotations
 

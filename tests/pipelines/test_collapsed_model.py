@@ -1,4 +1,4 @@
-"""A model that gives one picture for every window, or is no better than the mean input, fails its check."""
+"""A model with one output for all windows, or not better than the mean input, fails its check."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_sidecar_holds_the_skill_of_the_best_epoch(finished_workspace, strea
 
 @both_streams
 def test_a_model_that_predicts_the_mean_input_fails(finished_workspace, monkeypatch, stream):
-    """The best constant picture: better than the mean of each channel, and still no model."""
+    """The best constant image: better than the mean of each channel, but not a model."""
     monkeypatch.setattr(MaskedModel, "inpaint", lambda model, x: (model.picture.expand_as(x), None))
     real = load_scoring_model
 
@@ -80,7 +80,7 @@ def test_weights_of_zero_fail(copied, stream):
 
 @both_streams
 def test_a_model_that_predicts_one_patch_fails(copied, stream):
-    """All the rest is alive, and so is the bias: values differ, but within a patch only."""
+    """All other weights and the bias work: values differ, but only within a patch."""
     change_weights(copied, stream, lambda name, values: torch.zeros_like(values) if name == "head.weight" else values)
     with pytest.raises(CheckFailed, match="has collapsed"):
         check(copied, stream)

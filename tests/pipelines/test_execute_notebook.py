@@ -1,4 +1,4 @@
-"""One notebook in a process and a kernel of its own, for real: how it runs, how it is stopped, and how it dies."""
+"""A real notebook in its own process and kernel: normal execution, stops and crashes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ except KeyboardInterrupt:
 
 
 class Ended(NamedTuple):
-    """How the process ended; `executed` is what it left."""
+    """The result of the process; `executed` is its output notebook."""
 
     code: int
     events: list[dict[str, Any]]
@@ -77,7 +77,7 @@ def execute(notebook: Path, *words: str) -> Ended:
 
 
 def outputs(ended: Ended) -> list[list[Any]]:
-    """Of every code cell, with the one that papermill adds for the parameters."""
+    """For every code cell, including the parameters cell that papermill adds."""
     return [cell.outputs for cell in ended.executed.cells if cell.cell_type == "code"]
 
 
@@ -241,7 +241,7 @@ def test_a_kernel_that_dies_before_its_first_cell_is_reported(notebook):
 
 @pytest.fixture
 def control_group() -> Iterator[Path]:
-    """A control group of the system that holds at most 600 MiB; what is written to its `cgroup.procs` enters it."""
+    """A control group with at most 600 MiB; processes enter it through its `cgroup.procs`."""
     lines = Path("/proc/self/cgroup").read_text().splitlines() if Path("/proc/self/cgroup").is_file() else []
     v1 = next((line.split(":")[2] for line in lines if line.split(":")[1] == "memory"), None)
     v2 = next((line.split(":")[2] for line in lines if line.startswith("0::")), "/")

@@ -1,4 +1,4 @@
-"""The dashboard export: what it says about real run folders, and that damaged ones never stop it."""
+"""The dashboard export describes real run folders, and damaged ones never stop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run left on Colab comes into place whole, or not at all."""
+"""The outputs of a run on Colab are imported completely or not at all."""
 
 import json
 import re
@@ -24,7 +24,7 @@ MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_his
 
 @pytest.fixture(scope="module")
 def bundles(finished_workspace, tmp_path_factory) -> dict[str, Path]:
-    """A real bundle of each stream; to look at only."""
+    """A real bundle of each stream; read-only."""
     folder, root = tmp_path_factory.mktemp("bundles"), finished_workspace.root
     return {
         stream: write_bundle(folder / f"landfall_{stream}.zip", load_config(file, root=root).config, root=root)
@@ -34,7 +34,7 @@ def bundles(finished_workspace, tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def drive(bundles, tmp_path) -> Path:
-    """The same as folders, as a drive holds them; to damage."""
+    """The same as folders of a drive; to be damaged."""
     folder = tmp_path / "MyDrive/landfall"
     for bundle in bundles.values():
         with zipfile.ZipFile(bundle) as archive:
@@ -150,7 +150,7 @@ DAMAGES = {
 
 
 def test_a_detector_older_than_the_weights_is_left_out_with_a_warning(drive, workspace, caplog):
-    """As after a training that was not scored yet: Landfall packs such a bundle itself."""
+    """A bundle as Landfall packs it after a training without scoring."""
     other_detector(drive)
     placed = import_artifacts(drive, root=workspace)
     assert MODEL in placed
@@ -273,7 +273,7 @@ def test_a_folder_without_landfall_files_is_rejected(workspace, tmp_path):
 # -------------------------------------------------------------------------------------------------- imported, validated
 @pytest.fixture
 def emptied(finished_workspace, tmp_path) -> Path:
-    """The finished workspace before anything ran in it."""
+    """The workspace before any run."""
     outputs = shutil.ignore_patterns("artifacts", "checkpoints", "runs", "training_dashboard", ".import-*")
     return shutil.copytree(finished_workspace.root, tmp_path / "elsewhere", ignore=outputs)
 

@@ -19,12 +19,12 @@ LATER, LONG_AGO = START + timedelta(hours=1), START - timedelta(days=1)
 
 @pytest.fixture
 def root(tmp_path):
-    """A workspace in which all went well."""
+    """A workspace after a successful run."""
     return build_finished_workspace(tmp_path)
 
 
 def output(*steps: dict, state: str = "completed", owner: str = "", at: datetime = LATER) -> dict:
-    """What `pipeline.json` holds; steps without a stream or a state are of `patchtst` and took 80 s."""
+    """The content of `pipeline.json`; steps without a stream or a state are of `patchtst` and took 80 s."""
     common = {"stage": "train", "stream": "patchtst", "state": "completed", "seconds": 80.0, "at": at.isoformat()}
     entries = {f"step-{number}": common | step for number, step in enumerate(steps)}
     run = {"schema_version": 1, "run_id": RUN, "state": state, "owner": owner, "updated_at": at.isoformat()}

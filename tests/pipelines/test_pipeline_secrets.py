@@ -1,4 +1,4 @@
-"""A secret in the environment, in an override and in a notebook is in nothing that the pipeline writes or says."""
+"""A secret in the environment, in an override and in a notebook is in no file or message of the pipeline."""
 
 from __future__ import annotations
 

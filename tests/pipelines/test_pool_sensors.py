@@ -1,4 +1,4 @@
-"""Normalised sensors of several machines: what is written, what is skipped, and what a pool never replaces."""
+"""Normalised sensors of several machines: written, skipped and protected files."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def pool(root: Path, *words: str) -> int:
 
 
 def written(root: Path) -> dict[str, pd.DataFrame]:
-    """By the sensor's own name, what its file holds."""
+    """The content of the file of each sensor, by name."""
     index = json.loads((root / "data/pool" / INDEX).read_text())
     return {facts["sensor"]: pd.read_parquet(root / "data/pool" / name) for name, facts in index["sensors"].items()}
 

@@ -1,4 +1,4 @@
-"""What is kept about a run: how its model detects, tags and a note; in the list of runs and on the dashboard."""
+"""Stored facts about a run: detection figures, tags and a note; in the list of runs and on the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job, run for real on a small workspace: what it leaves behind, and what it says when a step fails."""
+"""The main job on a small workspace: its outputs, and its messages when a step fails."""
 
 from __future__ import annotations
 
@@ -226,8 +226,8 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.slow
 def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, capsys):
-    """No part has room for such a window, which the quality check cannot know. One step at a time: of two streams that
-    fail at once, either may be the first."""
+    """No split is long enough for such a window, which the quality check cannot detect. One step at a time: of two
+    streams that fail at once, either may be the first."""
     assert run(fresh, "--jobs", "1", "data.window=8192") == EXIT_DATA
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
@@ -312,7 +312,7 @@ def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
 
 @pytest.mark.slow
 def test_scores_follow_the_requested_threshold(copied):
-    """What was asked for once is not what a later run without it resumes."""
+    """A later run without the option does not resume with it."""
     file, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst")
     before = read_json(file)["threshold"]
     asked = ("scoring.threshold.false_alarm_rate=0.05", "scoring.threshold.false_events_per_day=null")

@@ -1,4 +1,4 @@
-"""What the end of a run says was found, by a scoring summary made by hand."""
+"""The final report of a run, from a hand-made scoring summary."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monke
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_memory_per_row_is_bounded(tmp_path):
-    """Scoring itself holds 57 bytes of each row; the export may hold twice as much for a moment."""
+    """Scoring uses 57 bytes per row; the export may briefly use twice as much."""
     peaks, sizes = [], (200_000, 1_400_000)
     for rows in sizes:
         root = tmp_path / str(rows)

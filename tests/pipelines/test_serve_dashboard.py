@@ -152,7 +152,7 @@ def test_a_circular_link_is_not_found(server, page):
 
 
 def test_a_slow_client_is_disconnected(server, monkeypatch):
-    """Its silences are shorter than the time-out, and would never end it."""
+    """Its pauses are shorter than the time-out, which would never apply."""
     monkeypatch.setattr(DashboardHandler, "timeout", 1.0)
     began = time.monotonic()
     with socket.create_connection(server.server_address) as client, contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Ten thousand requests that no browser sends, to the dashboard server as its own process."""
+"""Ten thousand invalid requests to the dashboard server in its own process."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def request_of(draw: random.Random) -> bytes:
 
 
 def answer_to(port: int, request: bytes, *, patience: float = 5.0) -> bytes:
-    """All that comes back; nothing where the server hangs up on nonsense."""
+    """The complete response; empty if the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=patience) as connection:
         answer = b""
         with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ def answers_well(port: int) -> bool:
 
 
 def settled(process: psutil.Process, *, threads: int, descriptors: int) -> bool:
-    """Whether it comes back to so many threads and descriptors within seconds."""
+    """Whether it returns to this number of threads and descriptors within seconds."""
     for _ in range(100):
         if process.num_threads() <= threads and process.num_fds() <= descriptors:
             return True

@@ -1,4 +1,4 @@
-"""Text of documents reads on the page as it is written."""
+"""The page shows text of documents as it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as one file: what is in it, what is left out, and what it refuses."""
+"""The page as one file: its content, omissions and rejected inputs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.support.small_workspace import PIPELINE_ARGUMENTS
 
 @pytest.fixture
 def sensors_only(copied: Path) -> Path:
-    """A finished run of both streams, whose vibration is then gone with all that was made of it."""
+    """A finished run of both streams, from which vibration data and its outputs were removed."""
     shutil.rmtree(copied / "data/vib")
     for pattern in ("runs/swinmae*", "checkpoints/swinmae*", "artifacts/**/*swinmae*"):
         for path in copied.glob(pattern):

@@ -1,4 +1,4 @@
-"""The checklist on a real finished run: it passes, and each single damage fails its own item and no other."""
+"""The checklist on a real finished run: it passes, and each single damage fails only its own check."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_missing_configuration_is_a_usage_error(copied, capsys):
 # -------------------------------------------------------------------------------------------------------- single damage
 @pytest.fixture
 def runtime_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves V-01 and V-02 out, which look at nothing that a run makes."""
+    """Skips V-01 and V-02, which do not check outputs of a run."""
     for module in (environment, static):
         monkeypatch.setattr(module, "CHECKS", ())
 
@@ -149,7 +149,7 @@ LOSS_CSV = "artifacts/loss/patchtst_loss_history.csv"
 
 
 def set_losses(root: Path, losses: list[tuple[float, float]], *, also_in_log: bool = True) -> None:
-    """Gives each epoch other losses (training, validation)."""
+    """Sets other losses (training, validation) in each epoch."""
     with (root / LOSS_CSV).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row, (train_loss, val_loss) in zip(rows, losses, strict=True):
@@ -473,7 +473,7 @@ def test_a_notebook_without_parameters_fails(copied):
 
 
 def test_a_notebook_with_outputs_is_reported_without_a_failure(copied):
-    """Whoever works in the notebook and then validates has outputs in it."""
+    """A notebook has outputs if a user has worked in it before validation."""
     change_local_notebook(copied, lambda cell: cell.outputs.append(ERROR))
     with pytest.raises(CheckWarned, match=r"outputs of an interactive run in cells \[\d+\]"):
         static.notebooks(context_of(copied))

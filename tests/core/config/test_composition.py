@@ -1,4 +1,4 @@
-"""What was composed once is used again only where nothing that it was made of has changed."""
+"""A composition is cached until one of its inputs changes."""
 
 import hydra
 import pytest
@@ -16,7 +16,7 @@ dqvl: {report_dir: artifacts/dqvl/x}
 
 @pytest.fixture
 def compositions(monkeypatch) -> list[str]:
-    """The names of what Hydra composes."""
+    """Names of the files that Hydra composes."""
     monkeypatch.setattr(composition, "_cached", {})
     compose, names = hydra.compose, []
 
@@ -60,7 +60,7 @@ def test_a_changed_text_or_choice_is_composed_again(workspace, compositions):
 
 
 def test_a_configuration_with_an_unlisted_file_is_composed_each_time(workspace, compositions):
-    """An option that another choice names: its text is not known before."""
+    """An option that is named by another choice, so its text is not known in advance."""
     for epochs in (7, 8):
         write(workspace, "hardware/kind: seven", "trainer: ${hardware/kind}", epochs=epochs)
         (workspace / "configs/hardware/kind").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Configurations that strangers write, or tired people: refused in one go, with file and line, and never obeyed."""
+"""Hostile or careless configurations are rejected with all faults, file and line, and never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe that follows from the data, and what a checkpoint leaves of `auto`."""
+"""The recipe is chosen from the data, and a checkpoint replaces `auto`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Former names of configuration keys: accepted wherever a configuration comes from, and the last one set counts."""
+"""Former names of configuration keys: accepted from every source of a configuration; the last setting wins."""
 
 import logging
 

@@ -20,7 +20,7 @@ Make = Callable[[Path], None]
 
 
 class Refused(NamedTuple):
-    """A file that is refused in one line with all of `words`, and with row and column where they are known."""
+    """A file that is rejected in one line with all of `words`, and with row and column if known."""
 
     id: str
     name: str
@@ -55,7 +55,7 @@ def stamps(rows: int = ROWS) -> list[str]:
 
 
 def lines(*, delimiter: str = ",", change: dict[int, str] | None = None, rows: int = ROWS) -> list[str]:
-    """A plain table of a time stamp and two sensors, a header first; `change` puts other text at a row's number."""
+    """A plain table of a time stamp and two sensors, a header first; `change` maps row numbers to other text."""
     wave_t = np.sin(np.arange(rows) / 7)
     table = [delimiter.join(("timestamp", "a", "b"))]
     table += [
@@ -72,14 +72,14 @@ def table(**options) -> bytes:
 
 
 def cells(column: Callable[[int, str], str], *, delimiter: str = ",") -> bytes:
-    """The plain table with every cell of `a` as `column(row, text)` writes it."""
+    """The plain table with every cell of `a` replaced by `column(row, text)`."""
     header, *rows = (line.split(",") for line in lines())
     changed_rows = [(stamp, column(number, a), b) for number, (stamp, a, b) in enumerate(rows)]
     return "\n".join(delimiter.join(row) for row in (header, *changed_rows)).encode()
 
 
 def times(stamp: Callable[[int, str], str]) -> bytes:
-    """The plain table with every time stamp as `stamp(row, text)` writes it."""
+    """The plain table with every time stamp replaced by `stamp(row, text)`."""
     header, *rows = (line.split(",") for line in lines())
     return (
         "\n".join(",".join((stamp(n, t), a, b)) for n, (t, a, b) in enumerate((header, *rows)[1:]))
@@ -130,7 +130,7 @@ def flipped(content: bytes) -> bytes:
 
 
 def sparse(size: int, head: bytes = b"") -> Make:
-    """A file that says it is large and takes no space."""
+    """A sparse file: it has a large size and takes no space."""
 
     def make(path: Path) -> None:
         with path.open("wb") as file:
@@ -141,7 +141,7 @@ def sparse(size: int, head: bytes = b"") -> Make:
 
 
 def damaged(make: Make, change: Callable[[bytes], bytes]) -> Make:
-    """What `make` writes, its bytes changed."""
+    """The output of `make` with changed bytes."""
 
     def both(path: Path) -> None:
         make(path)

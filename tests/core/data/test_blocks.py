@@ -1,4 +1,4 @@
-"""Files that do not fit into memory: block by block they give what they give in one piece."""
+"""Files larger than memory: reading in blocks gives the same result as reading at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.core.data.test_bad_files import JUDGED, REFUSED, config_for, names
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Makes a block of a few dozen rows, keeps next to nothing in memory, and sorts nothing there."""
+    """Sets blocks of a few dozen rows, and limits memory so that arrays are on disk and are not sorted in memory."""
 
     def shrink():
         monkeypatch.setattr(tables, "_BLOCK_TEXT", 1000)
@@ -70,7 +70,7 @@ def test_times_that_depend_on_all_rows_are_read_from_all_rows(stamps, tmp_path, 
 
 
 def rounded(value: object) -> object:
-    """To nine digits: sums of blocks are added up in another order."""
+    """Equal to nine digits, because sums of blocks are added in another order."""
     if isinstance(value, dict):
         return {key: rounded(inner) for key, inner in value.items()}
     return float(f"{value:.8e}") if isinstance(value, float) else value

@@ -155,7 +155,7 @@ def test_a_guard_keeps_splits_of_one_file_apart(tmp_path, guard, start, first):
 
 
 def test_scored_windows_without_look_ahead_include_earlier_rows(tmp_path):
-    """But not over a gap; the rows that are scored stay those of the split, each in the newest patch of a window."""
+    """Windows do not cross a gap; the scored rows are those of the split, each in the newest patch of a window."""
     write_ramp(tmp_path, "a.csv", 400, gap_at=290)
     data = load(tmp_path, make_config(look_ahead=False, score_stride=64), (*TRAINING_SPLITS, *SCORING_SPLITS))
     calibration, test = rows_of(data, "calibration"), rows_of(data, "test")

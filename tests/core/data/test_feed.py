@@ -1,4 +1,4 @@
-"""Batches that are gathered ahead, on a CPU; and which series are moved to a device."""
+"""Prefetched batches on a CPU, and series that are moved to a device."""
 
 import gc
 import shutil
@@ -27,7 +27,7 @@ def windows() -> WindowSet:
 
 
 class Gathered:
-    """Which batches were gathered, by the thread that did."""
+    """The batches that each thread gathered."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.main: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Which streams a plant uses: one without data is left out, one with files that no glob matches is not."""
+"""The streams in use: one without data is left out, one with files that no glob matches is not."""
 
 from __future__ import annotations
 

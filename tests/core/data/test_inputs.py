@@ -23,7 +23,7 @@ def windows_of(values_ta: np.ndarray, *, window=128, stride=64) -> WindowSet:
 
 
 def vibration(axes=3, seed=0, rows=4000) -> np.ndarray:
-    """Noise over a tone: rows differ in level and in spread."""
+    """Noise and a tone: frequency rows differ in level and spread."""
     tone_t1 = np.sin(np.arange(rows) * 0.3)[:, None]
     return tone_t1 + 0.1 * np.random.default_rng(seed).normal(size=(rows, axes)) * np.array([1.0, 0.1, 10.0])[:axes]
 

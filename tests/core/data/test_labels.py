@@ -1,4 +1,4 @@
-"""Labels stay on their rows, whatever form the file has and whatever cleaning did to the recording."""
+"""Labels stay with their rows for every form of label file and after cleaning."""
 
 from __future__ import annotations
 

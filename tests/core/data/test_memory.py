@@ -1,4 +1,4 @@
-"""The peak memory of reading does not follow the size of the file."""
+"""The peak memory of reading does not depend on the size of the file."""
 
 from __future__ import annotations
 

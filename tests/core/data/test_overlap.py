@@ -1,4 +1,4 @@
-"""Rows that two splits share, by what they hold."""
+"""Rows that two splits share, recognised by their values."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_other_values_times_or_channels_are_another_recording():
 
 
 def test_recordings_without_time_stamps_with_equal_first_rows_are_not_the_same():
-    """Records of a set often begin at rest."""
+    """Records of a set often start with the machine at rest."""
     one = recording(6000, stamped=False)
     other = replace(one, values_tc=one.values_tc.copy())
     other.values_tc[-1] += 1.0

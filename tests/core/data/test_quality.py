@@ -1,4 +1,4 @@
-"""Every rule fires on its defect and stays silent without it; cleaning and cutting keep rows where they belong."""
+"""Every rule detects its defect and nothing else; cleaning and segmentation keep rows in place."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_regular_switching_is_not_a_jump_but_an_outlier_is():
 
 
 def test_many_jumps_do_not_raise_the_limit():
-    """Against the data's own 99.9th percentile, twenty jumps in 2,000 rows would hide themselves."""
+    """Compared with the 99.9th percentile of the data, twenty jumps in 2,000 rows would not be detected."""
     values_tc = np.random.default_rng(0).standard_normal((2000, 1))
     values_tc[50::100] += 60
     assert "jumps" in fired(judge(recording(values_tc)))

@@ -1,4 +1,4 @@
-"""Vibration of several rates at one: what the filter keeps and takes away, and that gaps, times and labels follow."""
+"""Resampling of vibration: the passband of the filter, and the treatment of gaps, times and labels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_missing_value_affects_only_its_neighbours():
 
 
 def test_rows_keep_their_times_if_the_clock_differs_from_the_rate():
-    """Stated 2000 Hz, stamped at 2018: no time is invented, so the gap after it stays and labels are found."""
+    """The stated rate is 2000 Hz, the time stamps have 2018 Hz: times are kept, so the gap stays and labels match."""
     time_ns = np.rint(np.arange(4000) * _S / 2018).astype(np.int64)
     time_ns[2000:] += int(0.3 * _S)
     found = resampled(recording_of(tone(50, 2000, 2.0), 2000.0, time_ns), 1000.0)

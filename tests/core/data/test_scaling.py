@@ -213,7 +213,7 @@ VALUES = st.one_of(
     floor=st.sampled_from([0.0, 1.0]),
 )
 def test_any_values_are_scaled_within_the_clip(parts, method, floor):
-    """In training and later: finite stays finite, missing stays missing, and twice is the same."""
+    """In training and later: finite values stay finite, missing ones stay missing, and the result is deterministic."""
     settings = Scaling(method=method, floor=floor)
     parts_tc = [np.array(part, dtype=np.float32) for part in parts]
     channels = [f"c{i}" for i in range(parts_tc[0].shape[1])]
@@ -238,7 +238,7 @@ def test_a_deviation_below_one_is_not_widened(rng):
 
 @pytest.mark.parametrize("settings", [ROBUST, ZSCORE])
 def test_data_larger_than_memory_is_scaled_the_same(rng, settings, monkeypatch, tmp_path):
-    """Steps of 1 within the spans and of 0.1 between them, whose ends are at and within the ends of blocks."""
+    """Steps of 1 within the spans and of 0.1 between them, with ends at and inside the borders of blocks."""
     lengths = (10, 11, 1, 19, 40, 7)
     spans = [number / 10 + rng.integers(0, 9, (n, 2)).astype(np.float32) for number, n in enumerate(lengths)]
     for number, span in enumerate(spans):
@@ -269,7 +269,7 @@ def test_the_floor_is_the_range_of_the_central_98_percent_of_a_normal_channel(rn
 
 
 def test_a_deviation_as_large_as_the_resolution_is_a_signal():
-    """Steps of 1 and a deviation of exactly 1: the range of the central 98 % serves."""
+    """Steps of 1 and a deviation of exactly 1: the range of the central 98 % is used."""
     values = np.array([-2.0, -1.0, *[0.0] * 6, 1.0, 2.0])
     assert values.std() == 1.0
     scaler = fit(values, settings=Scaling(floor=1.0))
@@ -279,7 +279,7 @@ def test_a_deviation_as_large_as_the_resolution_is_a_signal():
 
 @pytest.mark.parametrize("usual", [1e-3, 1.0, 300.0])
 def test_a_value_twelve_decades_beyond_the_median_is_implausible(usual):
-    """The median is that of sizes, zeros apart: here of 101 values, of which 50 are far out."""
+    """The median is that of the magnitudes without zeros: here of 101 values, 50 of them outliers."""
     for times, num_runaways in ((0.99 * RUNAWAY, 0), (1.01 * RUNAWAY, 50)):
         values = np.r_[np.zeros(40), np.full(51, usual), np.full(50, -usual * times)]
         assert scaling._statistics(values.astype(np.float32), np.array([140]), ROBUST)[-1] == num_runaways

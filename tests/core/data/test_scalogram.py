@@ -1,4 +1,4 @@
-"""The Morlet transform against PyWavelets, and what an image promises."""
+"""The Morlet transform compared with PyWavelets, and the properties of its images."""
 
 import math
 
@@ -37,7 +37,8 @@ def many_sines(rate, num_samples):
 @pytest.mark.parametrize("num_samples", [1024, 1000])
 @pytest.mark.parametrize("omega0", [6.0, 12.0])
 def test_same_as_pywavelets_away_from_the_edges(num_samples, omega0):
-    """PyWavelets averages its wavelet over each sample, which damps and delays; less so on a finer signal."""
+    """PyWavelets averages its wavelet over each sample, which damps and delays it; the effect is smaller for a finer
+    signal."""
     pywt = pytest.importorskip("pywt")
     finer = 96
     transform = build(frequency_min_hz=40.0, omega0=omega0)

@@ -1,4 +1,4 @@
-"""Values of 1e38 and more are missing, whatever file they come from, and nothing that is smaller overflows."""
+"""Values of 1e38 and more are missing, in every kind of file, and smaller values do not overflow."""
 
 from __future__ import annotations
 

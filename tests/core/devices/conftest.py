@@ -3,5 +3,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_thread_limit(monkeypatch):
-    """The tests themselves may run under one."""
+    """Removes limits of the environment in which the tests run."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 class Accelerator:
-    """Stands for torch.cuda, torch.xpu and torch.mps: 16 GiB, and every call is noted."""
+    """A simulated torch.cuda, torch.xpu or torch.mps with 16 GiB that records every call."""
 
     def __init__(self):
         self.calls: list[str] = []
@@ -151,7 +151,7 @@ def test_a_limit_on_apple_is_a_share_of_what_metal_recommends(api, monkeypatch):
 
 
 class OldXpu:
-    """torch.xpu before it could limit memory."""
+    """torch.xpu of a version without memory limits."""
 
     mem_get_info = Accelerator.mem_get_info
 

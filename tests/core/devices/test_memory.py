@@ -120,7 +120,7 @@ def test_a_variable_that_cannot_be_set_is_a_configuration_fault():
 
 
 def python(script: str) -> Any:
-    """What a fresh process prints as JSON."""
+    """The JSON output of a new process."""
     environment = {name: value for name, value in os.environ.items() if name not in TORCH_NAMES}
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, check=True)
@@ -227,7 +227,7 @@ def test_a_limit_on_a_cpu_raises_memory_errors_and_ends_with_the_run():
 
 
 class Noting:
-    """Stands for a GPU's row."""
+    """A simulated GPU backend."""
 
     kind, is_present = "cuda", True
 

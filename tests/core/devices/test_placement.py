@@ -143,7 +143,7 @@ def test_containers_without_moved_tensors_are_not_copied(value):
 
 
 class Travelling(torch.Tensor):
-    """A tensor that notes how it is sent."""
+    """A tensor that records its transfers."""
 
     def pin_memory(self):
         self.way = ["pinned"]

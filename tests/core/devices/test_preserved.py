@@ -32,7 +32,7 @@ def draws() -> list[float]:
 
 
 def disturb(model: nn.Module, shape: tuple[int, ...]) -> None:
-    """A few real training steps, and whatever else a step might do."""
+    """A few real training steps, and other changes that a step might make."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     model.train()
     for _ in range(2):

@@ -22,7 +22,8 @@ USUAL = level(64)
 
 @dataclass
 class Machine:
-    """Memory and speed by law: a peak of `fixed + per_window · n` MB, and `seconds(n)` a step. Notes what ran."""
+    """Simulated memory and speed: a peak of `fixed + per_window · n` MB, and `seconds(n)` per step. Records the
+    steps."""
 
     fixed: float = 100.0
     per_window: float = 2.0
@@ -88,7 +89,7 @@ def test_more_memory_never_means_a_smaller_batch():
 
 
 def test_an_unpredicted_peak_counts():
-    """Below the size of the gradients memory seems not to grow at all, then it does."""
+    """Memory seems constant below the size of the gradients, and grows above it."""
     machine = Machine(gradients=20.0)
     result = machine.probe(limit_mb=168)  # 151 allowed; 32 windows take 164, but 4, 8 and 16 predict 148
     assert machine.ran[-1] == 32
@@ -208,7 +209,7 @@ def test_a_damaged_cache_is_replaced_with_a_warning(tmp_path, caplog, content):
 
 
 def answers_of(commands: Iterable[list[str]]) -> list:
-    """What the commands print as JSON; all run at once."""
+    """The JSON output of the commands, which run in parallel."""
     running = [subprocess.Popen(command, cwd=REPO_ROOT, stdout=subprocess.PIPE) for command in commands]
     printed = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0] * len(running)
@@ -312,7 +313,7 @@ print(json.dumps([answer(growth_mb) for growth_mb in (100, 200)]))
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
-    """What the probe says in a control group that leaves 100 MB, then in one that leaves 200 MB, above what is held."""
+    """Results of the probe in control groups that allow 100 MB and 200 MB above the present memory."""
     if sys.platform != "linux":
         pytest.skip("only Linux can limit the memory of a process")
     return answers_of([[sys.executable, "-c", LIMITED, str(tmp_path_factory.mktemp("root"))]])[0]
@@ -334,7 +335,7 @@ def test_more_memory_allows_a_larger_batch(limited):
 
 
 def test_the_linear_model_predicts_the_measured_peak(limited):
-    """Judged by the growth over what is held: the interpreter and torch would hide any error of the line."""
+    """Compares the growth above the present memory: interpreter and torch would hide an error of the line."""
     result, held_mb = ProbeResult.from_json(limited[-1]["result"]), limited[-1]["held_mb"]
     last = result.trials[-1]
     assert last.peak_mb - held_mb > 50

@@ -44,7 +44,7 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A place with a command that wants PYTHONHASHSEED = 42 and notes each of its starts."""
+    """A folder with a command that requires PYTHONHASHSEED = 42 and records each of its starts."""
     (tmp_path / "seeded.py").write_text(MODULE)
     return tmp_path
 

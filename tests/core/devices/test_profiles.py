@@ -212,7 +212,7 @@ def test_a_device_without_float16_computes_in_float32():
 # --------------------------------------------------------------------------------------------------- seeds and kernels
 @pytest.fixture
 def _process_as_it_was(monkeypatch):
-    """Seeds and switches are global; other tests are not to notice."""
+    """Restores seeds and switches, which are global, for other tests."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     deterministic, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark

@@ -7,7 +7,7 @@ CPU = torch.device("cpu")
 
 
 class Faulty:
-    """torch whose matrix product is another."""
+    """torch with a wrong matrix product."""
 
     def __init__(self, matmul):
         self.matmul = matmul

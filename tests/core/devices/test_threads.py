@@ -74,7 +74,7 @@ print(plan.threads, torch.get_num_threads(), plan.threads_reason, sep=";")
 
 
 def planned(*words: str, **environment: str) -> list[str]:
-    """Threads of the plan, threads of torch, and the reason, in a process of its own."""
+    """Threads of the plan, threads of torch, and the reason, in a new process."""
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words], cwd=REPO_ROOT, env={**os.environ, **environment},
         capture_output=True, text=True, check=True, timeout=120,
@@ -107,7 +107,7 @@ def test_the_environment_is_not_changed():
 
 # ------------------------------------------------------------------------------------------------------ other processes
 class Load:
-    """What other processes take of four cores."""
+    """The load of other processes on four cores."""
 
     def __init__(self):
         self.cores = {0, 1, 2, 3}
@@ -118,7 +118,7 @@ class Load:
 
 
 def adapted(most: int, *loads: float) -> list[int]:
-    """The numbers of threads that were set under one load after the other."""
+    """The numbers of threads that were set for a sequence of loads."""
     numbers, load = [], Load()
     own = Threads(most, core_use=load, set_number=numbers.append)
     for load.taken in loads:
@@ -183,7 +183,7 @@ def test_the_load_of_others_excludes_own_and_other_cores(readings):
 
 
 def test_a_busy_process_is_found():
-    """It uses what it is given of the cores, and so do all others there."""
+    """The process and all others use the cores that they are allowed to use."""
     core_use = CoreUse()
     with busy(1):
         threads.time.sleep(1.0)

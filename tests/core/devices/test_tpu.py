@@ -25,7 +25,7 @@ def _fresh(monkeypatch):
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Installs stand-ins for Google's libraries; the other process really imports them."""
+    """Installs simulated Google libraries, which the other process imports."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(package: str, modules: dict[str, str]) -> None:
@@ -40,7 +40,7 @@ def install(tmp_path, monkeypatch):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Saves the start of another process, which takes longer than all the rest."""
+    """Avoids the start of another process, which takes longer than the rest of the test."""
     monkeypatch.setattr(tpu, "ask_python", lambda _program, _timeout_s: tpu.seen_by_torch_xla())
     yield
     for name in [name for name in sys.modules if name.split(".")[0] == "torch_xla"]:

@@ -1,4 +1,4 @@
-"""Process settings, each in a process of its own: they stay until it ends."""
+"""Process settings; each test uses a new process because they last until it ends."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the record of a run says of each device it used."""
+"""The record of a run about the devices that it used."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ UUIDS = ("5a0b1c2d-0000-1111-2222-333344445555", "6a0b1c2d-0000-1111-2222-333344
 
 
 def machine(hip: str | None = None) -> SimpleNamespace:
-    """A torch that sees two H200."""
+    """A simulated torch with two H200."""
     gpus = [
         SimpleNamespace(name="NVIDIA H200", total_memory=143_771 * 2**20, major=9, minor=0, uuid=uuid) for uuid in UUIDS
     ]

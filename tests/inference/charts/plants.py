@@ -1,4 +1,4 @@
-"""Made-up plants: channels that follow a hidden state, and recordings of several machines."""
+"""Simulated plants: channels that follow a hidden state, and recordings of several machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A regression on the last rows of all channels: what it predicts and what it does not."""
+"""The regression on the last rows of all channels."""
 
 from __future__ import annotations
 

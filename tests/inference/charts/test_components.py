@@ -39,7 +39,7 @@ def test_drift_is_one_for_stable_components_and_large_for_moving_ones():
 
 
 def test_missing_rows_cause_no_drift():
-    """Half of the rows, a half without a single one, and none at all."""
+    """Half of the rows, an empty half, and no rows."""
     z_nc = standardised(plant(4000, seed=0, num_channels=5))
     whole_drift = fit(z_nc, whole(z_nc))[2]
     z_nc[1000:3000] = np.nan

@@ -1,4 +1,4 @@
-"""Control charts: what each sees, and that normal rows are judged as new ones are."""
+"""Control charts: the faults that each detects, and equal treatment of reference rows and new rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_decoupled_channel_is_detected_within_its_range():
 
 
 def test_a_lasting_shift_is_detected_after_a_thousand_rows():
-    """The regression has taken it for granted by then; the components have not."""
+    """By then the regression predicts the shift; the components do not."""
     values_nc = plant(3000, seed=1)
     values_nc[1000:, 1] += 1.5
     error_sc = charted(plant(4000, seed=0), values_nc)

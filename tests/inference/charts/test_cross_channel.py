@@ -1,4 +1,4 @@
-"""The chart of a process that repeats itself: what it sees, what it forgives, and when it is used."""
+"""The chart of a repeating process: what it detects, what it tolerates, and when it is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ CYCLE = 100
 
 
 def recipe(rows: int, seed: int, num_channels: int = 6, noise: float = 0.01) -> np.ndarray:
-    """A recipe of four steps of random levels, repeated; channels follow it with lags, and err more after a change."""
+    """A recipe of four steps of random levels, repeated; channels follow it with lags, and have larger errors after a
+    change."""
     levels_sc = np.random.default_rng(99).uniform(-1, 1, (4, num_channels))
     rng = np.random.default_rng(seed)
     second_n = np.arange(CYCLE, rows + CYCLE) % CYCLE
@@ -61,7 +62,7 @@ def test_step_changes_count_less_with_context(chart):
 
 @pytest.mark.parametrize("fault", ["shift", "stuck", "decoupled"])
 def test_faults_far_smaller_than_recipe_steps_are_detected(chart, fault):
-    """Each is under a tenth of what the recipe moves the channel by, or leaves the channel in its own range."""
+    """Each fault is smaller than a tenth of the recipe steps, or stays in the range of the channel."""
     values_nc, rows = recipe(3000, seed=1), slice(1500, 1800)
     if fault == "shift":
         values_nc[rows, 2] += 0.08
@@ -149,7 +150,8 @@ def test_repeated_contexts_are_recognised_and_random_ones_are_not():
 
 
 def splits_of(recordings: list[np.ndarray]) -> dict:
-    """The first 60 % of each recording trains, the next 15 % calibrates, the rest is scored."""
+    """The first 60 % of each recording is the train split, the next 15 % the calibration split, the rest the test
+    split."""
     rows = {number: len(values_nc) for number, values_nc in enumerate(recordings)}
     bounds = {"train": (0.0, 0.6), "calibration": (0.6, 0.75), "test": (0.75, 1.0)}
     return Splits(recordings).of(

@@ -1,4 +1,4 @@
-"""The examination of `landfall devices --doctor`: on this machine, and with what is broken or absent."""
+"""The checks of `landfall devices --doctor`: on this machine, and with broken or absent hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of `landfall devices`, on this machine and on machines this one is not.
+"""The report of `landfall devices`, on this machine and on simulated ones.
 
 Golden files are renewed by
 
@@ -94,7 +94,7 @@ class StandIn:
 
 
 def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
-    """Facts of a machine that has nothing to be said about; what varies from place to place is fixed here."""
+    """Facts of a machine without findings; values that vary between machines are fixed."""
     of_host = {name: changes.pop(name) for name in ("environment", "torch_cuda", "ram_mb") if name in changes}
     host = Host(**{"environment": {}, "torch_cuda": None, "ram_mb": found[-1].memory_total_mb, **of_host})
     frameworks = {"PyTorch": "2.13.0", "TensorFlow": None, "JAX": None}
@@ -108,7 +108,7 @@ def report_of(*found: DeviceCapabilities, config: Execution | Device | None = No
 
 
 def recommended(*found: DeviceCapabilities, **settings) -> dict[str, str]:
-    """Findings and what to do about each."""
+    """Findings with their remedies."""
     return {advice["finding"]: advice["action"] for advice in report_of(*found, **settings)["recommendations"]}
 
 
@@ -118,7 +118,7 @@ def check_schema(report: dict) -> None:
 
 # --------------------------------------------------------------------------------------------------------- golden files
 def goldens() -> dict[str, str]:
-    """What every golden file should hold."""
+    """The expected content of every golden file."""
     texts: dict[str, str] = {}
     for name, found in MACHINES.items():
         report = report_of(*found, torch_cuda=found[0].cuda_version)

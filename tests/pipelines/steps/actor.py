@@ -1,4 +1,4 @@
-"""The process of a step in the tests: `python -m tests.pipelines.steps.actor` does what its words say, in order."""
+"""The process of a step in the tests: `python -m tests.pipelines.steps.actor` executes its arguments in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps there are, which are chosen, and why one has to run again."""
+"""Selection of steps, and reasons to run a step again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_unknown_step_is_rejected_with_the_known_ones(root):
 # ---------------------------------------------------------------------------------------------------- why it is to run
 @pytest.fixture
 def done(root):
-    """The training of process sensors, as if it had just ended well; gives why a later run would do it again."""
+    """The training of process sensors, as if it had just ended well; returns the reasons to repeat it."""
     step = steps_of(root)["notebook-patchtst"]
     for name in step.outputs:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def test_a_changed_configuration_is_reported_by_key(done):
 
 
 def test_other_weights_to_start_from_are_reported(done, root):
-    """The configuration names a file; what is in it decides what is learned."""
+    """The configuration names a file; its content affects the result."""
     start = "training.start_from=checkpoints/elsewhere.pt"
     (root / "checkpoints").mkdir(exist_ok=True)
     (root / "checkpoints/elsewhere.pt").write_bytes(b"one")

@@ -1,4 +1,4 @@
-"""Steps run as processes: in their order, at the same time, after failures, and when somebody stops them."""
+"""Steps run as processes: in their order, at the same time, after failures, and when they are stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def order(workspace: Path) -> Order:
 
 @pytest.fixture
 def do(order, workspace):
-    """Runs steps; gives the run and how each ended."""
+    """Runs steps; returns the run and the result of each."""
 
     def run(*steps: Step, **how) -> tuple[Run, dict[str, str]]:
         runner = Run(order, workspace, How(**how))
