@@ -1,6 +1,6 @@
-"""Judges data before training, in seconds: `landfall check [DATA …]`.
+"""Checks data before training, in seconds: `landfall check [DATA …]`.
 
-Without DATA, the data of the configurations; otherwise these files or folders, wherever they are. Exit code 3 where
+Without DATA, the data of the configurations; otherwise these files or folders, wherever they are. Exit code 3 if
 something is missing or cannot be used.
 """
 
@@ -36,7 +36,7 @@ _MOST_CHANNELS = 12
 
 
 class Checked(NamedTuple):
-    """What was found about the data of one stream. seconds: to train on `device`; None if it cannot be known."""
+    """Findings about the data of one stream. seconds: to train on `device`; None if it cannot be known."""
 
     stream: Stream
     found: Readiness
@@ -48,7 +48,7 @@ class Checked(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall check",
-        description="Judges data before training: rows needed and found, channels, gaps, sampling, time to train.",
+        description="Checks data before training: rows needed and found, channels, gaps, sampling, time to train.",
     )
     parser.add_argument(
         "words", nargs="*", metavar="DATA|KEY=VALUE",
@@ -144,7 +144,7 @@ def _copying(files: Sequence[Path], stream: Stream, root: Path) -> str:
 
 
 def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Namespace, root: Path) -> Checked:
-    """With the time that training takes, measured on this machine."""
+    """Adds the training time, measured on this machine."""
     trained = [split for split in checked.found.splits if split.name in ("train", "validation")]
     if arguments.no_time or len(trained) < 2 or not all(split.is_enough for split in trained):
         return checked

@@ -1,4 +1,4 @@
-"""The house rules that no single module can keep by itself."""
+"""Rules for the complete code base."""
 
 import ast
 import functools
@@ -81,7 +81,7 @@ def test_imports_point_in_the_permitted_direction():
 
 
 def imports_within(folder: Path) -> dict[str, set[str]]:
-    """Per module of a package the modules of the same package it imports, in functions and for types as well."""
+    """For each module of a package, its imports from the same package, including those in functions and for types."""
     paths = {name_of(path).removesuffix(".py").replace("/", "."): path for path in folder.rglob("*.py")}
     names = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     graph = {}

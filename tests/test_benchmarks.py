@@ -1,4 +1,4 @@
-"""The benchmarks themselves: what they count and write. No test looks at how long anything took."""
+"""The benchmarks: their counts and outputs. No test depends on durations."""
 
 import json
 import signal
@@ -164,7 +164,7 @@ def test_the_page_equals_the_results():
 
 @pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_chamber():
-    """On a seed of the data on which no constant was chosen and no figure is reported."""
+    """On a data seed that was not used to choose constants or to report figures."""
     found = demonstration("patchtst", 301)
     assert found["faults_total"] == 12
     assert found["faults_found"] >= 10

@@ -1,4 +1,4 @@
-"""What the code imports is declared and pinned; running needs no development tools, migrating no torch."""
+"""All imports are declared and pinned; running needs no development tools, and migrating no torch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ELSEWHERE = {"benchmarks": {"swin-mae", "models", "src"}, "tests": {"google", "p
 
 
 def requirements(*extras: str) -> list[str]:
-    """Those without an extra and those of the extras, with what extras include of each other resolved."""
+    """Requirements without an extra and those of the extras, with references between extras resolved."""
     found = list(PROJECT["dependencies"])
     for extra in extras:
         for text in PROJECT["optional-dependencies"][extra]:

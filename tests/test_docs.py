@@ -1,4 +1,4 @@
-"""What the documentation promises exists: links, pictures, targets, commands, modules, keys."""
+"""Everything that the documentation names exists: links, pictures, targets, commands, modules, keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relati
 
 
 def code_of(page: Path) -> str:
-    """Everything set in code: fenced blocks and spans, a line each."""
+    """All text formatted as code: fenced blocks and spans, one line each."""
     if page == QUOTES_NOTEBOOKS:
         return ""
     text = page.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What disks, clocks and other processes do to a run, done for real."""
+"""Real faults of disks, clocks and other processes during a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EPOCHS = "training.epochs=3"
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """A workspace with both streams trained, one scored, and the dashboard exported. Not to be written to."""
+    """A read-only workspace with both streams trained, one scored, and the dashboard exported."""
     trained = built_once(tmp_path_factory, "trained", build)
     root = Path(shutil.copytree(trained, tmp_path_factory.mktemp("finished") / "workspace"))
     score_stream(configuration("patchtst", root), root=root)
@@ -52,7 +52,7 @@ def workspace(finished, tmp_path) -> Path:
 
 
 class Disk:
-    """A disk of its own, in memory, with a finished workspace on it."""
+    """A separate disk in memory with a finished workspace."""
 
     def __init__(self, folder: Path):
         self.folder, self.root, self._filler = folder, folder / "workspace", folder / "filler"
@@ -85,7 +85,7 @@ def disk(finished, tmp_path) -> Iterator[Disk]:
 
 
 def work(name: str, root: Path, store: Path) -> object:
-    """`store`: elsewhere, for it would be the first to find no room."""
+    """`store`: on another disk, because it would be the first to run out of space."""
     if name == "export":
         return export_state(root)
     loaded = configuration("patchtst", root, EPOCHS if name == "train" else "scoring.batch_size=16",
@@ -181,7 +181,7 @@ def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
 
 
 def test_a_folder_without_permission_is_reported_in_one_line(workspace):
-    """Without the right to pass over permissions, which root has."""
+    """Without the privilege of root to ignore permissions."""
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", str(workspace)]
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
@@ -224,7 +224,7 @@ def test_damage_to_detector_files_is_always_detected(workspace, path, damage):
 
 
 def test_a_truncated_file_of_any_kind_is_detected(workspace):
-    """Else the soak would see nothing."""
+    """Otherwise the soak test could not detect anything."""
     kinds = {path.suffix: path for path in artifacts(workspace) if path.suffix not in (".yaml", ".jsonl", ".csv")}
     assert {".json", ".png", ".parquet", ".npz", ".npy", ".pt"} <= kinds.keys()
     for path in kinds.values():
@@ -275,7 +275,7 @@ def test_files_that_vanish_during_an_export_do_not_stop_it(workspace):
 
 
 def test_a_stop_during_reading_a_checkpoint_is_not_damage(workspace, monkeypatch):
-    """Found by the soak: training would have ended as failed, or restarted."""
+    """Found by the soak test: training would have failed or restarted."""
     monkeypatch.setattr(torch, "load", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
         checkpoint.load(workspace / "checkpoints/patchtst_ssl.pt")
@@ -408,7 +408,7 @@ def test_a_clock_set_back_gives_no_negative_time(workspace, monkeypatch):
 
 @pytest.mark.parametrize("owner, state", [("alive", "running"), ("dead", "stopped")])
 def test_the_state_of_a_run_does_not_depend_on_the_clock(workspace, owner, state):
-    """Its last word seems to come from tomorrow."""
+    """Its last update seems to come from tomorrow."""
     here = Owner.this_process()
     token = here.token if owner == "alive" else Owner(here.machine, here.pid, here.started - 1).token
     file = workspace / "runs/patchtst_ssl/run-patchtst/status.json"

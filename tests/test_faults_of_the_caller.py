@@ -1,4 +1,4 @@
-"""What a command is given by its caller (streams, folders, rights) never ends it with a traceback."""
+"""Faults of the caller (streams, folders, permissions) never end a command with a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNPRIVILEGED = "-dac_override,-dac_read_search"
 
 
 def ended(words: str, *, redirect: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A command in a shell, without the right to pass over permissions, which root has."""
+    """A command in a shell, without the privilege of root to ignore permissions."""
     command = f"{sys.executable} -m {words} {redirect}"
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
     program = ["bash", "-c", command]

@@ -1,4 +1,4 @@
-"""Files from strangers: nothing in a checkpoint, an array, a bundle or a notebook's parameters is ever run."""
+"""Hostile files: no code in a checkpoint, an array, a bundle or notebook parameters is ever executed."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Trap:
 
 @pytest.fixture(autouse=True)
 def cage(tmp_path, monkeypatch):
-    """A folder of its own, where no canary may appear."""
+    """A separate folder, where no canary may appear."""
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     assert list(tmp_path.rglob(CANARY)) == []
 
 
 def sidecar_for(path: Path, **description: object) -> None:
-    """A stranger writes a sidecar that fits, too."""
+    """An attacker also writes a matching sidecar."""
     facts = {"format_version": 1, **checkpoint._identity(path), **description}
     checkpoint.sidecar_path(path).write_text(json.dumps(facts))
 

@@ -32,7 +32,7 @@ def make(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """What make looks at in a fresh clone."""
+    """The files that make reads in a fresh clone."""
     shutil.copy(REPO_ROOT / "Makefile", tmp_path)
     for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "pipelines/sample_data/command.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

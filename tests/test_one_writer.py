@@ -1,4 +1,4 @@
-"""Two commands that would write the same model, scores or reports: the second is refused and names the first."""
+"""Two commands that would write the same model, scores or reports: the second is rejected and names the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wheel works: it collides with no other distribution, migrates without torch, and makes a workspace."""
+"""The wheel: no conflict with other distributions, migration without torch, and a new workspace."""
 
 from __future__ import annotations
 

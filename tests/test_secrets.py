@@ -1,4 +1,4 @@
-"""A secret in the environment, in a path and in a notebook is in nothing that a run writes or says."""
+"""A secret in the environment, in a path and in a notebook is in no file or message of a run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.slow
 
 
 def said_by(*command: str) -> str:
-    """What a command says on both streams."""
+    """The output of a command on both streams."""
     done = run(*command)
     return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory) -> tuple[Path, dict[str, str]]:
-    """A workspace after every step that writes, and what each step said."""
+    """A workspace after every step that writes, and the output of each step."""
     folder = built_once(tmp_path_factory, "secrets", run_every_step)
     return folder / "workspace", json.loads((folder / "said.json").read_text(encoding="utf-8"))
 

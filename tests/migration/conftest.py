@@ -1,4 +1,4 @@
-"""What tests of the migration share."""
+"""Fixtures shared by the tests of the migration."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _own_main(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell of IPython takes the place of `__main__`, and would keep it for all tests after."""
+    """A shell of IPython replaces `__main__`; it is restored for later tests."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])

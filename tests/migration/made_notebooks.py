@@ -1,4 +1,4 @@
-"""Notebooks as tests make them: a few cells in the form Colab saves."""
+"""Notebooks for tests: a few cells in Colab's format."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def colab_notebook(*cells: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def save(path: Path, *cells: dict[str, Any], **metadata: Any) -> Path:
-    """Writes a Colab notebook of these cells; gives its path."""
+    """Writes a Colab notebook of these cells; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(colab_notebook(*cells, **metadata), indent=2), encoding="utf-8")
     return path
@@ -52,6 +52,6 @@ def written(notebook: dict[str, Any]) -> str:
 
 
 def is_valid(notebook: dict[str, Any]) -> bool:
-    """Whether nbformat accepts a notebook, and all its cells have ids of their own."""
+    """Whether nbformat accepts a notebook, and all its cells have unique ids."""
     ids = [cell.get("id") for cell in notebook["cells"]]
     return len(set(ids)) == len(ids) and nbformat.validator.isvalid(json.loads(written(notebook)))

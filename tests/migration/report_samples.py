@@ -1,4 +1,4 @@
-"""A report as tests need it: every kind of entry, and texts that are hostile to each format."""
+"""A report for tests: every kind of entry, and hostile texts for each format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def item(**changes) -> FoundItem:
 
 
 def sample_report(rule: str, *, mode="write", hostile: str = HOSTILE) -> Report:
-    """Three notebooks: one with findings by the rule, one that is local already, one that failed."""
+    """Three notebooks: one with findings by the rule, one that was already local, one that failed."""
     rows = (
         item(rule=rule, message=hostile, before=hostile, action=hostile, name=f"name, of: {hostile}"),
         item(rule=rule, keeps="exact", changed=True, line=None, before="x", after="y", action="", file_line=None),

@@ -222,7 +222,7 @@ def test_several_processes_give_the_same_result_as_one():
 
 @pytest.mark.slow
 def test_several_processes_in_a_notebook_whose_names_were_reset(monkeypatch):
-    """`%reset` empties the module that multiprocessing looks into."""
+    """`%reset` empties the module that multiprocessing reads."""
     emptied = ModuleType("__main__")
     vars(emptied).clear()
     monkeypatch.setitem(sys.modules, "__main__", emptied)
@@ -255,7 +255,7 @@ def test_a_killed_process_loses_one_notebook(monkeypatch):
 
 
 def test_a_reverted_rewrite_is_reported(monkeypatch):
-    """Whatever goes wrong in a rule, the notebook is written and the report says which cell is left."""
+    """If a rule fails, the notebook is written and the report names the unchanged cell."""
     monkeypatch.setattr("migration.migrate._broke", lambda *arguments: True)
     report = one(save(Path("a.ipynb"), code("x = '/content/x'")))
     assert [(item.rule, item.cell, item.keeps) for item in report.findings] == [("LF902", 0, "needs-human")]

@@ -295,7 +295,7 @@ except SystemExit:
 
 
 def test_help_starts_fast():
-    """In seconds of the processor, which other work on this machine does not lengthen."""
+    """In processor seconds, which do not depend on other work on this machine."""
     seconds = []
     for _ in range(3):
         before = os.times()

@@ -110,7 +110,7 @@ def test_line_ends_are_ignored(copy):
 
 
 def test_the_digests_equal_those_of_the_originals():
-    """Who changes an original on purpose renews them: python -m migration.contract --write."""
+    """After an intended change of an original: python -m migration.contract --write."""
     assert {file: digest_of(REPO_ROOT / file) for file in ORIGINALS} == colab_originals()
 
 

@@ -1,4 +1,4 @@
-"""The whole way of a notebook in memory: never a crash, always valid, twice is once."""
+"""The complete migration of a notebook in memory: it never crashes, is valid, and is idempotent."""
 
 import copy
 import json

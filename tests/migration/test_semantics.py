@@ -1,4 +1,4 @@
-"""Small Colab notebooks and what `migrate` makes of them do the same: both are run, in real kernels."""
+"""Small Colab notebooks and their migrated versions have the same effects in real kernels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def differences(case: Case, outcome: Outcome, cell: int) -> list[str]:
-    """What a cell does otherwise than the original."""
+    """Differences between a cell and the original."""
     before, after = outcome.original[cell], outcome.migrated[cell]
     found = [
         f"{what}: {expected!r}, here {value!r} {after.traceback}"
@@ -82,7 +82,7 @@ def differences(case: Case, outcome: Outcome, cell: int) -> list[str]:
 
 
 def faults(case: Case, outcome: Outcome) -> dict[str, object]:
-    """What a case does otherwise than the original or than it says: cells, files, variables, rules."""
+    """Differences between a case and the original or its declaration: cells, files, variables, rules."""
     found: dict[str, object] = {f"cell {n}": differences(case, outcome, n) for n in range(len(case.cells))}
     original, migrated = (
         {name: None if name in case.by_environment else content for name, content in files.items()}

@@ -1,4 +1,4 @@
-"""Checks that the artifacts of runs are complete: each is read the way its readers read it."""
+"""Checks that the artifacts of runs are complete: each is read as its readers do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEMPORARY = re.compile(r"\..*\.(part|lock)")
 
 
 def faults(root: Path) -> list[str]:
-    """What cannot be read of the artifacts below `root`, a line each; a file that goes meanwhile is no fault."""
+    """Unreadable artifacts below `root`, one line each; a file that is removed meanwhile is not a fault."""
     found = []
     for path in artifacts(root):
         try:
@@ -92,7 +92,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 
 # --------------------------------------------------------------------------------------------------- what runs give
 def trained(best: Path, loss_csv: Path) -> dict[str, Any]:
-    """What a training gave, apart from how long it took: weights, optimizer and losses."""
+    """The results of a training without times: weights, optimizer and losses."""
     last = checkpoint.load(checkpoint.last_path(best))
     losses = [(r.epoch, r.train_loss, r.val_loss, r.lr) for r in read_loss_csv(loss_csv)]
     return {
@@ -101,7 +101,7 @@ def trained(best: Path, loss_csv: Path) -> dict[str, Any]:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Bit for bit, through dicts, lists, tensors and tables."""
+    """Bit-exact comparison of dicts, lists, tensors and tables."""
     if isinstance(one, pd.DataFrame):
         return one.equals(other)
     if isinstance(one, torch.Tensor):

@@ -1,8 +1,8 @@
 """Training that is killed with SIGKILL and resumed repeatedly: its results must equal those of an undisturbed run.
 
-`Nursery` starts training in processes forked from one that has imported torch, so that a start takes a blink, and
-`Kill` says when such a process dies: at any instruction of a step, at any line while a checkpoint is saved, or in the
-middle of a write.
+`Nursery` starts training in processes forked from one that has imported torch, so that a start is fast, and `Kill` sets
+when such a process dies: at any instruction of a step, at any line while a checkpoint is saved, or in the middle of a
+write.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Kill:
         return cls(steps=chance.randint(0, steps), **chance.choice(kinds)())
 
     def prepare(self) -> None:
-        """In the process that is to die."""
+        """Runs in the process that is killed."""
         from trainers.loop import Trainer
 
         optimize, taken = Trainer._optimize, count(1)
@@ -150,7 +150,7 @@ def _score(loaded: LoadedConfig, root: Path) -> None:
 
 
 def _quiet(root: Path) -> None:
-    """What the process says goes to a file."""
+    """The output of the process goes to a file."""
     logging.basicConfig(filename=root / "said.log", level=logging.INFO)
     sys.stderr = (root / "said.log").open("a", buffering=1)
 
@@ -158,8 +158,8 @@ def _quiet(root: Path) -> None:
 # -------------------------------------------------------------------------------------------------------------- results
 @dataclass(frozen=True)
 class Outcome:
-    """All that must not depend on whether a run was killed: every tensor of model and optimizer as bytes, by its name;
-    the loss history without times; the table of scores."""
+    """Results that must not depend on kills: every tensor of model and optimizer as bytes, by its name; the loss
+    history without times; the table of scores."""
 
     weights: dict[str, bytes]
     history: list[tuple[int, float, float, float]]
@@ -183,7 +183,7 @@ class Outcome:
         )
 
     def differences(self, other: Outcome) -> list[str]:
-        """What is not the same to the last bit, in words."""
+        """Differences to the last bit, as text."""
         names = self.weights.keys() | other.weights.keys()
         found = [name for name in sorted(names) if self.weights.get(name) != other.weights.get(name)]
         if self.history != other.history:
@@ -211,7 +211,7 @@ def _bytes_of(prefix: str, tree: Any) -> Any:
 def kill_until_done(
     nursery: Nursery, load: Callable[..., LoadedConfig], *, root: Path, chance: random.Random, most: int, steps: int
 ) -> int:
-    """Trains, killed at random, at most so often; then lets it end. Gives how often it was killed.
+    """Trains with random kills, at most the given number, then lets it end. Returns the number of kills.
 
     load: gives the configuration with further overrides. steps: the most that a process lives. Raises RuntimeError for
     a process that ended in another way.

@@ -38,7 +38,7 @@ scoring: {threshold: {false_alarm_rate: 0.05}}
 
 
 def build_small_workspace(root: Path) -> Path:
-    """What a clone holds as far as a run looks at it, two files of training data for each stream and two to test."""
+    """The files of a clone that a run reads, with two training files and two test files per stream."""
     root.mkdir(exist_ok=True)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
     for folder in ("configs", "notebooks"):
@@ -59,7 +59,7 @@ def install_page(root: Path) -> Path:
 
 
 def write_process_data(folder: Path) -> None:
-    """Four sensors that follow one driver; in `test_1` one of them shifts for a while, and its labels say so."""
+    """Four sensors that follow one driver; in `test_1` one of them shifts for a while, with labels."""
     folder.mkdir(parents=True)
     for number, name in enumerate(("train_1", "train_2", "test_1", "test_2")):
         rng = np.random.default_rng(number)

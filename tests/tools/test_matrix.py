@@ -1,4 +1,4 @@
-"""The matrix of runs: its rows, what this machine cannot run, and the table of results."""
+"""The matrix of runs: its rows, rows that this machine cannot run, and the table of results."""
 
 import subprocess
 import sys

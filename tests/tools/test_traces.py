@@ -1,4 +1,4 @@
-"""The comparison of traces: what may differ between two machines, what may not, and notebooks that really run."""
+"""The comparison of traces: permitted and forbidden differences between two machines, and executed notebooks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What each of two processes found, by check."""
+    """The results of each of two processes, by check."""
     out = tmp_path_factory.mktemp("joint")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command += ["-m", "tests.trainers.distributed_checks", str(REPO_ROOT), str(out)]

@@ -1,4 +1,4 @@
-"""Which run's weights are the model of a stream. No better model is replaced, and every promotion can be taken back."""
+"""Which run's weights are the model of a stream. No better model is replaced, and every promotion can be undone."""
 
 import json
 

@@ -10,7 +10,7 @@ def _sources(*texts):
 
 
 def _paths(*texts):
-    """The paths that the uses in the last cell stand for."""
+    """The paths of the uses in the last cell."""
     sources = _sources(*texts)
     facts = collect_facts(sources)
     return [use.path for use in facts.colab.uses(sources[-1])]

@@ -13,7 +13,7 @@ def _python(*texts):
 
 
 def _accepted(text, tmp_path):
-    """What pip reads from a requirements file; raises where it refuses a line."""
+    """The requirements that pip reads from a file; raises if it rejects a line."""
     from pip._internal.network.session import PipSession
     from pip._internal.req.constructors import install_req_from_parsed_requirement
     from pip._internal.req.req_file import parse_requirements

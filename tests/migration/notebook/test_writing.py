@@ -44,7 +44,7 @@ OUTPUTS = [
 
 
 def canonical(value):
-    """What nbformat itself writes for a notebook that it has read."""
+    """The output of nbformat for a notebook that it has read."""
     return nbformat.writes(nbformat.reads(json.dumps(value), as_version=4)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Reading a cell's commands the fast way finds what IPython itself finds."""
+"""The fast scanner finds the same commands in a cell as IPython."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""The report that a workspace keeps of what was migrated into it."""
+"""The report that a workspace stores about its migrated notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells under the rules of installing, and what always holds of what becomes of them."""
+"""Cells under the rules for installations, and checks that apply to every rewrite."""
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps

@@ -1,4 +1,4 @@
-"""Imports and uses of google.colab become those of landfall_runtime; the drive's mount goes."""
+"""Imports and uses of google.colab become those of landfall_runtime; the mount of the drive is removed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`google.colab` where it is only text: comments, strings, commands, other languages, cells that are no Python 3."""
+"""`google.colab` as text only: comments, strings, commands, other languages, cells that are not Python 3."""
 
 import pytest
 

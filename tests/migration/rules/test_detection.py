@@ -1,4 +1,4 @@
-"""The local branch of what asks about Colab: the text that is left, and what it does when it runs."""
+"""The local branch of a test for Colab: the remaining text, and its behaviour."""
 
 import contextlib
 import importlib.util
@@ -17,7 +17,7 @@ RULES = (*detection.RULES, *human.VARIABLE_RULES)
 
 
 def _rewrite(*texts):
-    """The cells after the rules, and what was found in them; ASK in a text is the question most notebooks ask."""
+    """The cells after the rules, and their findings; ASK in a text is the most common test for Colab."""
     asking = [text.replace("ASK", "'google.colab' in sys.modules") for text in texts]
     sources = [CellSource(text, index=index) for index, text in enumerate(asking)]
     facts = collect_facts(sources)
@@ -299,7 +299,7 @@ def test_equal_secrets_or_packages_need_no_manual_step():
 
 
 def test_a_tpu_branch_does_not_replace_the_others():
-    """It cannot run here, whatever names it binds."""
+    """It cannot run locally, whatever names it binds."""
     text = (
         "tpu = os.environ.get('COLAB_TPU_ADDR')\nif tpu:\n    strategy = on_tpu(tpu)\nelif gpus():\n    print('GPU')\n"
         "else:\n    raise ValueError('no accelerator')"
@@ -375,7 +375,7 @@ QUESTIONS = (
 
 
 class _Programs:
-    """Random blocks of statements that ask about Colab, nested, with comments and strings over several lines."""
+    """Random nested blocks of statements that test for Colab, with comments and multi-line strings."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)

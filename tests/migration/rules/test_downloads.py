@@ -204,7 +204,7 @@ def origin(tmp_path):
 
 @pytest.fixture
 def server(tmp_path):
-    """The address of a server whose folder holds `a.txt`; it counts what is asked of it in `requests`."""
+    """The address of a server with the file `a.txt`; it counts its requests in `requests`."""
     (tmp_path / "web").mkdir()
     (tmp_path / "web/a.txt").write_text("first")
 

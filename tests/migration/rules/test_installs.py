@@ -198,7 +198,7 @@ def test_forced_reinstalls_are_only_reported(text):
 
 
 def test_the_guard_of_an_address_skips_what_pip_freeze_names(tmp_path):
-    """The line that is written, run by a shell with a stand-in for pip."""
+    """The rewritten line, run by a shell with a replacement for pip."""
     (tmp_path / "pip").write_text(
         '#!/bin/sh\nif [ "$1" = freeze ]; then cat "$FROZEN"; else echo "installs $2"; fi\n', encoding="utf-8"
     )
@@ -243,7 +243,7 @@ def shell(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_rewritten_lines_run_in_ipython(shell, tmp_path, monkeypatch):
-    """The kernel's pip answers, with values, redirections, pipes and several lines; system commands do nothing."""
+    """The pip of the kernel runs, with values, redirections, pipes and several lines; system commands do nothing."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}" + os.environ["PATH"])
     cell = (
         "name = 'pip'\n"

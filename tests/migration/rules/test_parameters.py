@@ -358,7 +358,7 @@ def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
 
 
 def test_parameters_replace_the_form_in_place():
-    """A form cell that is emptied by the move leaves its place, under its heading, to the parameters cell."""
+    """The parameters cell replaces a form cell that becomes empty, under its heading."""
     markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     form = code('#@title Settings\nepochs = 3  #@param {type: "integer"}\n')
     cells = [markdown("## Settings"), form, markdown("## Work"), code("print(epochs)")]

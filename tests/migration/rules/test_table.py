@@ -1,4 +1,4 @@
-"""Every row of the table holds an example, and the rule alone does with it what the row says."""
+"""Every row of the table has an example, which the rule alone rewrites as stated."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ FINDING = [rule for rule in RULES if rule.find is not None]
 
 
 def applied(rule: Rule, text: str) -> tuple[str, bool]:
-    """The text as the rule alone leaves it, and whether it found anything in it."""
+    """The text after this rule alone, and whether the rule found anything."""
     language = rule.example.language if rule.example else "python"
     source, kind = CellSource(text, language=language), rule.cells[0]
     facts = collect_facts([source] if kind == "code" else [], language=language)

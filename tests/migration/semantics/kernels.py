@@ -1,4 +1,4 @@
-"""Two machines that run notebooks for real: one with a google.colab stand-in and a folder /content, one without."""
+"""Two machines that execute notebooks: one with a simulated google.colab and a folder /content, one without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLAB_CONTENT = Path("/content")
 
 @dataclass
 class CellRun:
-    """What one cell did: stdout, results and images in order, the error's name, and all variables after it.
+    """The effects of one cell: stdout, results and images in order, the error's name, and all variables after it.
 
     `died`: the kernel ended; Colab restarts it, and so does `Machine.run`.
     """
@@ -63,7 +63,7 @@ class Machine:
         )  # fmt: skip
 
     def run(self, cells: Sequence[str], folder: Path, environment: dict[str, str]) -> list[CellRun]:
-        """Runs the cells in order in one kernel, on after an error, in a new kernel after a kernel's end."""
+        """Runs the cells in order in one kernel; continues after an error, and in a new kernel if it ends."""
         runs, kernel = [], None
         try:
             for cell in cells:
@@ -178,7 +178,7 @@ def _record(run: CellRun, message: dict[str, Any]) -> bool:
 
 
 def has_private_roots(folder: Path) -> bool:
-    """Whether this system gives a process a root folder of its own, without privileges."""
+    """Whether this system gives a process its own root folder without privileges."""
     if not shutil.which("unshare"):
         return False
     (folder / "tried").mkdir()
@@ -213,7 +213,7 @@ def colab_machine(folder: Path, *, private: bool) -> Iterator[tuple[Machine, Pat
 
 @contextmanager
 def local_machine(folder: Path, *, private: bool) -> Iterator[Machine]:
-    """A machine with nothing of Colab's."""
+    """A machine without Colab."""
     machine = Machine(folder / "local.log", enter=_private_root(folder / "local root") if private else [])
     try:
         yield machine
@@ -224,7 +224,7 @@ def local_machine(folder: Path, *, private: bool) -> Iterator[Machine]:
 def environment(
     folder: Path, *, programs: Path, modules: Path, shell: str, more: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """The whole environment of a kernel: nothing of this process's own but the language and the interpreter."""
+    """The complete environment of a kernel: only language and interpreter are those of this process."""
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
     path = [str(programs), str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -239,7 +239,7 @@ def environment(
 
 
 def copy_modules(target: Path) -> Path:
-    """A folder with what the migrated notebook imports, and nothing else of this repository."""
+    """A folder with the imports of the migrated notebook, and nothing else of this repository."""
     target.mkdir()
     for module in (REPO_ROOT / "landfall_runtime.py", HERE / "probe.py"):
         shutil.copy(module, target)

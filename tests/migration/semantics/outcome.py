@@ -1,4 +1,4 @@
-"""Runs a case on both machines and says what each did, in words that do not depend on where the folders are."""
+"""Runs a case on both machines and describes the effects, independently of the paths of the folders."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def cells(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the original and the migrated notebook did, cell by cell, and the files that each left behind."""
+    """The effects of the original and the migrated notebook, cell by cell, and their files."""
 
     original: list[CellRun]
     migrated: list[CellRun]
@@ -97,7 +97,7 @@ class Outcome:
 
 
 class Machines:
-    """Both machines, with the folders that belong to them; `proxy` is the web that both see."""
+    """Both machines with their folders; `proxy` is their web proxy."""
 
     def __init__(self, folder: Path, colab: Machine, content: Path, local: Machine, proxy: str):
         self.folder, self.colab, self.content, self.local = folder, colab, content, local
@@ -105,7 +105,7 @@ class Machines:
         self.modules = copy_modules(folder / "modules")
 
     def outcome(self, case: Case, migration: Migration | None = None) -> Outcome:
-        """Runs a case; `migration` is looked at in place of what `migrate` makes of it."""
+        """Runs a case; `migration` replaces the result of `migrate`."""
         _write(_fresh(self.folder / "workspace"), case.files if case.in_workspace else {})
         workspace = self.folder / "workspace" if case.in_workspace else None
         notebook, rerunnable = notebook_of(case.cells), not OPT_IN.isdisjoint(case.rules)
@@ -204,7 +204,7 @@ def notebook_of(cells: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _plain_colab(text: str, *, drive: str, home: str) -> str:
-    """The text with Colab's folders as words; addresses in the web and relative paths stay."""
+    """The text with placeholders for Colab's folders; URLs and relative paths stay."""
 
     def word(found: re.Match[str]) -> str:
         return found[0] if found["address"] else "‹work›"
@@ -243,7 +243,7 @@ def _files(folder: Path, plain: Callable[[str], str], prefix: str = "", skip: tu
 def _walk(
     root: Path, folder: Path, plain: Callable[[str], str], prefix: str, skip: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
-    """Files with their contents, empty folders, links with what they mean; insides of .git and caches aside."""
+    """Files with their contents, empty folders, and links with their targets, except .git and caches."""
     for path in sorted(folder.iterdir()):
         name = path.relative_to(root).as_posix()
         if name in skip or path.name in (".git", "__pycache__", ".ipynb_checkpoints", "MyDrive", "My Drive"):
@@ -270,7 +270,7 @@ def _write(folder: Path, files: Mapping[str, Content]) -> None:
 
 
 def _programs(folder: Path, programs: Mapping[str, str]) -> Path:
-    """A folder of programs for the head of PATH."""
+    """A folder of programs for the start of PATH."""
     _write(folder, {name: f"#!/bin/sh\n{script}\n" for name, script in programs.items()})
     for path in folder.iterdir():
         path.chmod(0o755)

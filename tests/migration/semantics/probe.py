@@ -1,4 +1,4 @@
-"""What a kernel's variables hold, as text that can be compared."""
+"""The values of a kernel's variables as comparable text."""
 
 import json
 import types
@@ -9,7 +9,7 @@ _COLAB = ("google.colab", "landfall_runtime")
 
 
 def variables(namespace: dict) -> str:
-    """JSON of the names with their values; of what is no plain data only the kind."""
+    """JSON of names and values; for values that are not plain data, only the type."""
     return json.dumps(
         {
             name: _described(value)

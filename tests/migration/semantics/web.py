@@ -1,4 +1,4 @@
-"""A web of one folder: a proxy that serves the files of `folder` for every http:// host, without a network."""
+"""A web in one folder: a proxy that serves the files of `folder` for every http:// host, without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Proxy(http.server.SimpleHTTPRequestHandler):
         return super().translate_path(urlsplit(path).path)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+        """Prints nothing."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def _words(text, *, script=False):
 
 
 def _check(text, offset, script):
-    """What holds of every text: positions are exact and in order."""
+    """Checks of every text: positions are exact and in order."""
     read = shell.read(text, offset, script=script)
     assert len(read.quotes) == len(text)
     assert [command.start for command in read.commands] == sorted(command.start for command in read.commands)

@@ -1,4 +1,4 @@
-"""What google.colab offers: files, secrets, the drive, the output, images."""
+"""Functions of google.colab: files, secrets, the drive, the output, images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks that ask whether they run on Colab do here what they do on any plain machine."""
+"""Notebooks that test for Colab behave as on any local machine."""
 
 from __future__ import annotations
 

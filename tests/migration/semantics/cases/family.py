@@ -1,4 +1,4 @@
-"""Every form of a folder's name in every place in which a cell can hold it."""
+"""Every form of a folder's name in every position of a cell."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _case(form: str, language: str, places: tuple[str, ...], rules: tuple[str, .
 
 
 def _elsewhere(case: Case) -> Case:
-    """The case with folders that are not the ones the notebook begins in."""
+    """The case with folders other than the start folder of the notebook."""
     return replace(case, name=f"{case.name}, other folders", folders=Folders(work="in/work", drive="../../my drive"))
 
 

@@ -1,4 +1,4 @@
-"""Packages of Python and of the system. pip is the real one, and finds everything installed."""
+"""Packages of Python and of the system. pip is real, and all packages are already installed."""
 
 from __future__ import annotations
 

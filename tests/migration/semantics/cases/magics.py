@@ -1,4 +1,4 @@
-"""Magics that only Colab has, and comments where only Colab accepts them."""
+"""Magics that exist only on Colab, and comments that only Colab accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths: every place in which /content and the drive stand."""
+"""Paths: every position of /content and the drive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell commands: clones and downloads, background commands, what only bash reads, restarts."""
+"""Shell commands: clones and downloads, background commands, syntax of bash only, restarts."""
 
 from __future__ import annotations
 

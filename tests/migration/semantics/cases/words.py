@@ -1,4 +1,4 @@
-"""google.colab and its folders in comments, texts and cells that are no Python 3; secrets."""
+"""google.colab and its folders in comments, texts and cells that are not Python 3; secrets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What Colab's IPython does, or did, otherwise than a plain one of today: `!cmd &`, `%shell`, `%tensorflow_version`,
-comments above a cell magic, and `% cd`."""
+"""Differences between Colab's IPython and a current plain one: `!cmd &`, `%shell`, `%tensorflow_version`, comments
+above a cell magic, and `% cd`."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The browser's side is the folder of uploads and the folder of downloads."""
+"""A folder of uploads and a folder of downloads replace the browser."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What belongs to the person and the page: files to upload, the folder of downloads, the drive, secrets."""
+"""Things of the user and the page: files to upload, the folder of downloads, the drive, secrets."""
 
 import json
 import os

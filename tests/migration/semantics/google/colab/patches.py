@@ -1,4 +1,4 @@
-"""Images, in the order of channels that cv2 has."""
+"""Images, with the channel order of cv2."""
 
 import PIL.Image
 from IPython.display import display

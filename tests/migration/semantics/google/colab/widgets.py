@@ -1,4 +1,4 @@
-"""Areas of the output; what is printed in them is printed."""
+"""Areas of the output; printed text is printed directly."""
 
 import contextlib
 
