@@ -108,7 +108,7 @@ def _find_comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    loaded = _loaded_modules(source)
+    loaded, shown = _loaded_modules(source), _shown_texts(source)
     for literal in _literals(source):
         start, end = literal.body
         if port := _ASKS_PORT.fullmatch(source.text, start, end):
@@ -118,7 +118,7 @@ def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         if literal.start in loaded:
             yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
-        elif _is_code(source.text[start:end]):
+        elif literal.start not in shown and _is_code(source.text[start:end]):
             yield from _rewritten(source, start, end, "a text contains code for `google.colab`", _certain)
 
 
@@ -160,6 +160,17 @@ def _loaded_modules(source: CellSource) -> set[int]:
             if _LOADS.fullmatch(name):
                 found.add(source.span(node.args[0])[0])
     return found
+
+
+def _shown_texts(source: CellSource) -> set[int]:
+    """Where the strings begin that are only printed: messages stay as their author wrote them."""
+    return {
+        source.span(argument)[0]
+        for node in source.nodes
+        if isinstance(node, ast.Call) and last_name(node.func) == "print"
+        for argument in node.args
+        if isinstance(argument, ast.Constant | ast.JoinedStr)
+    }
 
 
 def _find_resizes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

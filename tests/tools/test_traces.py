@@ -9,10 +9,12 @@ import sys
 import pytest
 
 from migration.migrate import migrate
+from migration.notebook.findings import Finding, Keeps
 from tests.migration.semantics.outcome import notebook_of
 from tests.support import REPO_ROOT
 from tools.traces.__main__ import _compared, _sandbox
 from tools.traces.compare import compare
+from tools.traces.dependents import dependents
 
 
 def _both(original, migrated, human=()):
@@ -43,6 +45,38 @@ def test_lost_and_added_effects_are_named_by_kind():
 
 def test_reported_manual_steps_are_not_silent_differences():
     assert _both([("process", "apt-get install -y x")], [], human=[0]) == ({}, {})
+
+
+def test_an_effect_is_looked_for_in_its_own_cell_first():
+    original = [(0, "error", "NameError"), (1, "error", "NameError")]
+    found = compare(original, [(0, "error", "NameError"), (1, "error", "KeyError")], {1})
+    assert (found.lost, found.added) == ({}, {})
+
+
+def test_an_effect_that_moves_to_another_cell_is_no_difference():
+    found = compare([(0, "secret", "T")], [(2, "secret", "T")], set())
+    assert (found.lost, found.added) == ({}, {})
+
+
+def test_what_the_original_does_outside_colab_is_its_own():
+    original = [(0, "print", "on Colab"), (0, "secret", "T"), (1, "print", "a")]
+    outside = [(0, "print", "not on Colab"), (0, "process", "ls"), (1, "error", "NameError")]
+    found = compare(original, [(0, "print", "not on Colab"), (0, "process", "ls")], set(), outside)
+    assert found.own == {"print": ["on Colab", "not on Colab"], "process": ["ls"]}
+    assert found.lost == {"secret": ["T"], "print": ["a"]}  # a secret never, and nothing where the original fails
+
+
+def test_cells_that_compute_with_a_flagged_statement_depend_on_it():
+    cells = [
+        "import os\nkey = os.environ['K']\nsafe = 1",
+        "client = Client(key)",
+        "def ask():\n    return client.ask()",
+        "print(os.getcwd(), safe)",
+        "client = None\nprint(client)",
+        "ask()",
+    ]
+    human = Finding("LF801", Keeps.NEEDS_HUMAN, 0, 2, "a secret")
+    assert dependents(cells, [human]) == {1, 2, 5}
 
 
 OUTSIDE = """\

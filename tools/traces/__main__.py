@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -24,8 +25,10 @@ from core.errors import EXIT_OK, LandfallError
 from migration.migrate import Migration, migrate
 from migration.notebook.reading import language_of, read, source_text
 from tools.traces.compare import Difference, Effect, compare, summarised
+from tools.traces.dependents import dependents
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
+_READS = re.compile(r"""os\.environ\[["'](\w+)["']\]""")
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parents[1] / "landfall_runtime.py"
 
@@ -77,11 +80,11 @@ class Sandbox:
     def __init__(self, process: subprocess.Popen[str]):
         self._process = process
 
-    def run(self, cells: list[str]) -> list[list[Any]] | None:
+    def run(self, cells: list[str], environment: Mapping[str, str] | None = None) -> list[Effect] | None:
         """The effects of a notebook; None if it was ended by a limit."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(cells) + "\n")
+        self._process.stdin.write(json.dumps({"cells": cells, "environment": environment or {}}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -90,7 +93,7 @@ class Sandbox:
             answer = json.loads(line)
         except json.JSONDecodeError:
             return None
-        return None if answer["ended"] else answer["effects"]
+        return None if answer["ended"] else [(cell, kind, text) for cell, kind, text in answer["effects"]]
 
 
 @contextmanager
@@ -120,17 +123,28 @@ def _sandbox(root: Path, kind: str) -> Iterator[Sandbox]:
 
 
 def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, local: Sandbox) -> Difference | None:
-    cells = notebook["cells"]
-    original = colab.run([source_text(cell) if cell["cell_type"] == "code" else "" for cell in cells])
-    new = migration.notebook["cells"]
-    migrated = local.run([source_text(cell) if cell["cell_type"] == "code" else "" for cell in new])
+    """The difference of the two traces; None if a run was ended by a limit."""
+    cells, new = _code(notebook), _code(migration.notebook)
+    original, migrated = colab.run(cells), local.run(new, _secrets(cells, new))
     if original is None or migrated is None:
         return None
-    human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
     after = [(_origin(migration, cell), kind, text) for cell, kind, text in migrated]
     # Effects of added cells are not compared, except errors.
     kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] == "error"]  # type: ignore[misc]
-    return compare([(cell, kind, text) for cell, kind, text in original], kept, human)
+    human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
+    if not compare(original, kept, human).kinds:
+        return compare(original, kept, human)
+    return compare(original, kept, human | dependents(cells, migration.needs_human), local.run(cells) or ())
+
+
+def _code(notebook: dict[str, Any]) -> list[str]:
+    return [source_text(cell) if cell["cell_type"] == "code" else "" for cell in notebook["cells"]]
+
+
+def _secrets(cells: list[str], new: list[str]) -> dict[str, str]:
+    """Values for the environment variables that only the migrated notebook reads: the report asks the user for them."""
+    before = "\n".join(cells)
+    return {name: f"secret-{name}" for text in new for name in _READS.findall(text) if name not in before}
 
 
 def _origin(migration: Migration, cell: int) -> int | None:

@@ -29,40 +29,60 @@ _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 
 @dataclass
 class Difference:
-    """Effects of only one of the runs, by kind; `flagged`: those that the report asks the user about."""
+    """Effects of only one of the runs, by kind. `flagged`: those that the report asks the user about. `own`: those that
+    the original itself has, or does not have, outside Colab."""
 
     lost: dict[str, list[str]] = field(default_factory=dict)
     added: dict[str, list[str]] = field(default_factory=dict)
     flagged: dict[str, list[str]] = field(default_factory=dict)
+    own: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def kinds(self) -> set[str]:
         return {*self.lost, *self.added}
 
 
-def compare(original: Sequence[Effect], migrated: Sequence[Effect], human: Collection[int]) -> Difference:
-    """The difference of two traces with normalised folder names; `human`: the cells that need manual changes."""
-    before, after = Counter(_plain_all(original, "/content")), Counter(_plain_all(migrated, "/started"))
+def compare(
+    original: Sequence[Effect],
+    migrated: Sequence[Effect],
+    human: Collection[int],
+    outside: Sequence[Effect] = (),
+) -> Difference:
+    """The difference of two traces with normalised folder names. `human`: the cells that need manual changes.
+    `outside`: the effects of the original outside Colab."""
+    before, after = _plain_all(original, "/content"), _plain_all(migrated, "/started")
+    elsewhere = Counter(_plain_all(outside, "/started"))
+    failed = {cell for cell, kind, _ in elsewhere if kind == "error"}
     found = Difference()
-    for texts, rest in ((found.lost, before - after), (found.added, after - before)):
-        for cell, kind, text in _cells_of(rest, original if texts is found.lost else migrated, texts is found.lost):
-            target = found.flagged if cell in human else texts
-            target.setdefault(kind, []).append(text)
+    for effect in _only_first(before, after):
+        cell, kind, _ = effect
+        is_own = kind == "print" and bool(outside) and cell not in failed and not elsewhere[effect]
+        _add(found.flagged if cell in human else found.own if is_own else found.lost, effect)
+    for effect in _only_first(after, before):
+        is_own = elsewhere[effect] > 0
+        _add(found.flagged if effect[0] in human else found.own if is_own else found.added, effect)
     return found
 
 
-def _cells_of(rest: Counter[tuple[str, str]], effects: Sequence[Effect], is_original: bool) -> Iterable[Effect]:
-    """The effects of a difference, with their cells."""
-    left = Counter(rest)
-    for effect in effects:
-        for key in _plain(effect, "/content" if is_original else "/started"):
-            if left[key] > 0:
-                left[key] -= 1
-                yield effect[0], *key
+def _add(texts: dict[str, list[str]], effect: Effect) -> None:
+    texts.setdefault(effect[1], []).append(effect[2])
 
 
-def _plain_all(effects: Sequence[Effect], start: str) -> list[tuple[str, str]]:
-    return [key for effect in effects for key in _plain(effect, start)]
+def _only_first(first: Sequence[Effect], second: Sequence[Effect]) -> Iterable[Effect]:
+    """The effects that the second run does not have, neither in the same cell nor in another."""
+    here = Counter(first) - Counter(second)
+    there = Counter((kind, text) for _, kind, text in (Counter(second) - Counter(first)).elements())
+    for effect in first:
+        if here[effect] > 0:
+            here[effect] -= 1
+            if there[effect[1:]] > 0:
+                there[effect[1:]] -= 1
+            else:
+                yield effect
+
+
+def _plain_all(effects: Sequence[Effect], start: str) -> list[Effect]:
+    return [(effect[0], *key) for effect in effects for key in _plain(effect, start)]
 
 
 def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
@@ -121,13 +141,20 @@ def _process(text: str) -> Iterable[tuple[str, str]]:
             yield kind, words
 
 
+_EQUAL = (
+    "equal",
+    "equal except for what the original itself does differently outside Colab",
+    "equal except for what the report asks the user about",
+)
+
+
 def summarised(found: Mapping[str, Difference]) -> dict[str, int]:
     """Notebooks by the outcome of their comparison."""
     counts: Counter[str] = Counter()
     for difference in found.values():
         kinds = difference.kinds
         if not kinds:
-            counts["equal except for what the report asks the user about" if difference.flagged else "equal"] += 1
+            counts[_EQUAL[bool(difference.own) if not difference.flagged else 2]] += 1
             continue
         counts["silent difference in installs, fetches, secrets or files"] += bool(kinds & set(GUARDED))
         counts["other difference"] += not kinds & set(GUARDED)

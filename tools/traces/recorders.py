@@ -1,178 +1,34 @@
 """Replacements for external systems while a notebook runs: each call is logged and has no effect. Processes, the
 network, packages outside the standard library, log-ins and Colab's modules become recorders. Files are real, in the
-sandbox. An effect is a list `[kind, text]`; kinds are the keys of `compare.KINDS`.
+sandbox.
 """
 
 from __future__ import annotations
 
 import builtins
-import importlib.abc
-import importlib.machinery
+import datetime
+import gc
 import io
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
-import types
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_REAL = frozenset({"IPython", "landfall_runtime", "google", "traitlets", "ipykernel", "pygments", "prompt_toolkit"})
+from tools.traces.stubs import Finder, Log, described
+
 _QUIET = ("/usr", "/etc", "/proc", "/dev", "/lib", sys.prefix, sys.base_prefix)
-_DEEP = 4
-Effect = tuple[int, str, str]  # the position of the cell, the kind, the text
-
-
-class Log:
-    """The effects of one run; `cell` is the position of the running cell."""
-
-    def __init__(self) -> None:
-        self.effects: list[Effect] = []
-        self.cell = -1
-        self.paused = False
-
-    def add(self, kind: str, text: str) -> None:
-        if not self.paused and len(self.effects) < 2_000:
-            self.effects.append((self.cell, kind, text[:2_000]))
-
-
-def described(value: Any, depth: int = 0) -> str:
-    """An argument as text for the log, without memory addresses."""
-    match value:
-        case Stub():
-            return str(value)
-        case str() | bytes() | int() | float() | bool() | None:
-            return repr(value)
-        case os.PathLike():
-            return repr(os.fspath(value))
-        case list() | tuple() | set() if depth < _DEEP:
-            return f"[{', '.join(described(part, depth + 1) for part in value)}]"
-        case dict() if depth < _DEEP:
-            return (
-                "{" + ", ".join(f"{described(k, depth + 1)}: {described(v, depth + 1)}" for k, v in value.items()) + "}"
-            )
-    return type(value).__name__
-
-
-class _Base:
-    """Base of classes that inherit from a stub."""
-
-    def __init__(self, *arguments: Any, **options: Any):
-        pass
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Stub(self._log_of_stubs, f"{type(self).__name__}.{name}")
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return Stub(self._log_of_stubs, f"{type(self).__name__}()")
-
-    _log_of_stubs: Log
-
-
-class Stub:
-    """An object of a missing package: allows every operation, and logs calls."""
-
-    def __init__(self, log: Log, name: str):
-        self.__dict__.update(_log=log, _name=name)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Stub(self._log, f"{self._name}.{name}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        pass
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        texts = [described(value) for value in arguments] + [f"{key}={described(v)}" for key, v in options.items()]
-        self._log.add("call", f"{self._name}({', '.join(texts)})")
-        return Stub(self._log, f"{self._name}()")
-
-    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
-        return (type("Base", (_Base,), {"_log_of_stubs": self._log}),)
-
-    def __getitem__(self, key: Any) -> Any:
-        return Stub(self._log, f"{self._name}[{described(key)}]")
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
-
-    __delitem__ = __delattr__ = lambda self, key: None
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((Stub(self._log, f"{self._name}[0]"), Stub(self._log, f"{self._name}[1]")))
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *details: Any) -> bool:
-        return False
-
-    def __str__(self) -> str:
-        return f"<{self._name}>"
-
-    __repr__ = __str__
-
-    def __format__(self, form: str) -> str:
-        return str(self)
-
-    def __fspath__(self) -> str:
-        return "stub"
-
-    def _combined(self, *others: Any) -> Any:
-        return Stub(self._log, f"{self._name}~")
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _combined
-    __floordiv__ = __mod__ = __pow__ = __rpow__ = __matmul__ = __neg__ = __abs__ = __and__ = __or__ = _combined
-    __invert__ = __xor__ = __rshift__ = __lshift__ = __rfloordiv__ = __rmod__ = __round__ = _combined
-    __len__ = __int__ = __index__ = __hash__ = lambda self: 1
-    __float__ = lambda self: 1.0  # noqa: E731 one line a protocol
-    __bool__ = lambda self: True  # noqa: E731
-    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = lambda self, other: False
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Provides a stub for each package that is neither in the standard library nor a file of the notebook."""
-
-    def __init__(self, log: Log):
-        self.log = log
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        top = name.partition(".")[0]
-        if top in sys.stdlib_module_names or top in _REAL or top.startswith("_"):
-            return None
-        if any(
-            Path(folder or ".", top).exists() or Path(folder or ".", f"{top}.py").exists() for folder in sys.path[:3]
-        ):
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        log, name = self.log, spec.name
-
-        class Module(types.ModuleType):
-            def __getattr__(self, part: str) -> Any:
-                if part.startswith("__"):
-                    raise AttributeError(part)
-                return Stub(log, f"{name}.{part}")
-
-            def __call__(self, *arguments: Any, **options: Any) -> Any:
-                return Stub(log, name)(*arguments, **options)
-
-        return Module(name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        module.__all__ = []  # type: ignore[attr-defined]
+_START = datetime.datetime(2026, 1, 1)
 
 
 def record(log: Log) -> None:
     """Installs the recorders in this process."""
-    sys.meta_path.insert(0, _Finder(log))
+    sys.meta_path.insert(0, Finder(log))
     _record_processes(log)
     _record_network(log)
     _record_files(log)
@@ -246,7 +102,7 @@ def _record_files(log: Log) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         text = str(Path(os.fsdecode(path)).resolve())
-        if text.startswith(_QUIET) or Path(text).name in ("", ".env"):
+        if text.startswith(_QUIET) or Path(text).name in ("", ".env") or "/<ipython-input-" in text:
             return
         if event != "open":
             log.add("write", f"{event} {text}")
@@ -313,9 +169,40 @@ def _record_people(log: Log) -> None:
 
     builtins.input = answered
     getpass.getpass = answered
-    clock = iter(range(1_000_000, 10**9))
     time.sleep = lambda seconds: None
-    time.time = time.perf_counter = time.monotonic = lambda: float(next(clock))
+    gc.collect = lambda *generation: 0  # type: ignore[assignment, misc]
+    _stop_clocks()
+
+
+def _stop_clocks() -> None:
+    """Each look at a clock advances it by a second, from the same moment in each run."""
+    clock = itertools.count(int(_START.timestamp()))
+
+    def now() -> float:
+        return float(next(clock))
+
+    class Datetime(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls.fromtimestamp(now(), tz)
+
+        today = utcnow = now
+
+    class Date(datetime.date):
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(now())
+
+    datetime.datetime, datetime.date = Datetime, Date  # type: ignore[misc]
+    form = time.strftime
+    for name in ("localtime", "gmtime", "ctime"):
+        setattr(time, name, _at(getattr(time, name), now))
+    time.strftime = lambda text, *moment: form(text, *(moment or (time.localtime(),)))  # type: ignore[assignment, misc]
+    time.time = time.perf_counter = time.monotonic = now
+
+
+def _at(function: Callable[[float], Any], now: Callable[[], float]) -> Callable[..., Any]:
+    return lambda *moment: function(*(moment or (now(),)))
 
 
 def colab_parts(log: Log) -> dict[str, Any]:

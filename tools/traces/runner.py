@@ -27,10 +27,12 @@ from IPython.utils.text import SList
 
 sys.path[0] = str(Path(__file__).parents[2])
 from tools.traces import recorders  # noqa: E402 a sandbox has no other path to it
+from tools.traces.stubs import Effect, Log, Stub  # noqa: E402
 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
 SECONDS = 6  # CPU time per notebook
+_COLAB_MAGICS = ("tensorflow_version", "shell")
 # What sandbox.sh creates: elsewhere nothing may be emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
 HOME = Path("/home", "user")
@@ -53,7 +55,7 @@ def main() -> int:
     HOME.mkdir(parents=True, exist_ok=True)
     bound = frozenset((*start.iterdir(), *HOME.iterdir()))  # read-only folders that the sandbox shows there
     _fresh(kind, start, bound)
-    log = recorders.Log()
+    log = Log()
     shell = _shell(log, is_colab=kind == "colab")
     if kind == "colab":
         _colab(log)
@@ -62,11 +64,13 @@ def main() -> int:
         _local(log)
     recorders.record(log)
     for line in sys.stdin:
+        job = json.loads(line)
         read, write = os.pipe()
         child = os.fork()
         if not child:
             _fresh(kind, start, bound)
-            effects = _run(shell, log, json.loads(line))
+            os.environ.update(job["environment"])
+            effects = _run(shell, log, job["cells"])
             with os.fdopen(write, "w") as pipe:
                 pipe.write(json.dumps({"effects": effects, "ended": False}))
             os.execv("/bin/true", ["true"])  # ends the process immediately: `os._exit` is a recorder here
@@ -93,13 +97,14 @@ def _fresh(kind: str, start: Path, bound: Set[Path]) -> None:
     os.chdir(start)
 
 
-def _run(shell: InteractiveShell, log: recorders.Log, cells: list[str]) -> list[recorders.Effect]:
+def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
     """The effects of a notebook's cells; after a failed cell the next ones still run."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
     signal.alarm(5 * SECONDS)
     sys.dont_write_bytecode = True
     random.seed(0)
+    tempfile.tempdir = "/tmp"
     tempfile._name_sequence = iter(f"name{number}" for number in range(10**6))  # type: ignore[attr-defined]
     sys.path[:] = ["", *[path for path in sys.path if path]]
     before, path = dict(os.environ), list(sys.path)
@@ -133,7 +138,7 @@ def _execute(shell: InteractiveShell, cell: str) -> str:
     return type(error).__name__ if error is not None else ""
 
 
-def _shell(log: recorders.Log, *, is_colab: bool) -> InteractiveShell:
+def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
     class Shell(InteractiveShell):
         def system(self, command: str) -> None:
             if command.rstrip().endswith("&") and not is_colab:
@@ -144,6 +149,13 @@ def _shell(log: recorders.Log, *, is_colab: bool) -> InteractiveShell:
         def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Any:
             log.add("process", self.var_expand(command, depth=depth + 1))
             return SList([]) if split else ""
+
+        def run_line_magic(self, name: str, line: str, _stack_depth: int = 1) -> Any:
+            if not name and is_colab:  # its older versions accept `% name`
+                name, _, line = line.partition(" ")
+            if self.find_line_magic(name) is None and self.find_cell_magic(name) is None and name not in _COLAB_MAGICS:
+                return log.add("process", f"%{name}")  # of an extension that is not installed
+            return super().run_line_magic(name, line, _stack_depth + 1)
 
         def showtraceback(self, *arguments: Any, **options: Any) -> None:
             pass
@@ -167,13 +179,15 @@ def _shell(log: recorders.Log, *, is_colab: bool) -> InteractiveShell:
     for name in ("pip", "conda", "mamba", "uv"):
         shell.register_magic_function(install(name), "line", name)
     shell.register_magic_function(lambda line: os.chdir(Path(_unquoted(line)).expanduser()), "line", "cd")
-    for name in ("tensorboard", "matplotlib", *["tensorflow_version"] * is_colab):
+    for name in ("tensorboard", "matplotlib", *[_COLAB_MAGICS[0]] * is_colab):
         shell.register_magic_function(lambda line: None, "line", name)
     if is_colab:
         shell.register_magic_function(lambda line: shell.system(line), "line", "shell")
     import builtins
 
     builtins.get_ipython = shell.user_ns["get_ipython"] = lambda: shell  # type: ignore[attr-defined]
+    for name in ("exit", "quit"):  # ends a kernel after the cell
+        shell.user_ns[name] = lambda *keep_kernel: None
     return shell
 
 
@@ -182,9 +196,9 @@ def _unquoted(line: str) -> str:
     return line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'" else line or "~"
 
 
-def _colab(log: recorders.Log) -> None:
+def _colab(log: Log) -> None:
     """The package google.colab, which is loaded on Colab."""
-    quiet = recorders.Log()
+    quiet = Log()
     quiet.paused = True
     parts = recorders.colab_parts(log)
     root = types.ModuleType("google.colab")
@@ -204,24 +218,24 @@ def _colab(log: recorders.Log) -> None:
     root.errors.AuthorizationError = root._message.MessageError = type("MessageError", (Exception,), {})
 
 
-def _quiet_module(name: str, quiet: recorders.Log) -> types.ModuleType:
+def _quiet_module(name: str, quiet: Log) -> types.ModuleType:
     class Module(types.ModuleType):
         def __getattr__(self, part: str) -> Any:
             if part.startswith("__"):
                 raise AttributeError(part)
-            return recorders.Stub(quiet, f"{name}.{part}")
+            return Stub(quiet, f"{name}.{part}")
 
     module = Module(name)
     module.__path__ = []
     return module
 
 
-def _local(log: recorders.Log) -> None:
+def _local(log: Log) -> None:
     """Functions of landfall_runtime with external effects log like those of Colab; functions that display something do
     nothing."""
     import landfall_runtime
 
-    quiet = recorders.Log()
+    quiet = Log()
     quiet.paused = True
     for path, part in recorders.colab_parts(log).items():
         module, _, name = path.partition(".")
@@ -229,8 +243,9 @@ def _local(log: recorders.Log) -> None:
     for name in ("output", "data_table", "widgets", "patches", "runtime", "snippets"):
         for part in list(vars(getattr(landfall_runtime, name))):
             if not part.startswith("__") and part != "eval_js":
-                setattr(getattr(landfall_runtime, name), part, recorders.Stub(quiet, f"google.colab.{name}.{part}"))
-    landfall_runtime.cv2_imshow = recorders.Stub(quiet, "cv2_imshow")
+                setattr(getattr(landfall_runtime, name), part, Stub(quiet, f"google.colab.{name}.{part}"))
+    landfall_runtime.cv2_imshow = Stub(quiet, "cv2_imshow")
+    landfall_runtime.drive.mount = log.quietly(landfall_runtime.drive.mount)
 
 
 if __name__ == "__main__":

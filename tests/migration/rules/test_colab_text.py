@@ -26,7 +26,7 @@ def _one(text):
         ("# from google import colab", "# import landfall_runtime as colab", "LF230"),
         ("# if 'google.colab' in sys.modules: a()", "# if False: a()", "LF230"),
         ("# google.colab above\n%%time\na()", "# landfall_runtime above\n%%time\na()", "LF230"),
-        ("print('from google.colab import files')", "print('from landfall_runtime import files')", "LF233"),
+        ("code = 'from google.colab import files'", "code = 'from landfall_runtime import files'", "LF233"),
         ("t = '''\n  import google.colab\n  x\n'''", "t = '''\n  import landfall_runtime\n  x\n'''", "LF233"),
         (
             """url = eval_js(f"google.colab.kernel.proxyPort({port}, {{'cache': true}})")""",
