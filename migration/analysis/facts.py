@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from migration.analysis.flags import find_needed, is_as_on_colab, with_flags
+from migration.analysis.flags import find_flags, find_needed, is_as_on_colab
 from migration.analysis.mounts import drive_links, is_static, mount_points
 from migration.analysis.names import ColabNames, PerCell, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
@@ -23,6 +23,7 @@ _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
     re.MULTILINE,
 )
+_MOST_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
 
@@ -61,14 +62,8 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
     colab = find_names(cells)
     if colab is None:
         return NotebookFacts(language=language, parameters=parameters, **folders)
-    colab = with_flags(cells, replace(colab, repository=repository))
-    while True:
-        static = is_static(cells, colab)
-        needed = colab.needed | find_needed(cells, colab, static_mount=static)
-        as_on_colab = colab.as_on_colab or is_as_on_colab(cells, colab)
-        if (needed, as_on_colab) == (colab.needed, colab.as_on_colab):
-            break
-        colab = with_flags(cells, replace(colab, needed=needed, as_on_colab=as_on_colab))
+    colab = _evaluated(cells, replace(colab, repository=repository))
+    static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     return NotebookFacts(
         language=language,
@@ -78,6 +73,20 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
         static_mount=static,
         **folders,
     )
+
+
+def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
+    """The names with what depends on the branches that run here, until nothing changes: the flags, because one may
+    depend on another; then what the kept branches need, which may decide about further flags."""
+    for _ in range(_MOST_ROUNDS):
+        found = replace(colab, flags=find_flags(cells, colab))
+        if found == colab:
+            needed = colab.needed | find_needed(cells, colab, static_mount=is_static(cells, colab))
+            found = replace(colab, needed=needed, as_on_colab=colab.as_on_colab or is_as_on_colab(cells, colab))
+            if found == colab:
+                break
+        colab = found
+    return colab
 
 
 def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:

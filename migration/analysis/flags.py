@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from migration.analysis.names import ColabNames, Flags
@@ -22,7 +22,6 @@ _FLAG_NAME = re.compile(
     r"detected|flag))?_*",
     re.IGNORECASE,
 )
-_MOST_ROUNDS = 6
 _FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 
@@ -34,17 +33,7 @@ class _Store:
     top_level: bool = False
 
 
-def with_flags(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
-    """The names with all flags, found by iteration, because one flag may depend on another."""
-    for _ in range(_MOST_ROUNDS):
-        found = _find_flags(cells, colab)
-        if found == colab.flags:
-            break
-        colab = replace(colab, flags=found)
-    return colab
-
-
-def _find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
+def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
     """The flags of a notebook that follow from the known ones (in `colab`) and the branches that run here."""
     concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
     functions: dict[str, Any] = {}

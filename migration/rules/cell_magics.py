@@ -77,30 +77,6 @@ def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match
     yield Match(start - 2, source.line_span(start, start)[1], "`%%shell` exists only in Colab", tuple(edits))
 
 
-def _find_misplaced(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    stacked = max((found.end() for found in _stack(source)), default=0)
-    for command in source.commands:
-        if command.kind != "magic" or command.start < stacked:
-            continue
-        text = source.text[command.start : command.end]
-        if text.startswith("%%"):
-            message = f"`{text.split(maxsplit=1)[0]}` works only in the first line of a cell; this fails in Colab too"
-            yield Match(command.start, command.end, message)
-        elif re.match(r"%\s*$", text):
-            yield Match(command.start, command.end, "`%` without a name fails, in Colab too")
-
-
-def _find_preloaded(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    magic = source.magic
-    if magic is not None and magic.name == "bigquery":
-        yield Match(
-            magic.start,
-            source.line_span(magic.start, magic.start)[1],
-            "Colab loads `%%bigquery` by itself",
-            action="run `%load_ext bigquery_magics` once before it (package `bigquery-magics`), if no cell does",
-        )
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF560",
@@ -122,25 +98,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_shell_cell,
         trigger=holding("%%shell"),
         example=Example("%%shell\nls", "%%bash\nls"),
-    ),
-    Rule(
-        id="LF568",
-        name="magic out of place",
-        matches="`%%magic` below the first line of a cell, `%` without a name",
-        writes="nothing: it fails in Colab as well",
-        keeps=Keeps.EXACT,
-        find=_find_misplaced,
-        trigger=holding("%", like=r"%%|%[ \t]*$"),
-        example=Example("x = 1\n%%time"),
-    ),
-    Rule(
-        id="LF569",
-        name="magic that Colab loads by itself",
-        matches="`%%bigquery`",
-        writes="nothing: its extension has to be loaded",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_preloaded,
-        trigger=holding("%%bigquery"),
-        example=Example("%%bigquery frame\nSELECT 1"),
     ),
 )

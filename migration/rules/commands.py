@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
-from migration.python.statements import place_of, removal
+from migration.python.statements import removal
 from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
 from migration.rules.rule import Example, Match, Rule
 
@@ -21,7 +20,6 @@ _NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
 _COLAB_NVIDIA_SMI = "/opt/bin/nvidia-smi"
 _CONDITIONS = frozenset({"if", "elif", "while", "until", "!"})
 _ASKS_FOR_PROGRAM = frozenset({"which", "command", "type", "hash"})
-_SUBPROCESS_CALL = re.compile(r"(?:subprocess\.)?(?:run|call|check_call|check_output|Popen)")
 _KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)$")
 _CLOUD_PROGRAMS = {"gsutil": "Cloud Storage", "gcloud": "Google Cloud", "bq": "BigQuery"}
 _ONLY_BASH = re.compile(
@@ -97,35 +95,6 @@ def _or_no_gpu(text: ShellText, command: shell.Command) -> list[tuple[int, int, 
     if len(joined) > 1 or "&&" in (command.before, command.after):
         return [(command.start, command.start, "("), (command.end, command.end, f"{otherwise})")]
     return [(command.end, command.end, otherwise)]
-
-
-def _find_nvidia_smi_call(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.tree is None:
-        return
-    for node in source.nodes:
-        if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.List) and node.args[0].elts):
-            continue
-        program = node.args[0].elts[0]
-        is_query = isinstance(program, ast.Constant) and str(program.value).endswith("nvidia-smi")
-        if not is_query or not _SUBPROCESS_CALL.fullmatch(source.segment(node.func)):
-            continue
-        start, end = source.span(node)
-        place = place_of(source, start)
-        if place is None or not any(isinstance(around, ast.Try) for around in (place.statement, *place.around)):
-            yield Match(
-                start,
-                end,
-                "this call of `nvidia-smi` raises FileNotFoundError on a machine without an NVIDIA driver",
-                action='on a machine without an NVIDIA GPU, guard it by `if shutil.which("nvidia-smi"):`',
-            )
-
-
-def _find_colab_driver(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, _ in run_texts(source):
-        for command in text.commands if _COLAB_NVIDIA_SMI in text.text else ():
-            if command.program in ("ln", "cp") and any(word.value == _COLAB_NVIDIA_SMI for word in command.words):
-                message = f"`{_COLAB_NVIDIA_SMI}` is where Colab keeps the program; here the driver installs it"
-                yield Match(text.at(command.start), text.at(command.end), message, _removed(source, text, command))
 
 
 def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:
@@ -211,22 +180,6 @@ def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         )
 
 
-def _find_link_at_root(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, _ in run_texts(source):
-        for command in text.commands if re.search(r"\bln\b", text.text) else ():
-            words = [word.value for word in command.arguments if not word.value.startswith("-")]
-            if command.program != "ln" or len(words) != 2 or not re.fullmatch(r"/[\w.-]+/?", words[1]):
-                continue
-            link = words[1].rstrip("/")
-            if link != "/content":
-                yield Match(
-                    text.at(command.start),
-                    text.at(command.end),
-                    f"a link at `{link}` needs the rights of an administrator",
-                    action=f"make the link in the work folder, and write its new path for `{link}` in every cell",
-                )
-
-
 GPU_RULES: tuple[Rule, ...] = (
     Rule(
         id="LF530",
@@ -238,26 +191,6 @@ GPU_RULES: tuple[Rule, ...] = (
         trigger=holding("nvidia-smi"),
         opt_in=True,
         example=Example("!nvidia-smi", '!nvidia-smi || echo "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"'),
-    ),
-    Rule(
-        id="LF531",
-        name="GPU query from Python",
-        matches='`subprocess.run(["nvidia-smi", …])` outside `try`',
-        writes="nothing: it works where there is an NVIDIA driver",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_nvidia_smi_call,
-        trigger=holding("nvidia-smi"),
-        example=Example('subprocess.run(["nvidia-smi"])'),
-    ),
-    Rule(
-        id="LF532",
-        name="Colab's copy of nvidia-smi",
-        matches=f"`ln -sf {_COLAB_NVIDIA_SMI} /usr/bin/nvidia-smi`",
-        writes="nothing",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_colab_driver,
-        trigger=holding(_COLAB_NVIDIA_SMI),
-        example=Example("!ln -sf /opt/bin/nvidia-smi /usr/bin/nvidia-smi", ""),
     ),
 )
 
@@ -291,15 +224,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_cloud_program,
         trigger=holding(*_CLOUD_PROGRAMS),
         example=Example("!gsutil cp gs://x/y ."),
-    ),
-    Rule(
-        id="LF546",
-        name="link at the root of the file system",
-        matches="`ln -s folder /name`",
-        writes="nothing: another path has to be chosen",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_link_at_root,
-        trigger=holding("ln", like=r"ln(?<=\bln)[ \t]+-"),
-        example=Example("!ln -s data /data"),
     ),
 )

@@ -63,6 +63,7 @@ _VARIABLE = re.compile(
     r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
 )
+_VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
 _TPU_ADDRESS_ACTION = (
     "Colab's TPU does not exist here: leave this part out and let the code run on the GPU or CPU "
     "(tf.distribute.get_strategy() is the strategy for one device), or give the address of a TPU of your own"
@@ -193,46 +194,24 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for start, end, name in _variables(source, facts):
-        if "TPU" not in name:
-            action = (
-                f"set {name} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
-            )
-            yield Match(start, end, f"`{name}` is an environment variable of Colab's", action=action)
-
-
-def _find_tpu_address(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for start, end, name in _variables(source, facts):
-        if "TPU" in name:
-            yield Match(start, end, f"`{name}` is the address of Colab's TPU", action=_TPU_ADDRESS_ACTION)
-
-
-def _variables(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[int, int, str]]:
     """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
-        yield match.start(), match.end(), match[0]
+        message, action = f"`{match[0]}` is an environment variable of Colab's", _VARIABLE_ACTION
+        if "TPU" in match[0]:
+            message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
+        yield Match(*match.span(), message, action=action.format(match[0]))
 
 
 VARIABLE_RULES: tuple[Rule, ...] = (
     Rule(
         "LF308",
         "An environment variable of Colab's",
-        "`COLAB_GPU`, `COLAB_JUPYTER_IP` and the like, where they are read",
+        "`COLAB_GPU`, `COLAB_TPU_ADDR` and the like, where they are read",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
         holding("COLAB_"),
         example=Example('print(os.environ["COLAB_GPU"])'),
-    ),
-    Rule(
-        "LF309",
-        "The address of Colab's TPU",
-        '`os.environ["COLAB_TPU_ADDR"]`',
-        "nothing; it is reported",
-        Keeps.NEEDS_HUMAN,
-        _find_tpu_address,
-        holding("COLAB_TPU"),
-        example=Example('tpu = os.environ["COLAB_TPU_ADDR"]'),
     ),
 )
 

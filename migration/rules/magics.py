@@ -114,17 +114,9 @@ def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
             if _COLAB_EXTENSION.match(use.argument):
                 message = f"the extension `{use.argument}` exists only in Colab"
                 yield Match(use.start, use.end, message, removal(source, use.start, use.end))
-
-
-def _find_terminal(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for use in _uses(source, "xterm"):
-        yield Match(
-            use.start,
-            use.end,
-            "`%xterm` opens a terminal inside Colab",
-            removal(source, use.start, use.end),
-            "open a terminal next to the notebook (JupyterLab: File, New, Terminal) and use that instead",
-        )
+        message, action = "`%xterm` opens a terminal inside Colab", "open a terminal next to the notebook instead"
+        yield Match(use.start, use.end, message, removal(source, use.start, use.end), action, Keeps.NEEDS_HUMAN)
 
 
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -192,22 +184,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF565",
         name="Colab's own extensions",
-        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`",
+        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`, `%xterm`",
         writes="nothing; `pass` if a block would be empty",
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
-        trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
+        trigger=holding("load_ext", "xterm", like=r"load_ext\b.*(?:google\.colab|colabxterm)|xterm\b"),
         example=Example("%load_ext google.colab.data_table\nframe", "frame"),
-    ),
-    Rule(
-        id="LF566",
-        name="terminal",
-        matches="`%xterm`",
-        writes="nothing",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_terminal,
-        trigger=holding("xterm"),
-        example=Example("%xterm", ""),
     ),
     Rule(
         id="LF567",

@@ -2,7 +2,6 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from migration.analysis.facts import NotebookFacts
-from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import cell_magics, forms
 from migration.rules.rewriting import rewrite
@@ -106,25 +105,3 @@ def test_a_bash_cell_ignores_errors_as_the_shell_cell_did():
     shell = InteractiveShell()
     shell.run_cell(_rewrite("%%shell --ignore-errors\nfalse\n")[0]).raise_error()
     assert shell.run_cell(_rewrite("%%shell\nfalse\n")[0]).error_in_exec is not None
-
-
-@pytest.mark.parametrize(
-    "text, line, said",
-    [
-        ("x = 1\n%%time\ny = 2", 2, "`%%time`"),
-        ("x = 1\n\n%\n", 3, "`%` without a name"),
-    ],
-)
-def test_a_misplaced_magic_is_reported(text, line, said):
-    new, (finding,) = _rewrite(text)
-    assert new == text
-    assert (finding.rule, finding.line, finding.keeps) == ("LF568", line, Keeps.EXACT)
-    assert said in finding.message
-    # The magic is in the same place for IPython, which has no such line magic.
-    assert InteractiveShell().run_cell(text).error_in_exec is not None
-
-
-def test_bigquery_needs_its_extension():
-    new, (finding,) = _rewrite("%%bigquery frame\nSELECT 1")
-    assert new == "%%bigquery frame\nSELECT 1"
-    assert "%load_ext" in finding.action

@@ -306,7 +306,7 @@ def test_a_tpu_branch_does_not_replace_the_others():
     )
     new, found = _rewrite(text, "strategy.scope()")
     assert new == [text, "strategy.scope()"]
-    assert {finding.rule for finding in found} == {"LF309"}
+    assert {finding.rule for finding in found} == {"LF308"}
 
 
 def test_a_colab_branch_is_kept_inside_a_function():
@@ -331,9 +331,9 @@ def test_tensorflow_1_is_a_manual_step():
     "text, rule",
     [
         ("x = os.environ['COLAB_JUPYTER_IP']", "LF308"),
-        ("x = 'grpc://' + os.environ['COLAB_TPU_ADDR']", "LF309"),
-        ("assert 'COLAB_TPU_ADDR' in os.environ, 'no TPU'", "LF309"),
-        ("!echo $COLAB_TPU_ADDR", "LF309"),
+        ("x = 'grpc://' + os.environ['COLAB_TPU_ADDR']", "LF308"),
+        ("assert 'COLAB_TPU_ADDR' in os.environ, 'no TPU'", "LF308"),
+        ("!echo $COLAB_TPU_ADDR", "LF308"),
         ("%%bash\necho $COLAB_GPU", "LF308"),
     ],
 )

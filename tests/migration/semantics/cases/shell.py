@@ -111,12 +111,10 @@ else:
 %%bash
 nvidia-smi
 # ----
-!ln -sf /opt/bin/nvidia-smi /content/smi; rm -f /content/smi
-# ----
 import subprocess
 subprocess.run(['nvidia-smi'], capture_output=True).stdout
 """),
-        ("LF530", "LF532"),
+        ("LF530",),
     ),
     Case(
         "restarts",
