@@ -122,7 +122,30 @@ def test_a_notebook_and_its_migrated_form_leave_equal_traces(sandboxes):
     assert (difference.lost, difference.added) == ({}, {})
 
 
-def test_a_lost_clone_is_detected(sandboxes):
+def _of_cells(effects):
+    return [effect for effect in effects if effect[0] >= 0]
+
+
+def test_a_notebook_that_deletes_its_folder_leaves_the_sandbox_usable(sandboxes):
+    colab, local = sandboxes
+    for sandbox, folder in ((colab, "/content"), (local, "/started")):
+        assert _of_cells(sandbox.run([f"import shutil\nshutil.rmtree('{folder}')"]))
+        assert _of_cells(sandbox.run(["open('a.txt', 'w').close()"])) == [(0, "write", f"{folder}/a.txt")]
+
+
+def test_clocks_names_and_extensions_do_not_differ_between_runs(sandboxes):
+    cells = [
+        "import datetime, gc, tempfile, time",
+        "print(datetime.datetime.now(), datetime.date.today(), time.strftime('%H'), time.time())",
+        "%load_ext watermark\n%watermark -v\nprint(gc.collect(), tempfile.mkdtemp())",
+        "import google.generativeai as genai\nprint(genai.__version__)\nexit(0)",
+    ]
+    runs = [_of_cells(sandbox.run(cells)) for sandbox in (*sandboxes, *sandboxes)]
+    assert all(run == runs[0] for run in runs)
+    assert not [effect for effect in runs[0] if effect[1] == "error"]
+
+
+def test_a_lost_clone_is_seen(sandboxes):
     notebook = notebook_of(CELLS)
     less = notebook_of((CELLS[0], "%cd b", *CELLS[2:]))
     difference = _compared(notebook, migrate(less), *sandboxes)

@@ -101,6 +101,8 @@ def _record_files(log: Log) -> None:
         path = arguments[0]
         if not isinstance(path, str | bytes | os.PathLike):
             return
+        if event in ("os.remove", "os.rmdir") and arguments[1] != -1:
+            return  # below a folder that `shutil.rmtree` deletes, which is logged
         text = str(Path(os.fsdecode(path)).resolve())
         if text.startswith(_QUIET) or Path(text).name in ("", ".env") or "/<ipython-input-" in text:
             return

@@ -36,6 +36,7 @@ _COLAB_MAGICS = ("tensorflow_version", "shell")
 # What sandbox.sh creates: elsewhere nothing may be emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
 HOME = Path("/home", "user")
+FOLDERS = (HOME, Path("/tmp"), Path("/content"))  # a notebook made for Colab writes to the last one elsewhere, too
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
     *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
@@ -52,8 +53,8 @@ def main() -> int:
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     start = Path("/content" if kind == "colab" else "/started")
-    HOME.mkdir(parents=True, exist_ok=True)
-    bound = frozenset((*start.iterdir(), *HOME.iterdir()))  # read-only folders that the sandbox shows there
+    # Read-only folders that the sandbox shows there.
+    bound = frozenset(path for folder in (start, *FOLDERS) if folder.is_dir() for path in folder.iterdir())
     _fresh(kind, start, bound)
     log = Log()
     shell = _shell(log, is_colab=kind == "colab")
@@ -86,7 +87,8 @@ def main() -> int:
 def _fresh(kind: str, start: Path, bound: Set[Path]) -> None:
     """Creates empty folders and the environment of the simulated machine; `bound` stays."""
     os.chdir("/")
-    for folder in (start, HOME):
+    for folder in (start, *FOLDERS):
+        folder.mkdir(parents=True, exist_ok=True)  # a notebook may have deleted it
         for path in set(folder.iterdir()) - bound:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     os.environ.clear()
