@@ -58,6 +58,11 @@ def test_an_effect_that_moves_to_another_cell_is_no_difference():
     assert (found.lost, found.added) == ({}, {})
 
 
+def test_what_follows_from_a_flagged_cell_is_counted_apart():
+    found = compare([(1, "print", "a"), (2, "print", "b")], [], {1}, (), {2})
+    assert (found.flagged, found.derived, found.kinds) == ({"print": ["a"]}, {"print": ["b"]}, set())
+
+
 def test_what_the_original_does_outside_colab_is_its_own():
     original = [(0, "print", "on Colab"), (0, "secret", "T"), (1, "print", "a")]
     outside = [(0, "print", "not on Colab"), (0, "process", "ls"), (1, "error", "NameError")]

@@ -134,7 +134,7 @@ def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, lo
     human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
     if not compare(original, kept, human).kinds:
         return compare(original, kept, human)
-    return compare(original, kept, human | dependents(cells, migration.needs_human), local.run(cells) or ())
+    return compare(original, kept, human, local.run(cells) or (), dependents(cells, migration.needs_human))
 
 
 def _code(notebook: dict[str, Any]) -> list[str]:

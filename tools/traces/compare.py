@@ -30,11 +30,13 @@ _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 @dataclass
 class Difference:
     """Effects of only one of the runs, by kind. `flagged`: those that the report asks the user about. `own`: those that
-    the original itself has, or does not have, outside Colab."""
+    the original itself has, or does not have, outside Colab. `derived`: those of cells that compute with `flagged`
+    ones."""
 
     lost: dict[str, list[str]] = field(default_factory=dict)
     added: dict[str, list[str]] = field(default_factory=dict)
     flagged: dict[str, list[str]] = field(default_factory=dict)
+    derived: dict[str, list[str]] = field(default_factory=dict)
     own: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -47,25 +49,30 @@ def compare(
     migrated: Sequence[Effect],
     human: Collection[int],
     outside: Sequence[Effect] = (),
+    dependent: Collection[int] = (),
 ) -> Difference:
     """The difference of two traces with normalised folder names. `human`: the cells that need manual changes.
-    `outside`: the effects of the original outside Colab."""
+    `outside`: the effects of the original outside Colab. `dependent`: the cells that compute with the results of
+    `human`."""
     before, after = _plain_all(original, "/content"), _plain_all(migrated, "/started")
     elsewhere = Counter(_plain_all(outside, "/started"))
     failed = {cell for cell, kind, _ in elsewhere if kind == "error"}
     found = Difference()
+
+    def add(effect: Effect, otherwise: dict[str, list[str]], *, is_own: bool) -> None:
+        cell, kind, text = effect
+        if cell in human:
+            otherwise = found.flagged
+        elif is_own or cell in dependent:
+            otherwise = found.own if is_own else found.derived
+        otherwise.setdefault(kind, []).append(text)
+
     for effect in _only_first(before, after):
-        cell, kind, _ = effect
-        is_own = kind == "print" and bool(outside) and cell not in failed and not elsewhere[effect]
-        _add(found.flagged if cell in human else found.own if is_own else found.lost, effect)
+        is_own = effect[1] == "print" and bool(outside) and effect[0] not in failed and not elsewhere[effect]
+        add(effect, found.lost, is_own=is_own)
     for effect in _only_first(after, before):
-        is_own = elsewhere[effect] > 0
-        _add(found.flagged if effect[0] in human else found.own if is_own else found.added, effect)
+        add(effect, found.added, is_own=elsewhere[effect] > 0)
     return found
-
-
-def _add(texts: dict[str, list[str]], effect: Effect) -> None:
-    texts.setdefault(effect[1], []).append(effect[2])
 
 
 def _only_first(first: Sequence[Effect], second: Sequence[Effect]) -> Iterable[Effect]:
@@ -141,21 +148,20 @@ def _process(text: str) -> Iterable[tuple[str, str]]:
             yield kind, words
 
 
-_EQUAL = (
-    "equal",
-    "equal except for what the original itself does differently outside Colab",
-    "equal except for what the report asks the user about",
-)
-
-
 def summarised(found: Mapping[str, Difference]) -> dict[str, int]:
     """Notebooks by the outcome of their comparison."""
     counts: Counter[str] = Counter()
     for difference in found.values():
         kinds = difference.kinds
-        if not kinds:
-            counts[_EQUAL[bool(difference.own) if not difference.flagged else 2]] += 1
-            continue
-        counts["silent difference in installs, fetches, secrets or files"] += bool(kinds & set(GUARDED))
-        counts["other difference"] += not kinds & set(GUARDED)
+        if kinds & set(GUARDED):
+            what = "silent difference in installs, fetches, secrets or files"
+        elif kinds:
+            what = "other difference"
+        elif difference.derived:
+            what = "equal except for what the report asks about and what follows from it"
+        elif difference.flagged:
+            what = "equal except for what the report asks the user about"
+        else:
+            what = "equal except for what the original does outside Colab" if difference.own else "equal"
+        counts[what] += 1
     return dict(counts)
