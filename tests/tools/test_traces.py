@@ -31,6 +31,8 @@ def _both(original, migrated, human=()):
         (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
         (("write", "/content/a.txt"), ("write", "/started/a.txt")),
+        (("call", "load('//content/a')"), ("call", "load('//started/a')")),
+        (("call", "f({'PATH': '/a', 'COLAB_GPU': '1', 'X': '2'})"), ("call", "f({'PATH': '/b:/a', 'X': '2'})")),
         (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
     ],
 )

@@ -16,6 +16,7 @@ GUARDED = ("install", "fetch", "secret", "read", "write", "upload", "download")
 KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in", "question", "call", "print", "error")
 
 _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
+_VARIABLES_SHOWN = re.compile(rf"'(?:{_OWN_VARIABLES.pattern}|COLAB_\w+)': '[^']*'(?:, )?")  # os.environ as an argument
 _SHOWN_BY_COLAB = re.compile(
     r"Mounted at|Drive already mounted|CPU times: |Wall time: |Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
 )
@@ -95,7 +96,7 @@ def _plain_all(effects: Sequence[Effect], start: str) -> list[Effect]:
 def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     """An effect without the parts that may differ between the machines; empty if all of it may differ."""
     _, kind, text = effect
-    text = _ADDRESS.sub("0x", _with_folders(text, start))
+    text = _ADDRESS.sub("0x", _with_folders(_VARIABLES_SHOWN.sub("", text), start))
     if kind == "environment" and _OWN_VARIABLES.match(text):
         return []
     if kind == "secret" and _OWN_VARIABLES.fullmatch(text):
@@ -123,7 +124,7 @@ def _with_folders(text: str, start: str) -> str:
     if start == "/content":
         text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
         text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
-        return re.sub(r"(?<![\w./])/content(?![\w-])", "‹work›", text)
+        return re.sub(r"(?<![\w./:])(/?)/content(?![\w-])", r"\1‹work›", text)
     text = re.sub(r"/started/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
     return text.replace("/started", "‹work›")
 
