@@ -38,7 +38,7 @@ _DESCRIBED = {"use_attribute_docstrings": True}
 # Commands that change the machine, execute downloaded code, or make it accessible from outside.
 HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
 # Rules whose findings make the notebook fail until the user acts.
-BREAKS = frozenset({"LF218", "LF224", "LF225", "LF229", "LF308", "LF520", "LF521", "LF523", "LF524", "LF545"})
+BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF521", "LF523", "LF524", "LF545"})
 BREAKS |= {"LF563", "LF813", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.

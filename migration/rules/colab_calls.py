@@ -40,8 +40,6 @@ class Part:
         return any(path == own or path.startswith(own + ".") for own in self.paths)
 
 
-_NO_PAGE = "use input() or ipywidgets, or read a file instead: the page of a plain notebook does not respond"
-
 PARTS: tuple[Part, ...] = (
     Part(
         "LF210",
@@ -61,14 +59,6 @@ PARTS: tuple[Part, ...] = (
         "copies the file to the folder `downloads` of the work folder, or to LANDFALL_DOWNLOADS",
         action="find the file in the folder `downloads` of the work folder",
         example=Example('from google.colab import files\nfiles.download("a.csv")'),
-    ),
-    Part(
-        "LF212",
-        "View of a file",
-        ("files.view",),
-        "`files.view(path)`",
-        "prints the path of the file",
-        example=Example('from google.colab import files\nfiles.view("a.csv")'),
     ),
     Part(
         "LF213",
@@ -97,100 +87,28 @@ PARTS: tuple[Part, ...] = (
         example=Example("from google.colab.patches import cv2_imshow\ncv2_imshow(image)"),
     ),
     Part(
-        "LF216",
-        "Interactive tables",
-        ("data_table",),
-        "`data_table.DataTable(frame)`, `data_table.enable_dataframe_formatter()`",
-        "shows the data frame as a plain notebook does",
-        example=Example("from google.colab import data_table\ndata_table.DataTable(frame)"),
-    ),
-    Part(
-        "LF217",
-        "Cleared output",
-        ("output.clear",),
-        "`output.clear()`",
-        "clears the cell's output",
-        example=Example("from google.colab import output\noutput.clear()"),
-    ),
-    Part(
         "LF218",
-        "Value of JavaScript",
-        ("output.eval_js",),
-        "`output.eval_js(script)`",
-        "gives the local URL for `proxyPort(…)`; raises MessageError for all other scripts",
+        "JavaScript and messages of Colab's page",
+        (
+            *("output.eval_js", "output.register_callback", "output.unregister_callback", "output.invoke_function"),
+            *("kernel", "_message"),
+        ),
+        "`output.eval_js(script)`, `output.register_callback(name, function)`, `_message.blocking_request(…)`",
+        "gives the local URL for `proxyPort(…)`; no page responds to anything else",
         Keeps.NEEDS_HUMAN,
-        _NO_PAGE,
+        "use input() or ipywidgets, call the function from a cell, or read a file instead: the page of a plain "
+        "notebook does not respond",
         example=Example("from google.colab import output\noutput.eval_js(script)"),
     ),
     Part(
-        "LF219",
-        "Callbacks from JavaScript",
-        ("output.register_callback", "output.unregister_callback", "output.invoke_function", "kernel"),
-        "`output.register_callback(name, function)`",
-        "registers the function, but nothing on the page calls it",
-        Keeps.NEEDS_HUMAN,
-        "call the function from a cell or from an ipywidgets button: no JavaScript calls it here",
-        example=Example('from google.colab import output\noutput.register_callback("f", f)'),
-    ),
-    Part(
-        "LF220",
-        "A port shown in the page",
-        ("output.serve_kernel_port_as_window", "output.serve_kernel_port_as_iframe"),
-        "`output.serve_kernel_port_as_window(port)`, `…_as_iframe(port)`",
-        "a link to, or a frame of, `http://localhost:<port>`",
-        example=Example("from google.colab import output\noutput.serve_kernel_port_as_window(8000)"),
-    ),
-    Part(
         "LF221",
-        "Layout of outputs",
-        ("output",),
-        "`output.enable_custom_widget_manager()`, `redirect_to_element`, `use_tags`, `no_vertical_scroll`, …",
-        "nothing: not needed, or not possible in a plain notebook; outputs stay in the cell",
-        example=Example("from google.colab import output\noutput.enable_custom_widget_manager()"),
-    ),
-    Part(
-        "LF222",
-        "The machine is released",
-        ("runtime",),
-        "`runtime.unassign()`",
-        "prints a message; a local machine is not released",
-        example=Example("from google.colab import runtime\nruntime.unassign()"),
-    ),
-    Part(
-        "LF223",
-        "Tabs and grids",
-        ("widgets",),
-        "`widgets.TabBar(names)`, `widgets.Grid(rows, columns)`",
-        "the outputs are shown one below the other, each with its title",
-        example=Example('from google.colab import widgets\ntabs = widgets.TabBar(["a", "b"])'),
-    ),
-    Part(
-        "LF224",
-        "Colab's language model",
-        ("ai",),
-        "`ai.generate_text(prompt)`, `ai.list_models()`",
-        "raises ModelProxyServiceError",
-        Keeps.NEEDS_HUMAN,
-        "use your own model, by its API with your own key or on this machine",
-        example=Example('from google.colab import ai\nai.generate_text("Hello")'),
-    ),
-    Part(
-        "LF225",
-        "Messages to Colab's page",
-        ("_message",),
-        '`_message.blocking_request("get_ipynb")`',
-        "raises MessageError",
-        Keeps.NEEDS_HUMAN,
-        "read the saved notebook with nbformat.read, or get the value in another way: no page of Colab responds",
-        example=Example('from google.colab import _message\n_message.blocking_request("get_ipynb")'),
-    ),
-    Part(
-        "LF226",
-        "Marks for Colab's editor",
-        ("snippets", "syntax", "errors"),
-        "`snippets.register(…)`, `syntax.html(text)`, `errors.Error`",
-        "nothing; text stays as it is",
-        example=Example('from google.colab import snippets\nsnippets.register("x")'),
+        "Display in Colab's page",
+        ("output", "data_table", "widgets", "files.view", "runtime", "snippets", "syntax", "errors"),
+        "`output.clear()`, `data_table.DataTable(frame)`, `output.serve_kernel_port_as_window(port)`, "
+        "`widgets.TabBar(names)`, `files.view(path)`, `runtime.unassign()`, …",
+        "shows the same as a plain notebook does: a data frame, outputs one below the other, a link to "
+        "`localhost`, a path, a message",
+        example=Example("from google.colab import output\noutput.clear()"),
     ),
 )
 
@@ -198,8 +116,8 @@ _UNKNOWN = Part(
     "LF229",
     "A part of Colab without a counterpart",
     (),
-    "any other name below `google.colab`, such as `sheets.InteractiveSheet`",
-    "nothing: the name is missing from `landfall_runtime`",
+    "any other name below `google.colab`, such as `sheets.InteractiveSheet` and `ai.generate_text`",
+    "nothing: it raises an error here",
     Keeps.NEEDS_HUMAN,
     "remove {path}: it has no local replacement",
     example=Example("from google.colab import sheets\nsheets.InteractiveSheet()"),

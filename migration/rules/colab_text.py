@@ -107,7 +107,7 @@ def _find_comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield from _rewritten(source, 0, source.magic.start, "a comment names `google.colab`")
 
 
-def _find_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _find_strings(source: CellSource) -> Iterator[Match]:
     loaded, shown = _loaded_modules(source), _shown_texts(source)
     for literal in _literals(source):
         start, end = literal.body
@@ -202,22 +202,20 @@ def _is_script_cell(source: CellSource) -> bool:
     return source.magic is not None and source.magic.name in _SCRIPT_CELLS
 
 
-def _find_commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _find_code(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Code for Colab in strings, shell lines, files, and cells that are not Python 3."""
     message = "a shell line, or text for a file, names `google.colab`"
     if not source.is_python:
         if not _is_script_cell(source):
             yield from _rewritten(source, 0, len(source.text), message)
-        return
-    for command in source.commands:
-        if command.kind == "shell" or command.name not in ("load_ext", "reload_ext", "unload_ext"):
-            yield from _rewritten(source, command.start, command.end, message)
-
-
-def _find_unparsable(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.is_python and source.tree is None:
-        yield from _rewritten(
-            source, 0, len(source.text), "the cell is not Python 3, and its text names `google.colab`"
-        )
+    elif source.tree is None:
+        message = "the cell is not Python 3, and its text names `google.colab`"
+        yield from _rewritten(source, 0, len(source.text), message)
+    else:
+        for command in source.commands:
+            if command.kind == "shell" or command.name not in ("load_ext", "reload_ext", "unload_ext"):
+                yield from _rewritten(source, command.start, command.end, message)
+        yield from _find_strings(source)
 
 
 RULES: tuple[Rule, ...] = (
@@ -257,12 +255,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF233",
-        "Code for Colab in strings",
-        "strings with Python code for `google.colab`, the name of a module that is loaded, or the request where "
-        "a port is shown",
+        "Code for Colab in text",
+        "Python code for `google.colab` in strings, shell lines, the body of `%%writefile` and cells that cannot be "
+        "parsed; the name of a module that is loaded, or the request where a port is shown",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
-        _find_strings,
+        _find_code,
         _COLAB,
         example=Example(
             'importlib.import_module("google.colab.files")', 'importlib.import_module("landfall_runtime.files")'
@@ -277,27 +275,5 @@ RULES: tuple[Rule, ...] = (
         _find_names_in_strings,
         _COLAB,
         example=Example('print("needs google.colab")'),
-    ),
-    Rule(
-        "LF234",
-        "Code for Colab in shell lines and files",
-        "`!python -c 'from google.colab import drive'`, the body of `%%writefile`",
-        f"the same with `{RUNTIME}`",
-        Keeps.EQUIVALENT,
-        _find_commands,
-        _COLAB,
-        example=Example(
-            "!python -c 'from google.colab import drive'", "!python -c 'from landfall_runtime import drive'"
-        ),
-    ),
-    Rule(
-        "LF235",
-        "Colab in a cell that is not Python 3",
-        "`google.colab` in a cell that cannot be parsed",
-        f"the same text with `{RUNTIME}`",
-        Keeps.EQUIVALENT,
-        _find_unparsable,
-        _COLAB,
-        example=Example("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files"),
     ),
 )

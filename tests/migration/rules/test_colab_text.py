@@ -34,14 +34,14 @@ def _one(text):
             "LF233",
         ),
         ("import_module('google.colab.files')", "import_module('landfall_runtime.files')", "LF233"),
-        ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF234"),
+        ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF233"),
         (
             "%%writefile a.py\nfrom google.colab import drive",
             "%%writefile a.py\nfrom landfall_runtime import drive",
-            "LF234",
+            "LF233",
         ),
-        ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF234"),
-        ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF235"),
+        ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF233"),
+        ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF233"),
         (
             "js = '''\n  const a = 1;\n  google.colab.output.setIframeHeight(f(a.b), true);\n  go()'''",
             "js = '''\n  const a = 1;\n  go()'''",

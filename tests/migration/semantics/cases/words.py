@@ -35,7 +35,7 @@ def documented():
     return x
 documented()
 """),
-        ("LF230", "LF231", "LF233", "LF234", "LF402", "LF407"),
+        ("LF230", "LF231", "LF233", "LF402", "LF407"),
     ),
     Case(
         "cells that do not compile",
@@ -53,7 +53,7 @@ z = '/content/' + fn where fn = ...
 print "first"
 cd /content/x
 """),
-        ("LF235", "LF408"),
+        ("LF233", "LF408"),
     ),
     Case(
         "secrets in the code",
