@@ -31,6 +31,7 @@ def _both(original, migrated, human=()):
         (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
         (("write", "/content/a.txt"), ("write", "/started/a.txt")),
+        (("write", "/gdrive/My Drive/a.txt"), ("write", "/started/drive/a.txt")),
         (("call", "load('//content/a')"), ("call", "load('//started/a')")),
         (("call", "f({'PATH': '/a', 'COLAB_GPU': '1', 'X': '2'})"), ("call", "f({'PATH': '/b:/a', 'X': '2'})")),
         (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
@@ -150,6 +151,17 @@ def test_clocks_names_and_extensions_do_not_differ_between_runs(sandboxes):
     runs = [_of_cells(sandbox.run(cells)) for sandbox in (*sandboxes, *sandboxes)]
     assert all(run == runs[0] for run in runs)
     assert not [effect for effect in runs[0] if effect[1] == "error"]
+
+
+def test_a_drive_is_mounted_where_the_notebook_wants_it(sandboxes):
+    cells = (
+        "from google.colab import drive\ndrive.mount('/gdrive')",
+        "open('/gdrive/My Drive/a.txt', 'w').close()\nprint(open('/gdrive/MyDrive/a.txt').read() == '')",
+    )
+    notebook = notebook_of(cells)
+    difference = _compared(notebook, migrate(notebook), *sandboxes)
+    assert difference is not None
+    assert (difference.lost, difference.added) == ({}, {})
 
 
 def test_a_lost_clone_is_seen(sandboxes):

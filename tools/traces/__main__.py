@@ -143,7 +143,7 @@ def _code(notebook: dict[str, Any]) -> list[str]:
 
 def _secrets(cells: list[str], new: list[str]) -> dict[str, str]:
     """Values for the environment variables that only the migrated notebook reads: the report asks the user for them."""
-    before = "\n".join(cells)
+    before = _READS.findall("\n".join(cells))
     return {name: f"secret-{name}" for text in new for name in _READS.findall(text) if name not in before}
 
 

@@ -123,6 +123,7 @@ def _with_folders(text: str, start: str) -> str:
         text = re.sub(rf'"?\$\{{?(?:LANDFALL_)?{name}\}}?"?', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
         text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+        text = re.sub(r"(?<![\w.])/g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
         text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
         return re.sub(r"(?<![\w./:])(/?)/content(?![\w-])", r"\1‹work›", text)
     text = re.sub(r"/started/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)

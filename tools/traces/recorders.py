@@ -221,10 +221,17 @@ def colab_parts(log: Log) -> dict[str, Any]:
         log.add("secret", key)
         return f"secret-{key}"
 
+    def mounted(mountpoint: str, *arguments: Any, **options: Any) -> None:
+        folder = Path(mountpoint, "MyDrive")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not Path(mountpoint, "My Drive").exists():
+            Path(mountpoint, "My Drive").symlink_to(folder.resolve())
+
     def signed_in(*arguments: Any, **options: Any) -> None:
         log.add("sign-in", "google")
 
     return {
+        "drive.mount": log.quietly(mounted),
         "files.upload": uploaded,
         "files.upload_file": uploaded,
         "files.download": downloaded,

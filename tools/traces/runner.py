@@ -36,7 +36,7 @@ _COLAB_MAGICS = ("tensorflow_version", "shell")
 # What sandbox.sh creates: elsewhere nothing may be emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
 HOME = Path("/home", "user")
-FOLDERS = (HOME, Path("/tmp"), Path("/content"))  # a notebook made for Colab writes to the last one elsewhere, too
+FOLDERS = (Path("/"), HOME, Path("/tmp"), Path("/content"))  # which notebooks may write to
 _ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
     *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
@@ -239,6 +239,7 @@ def _local(log: Log) -> None:
 
     quiet = Log()
     quiet.paused = True
+    mount = log.quietly(landfall_runtime.drive.mount)
     for path, part in recorders.colab_parts(log).items():
         module, _, name = path.partition(".")
         setattr(getattr(landfall_runtime, module), name, part)
@@ -247,7 +248,7 @@ def _local(log: Log) -> None:
             if not part.startswith("__") and part != "eval_js":
                 setattr(getattr(landfall_runtime, name), part, Stub(quiet, f"google.colab.{name}.{part}"))
     landfall_runtime.cv2_imshow = Stub(quiet, "cv2_imshow")
-    landfall_runtime.drive.mount = log.quietly(landfall_runtime.drive.mount)
+    landfall_runtime.drive.mount = mount
 
 
 if __name__ == "__main__":

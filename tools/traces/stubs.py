@@ -158,9 +158,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top in _REAL or top.startswith("_") or name.startswith("google.colab"):
             return None
-        if any(
-            Path(folder or ".", top).exists() or Path(folder or ".", f"{top}.py").exists() for folder in sys.path[:3]
-        ):
+        # A folder without a module is a clone that a recorder did not make.
+        own = (Path(folder or ".", top) for folder in sys.path[:3])
+        if any(path.with_suffix(".py").exists() or any(path.glob("*.py")) for path in own):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
