@@ -61,12 +61,12 @@ def test_an_effect_that_moves_to_another_cell_is_no_difference():
     assert (found.lost, found.added) == ({}, {})
 
 
-def test_what_follows_from_a_flagged_cell_is_counted_apart():
+def test_effects_of_dependent_cells_are_counted_apart():
     found = compare([(1, "print", "a"), (2, "print", "b")], [], {1}, (), {2})
     assert (found.flagged, found.derived, found.kinds) == ({"print": ["a"]}, {"print": ["b"]}, set())
 
 
-def test_what_the_original_does_outside_colab_is_its_own():
+def test_effects_of_the_original_outside_colab_are_counted_apart():
     original = [(0, "print", "on Colab"), (0, "secret", "T"), (1, "print", "a")]
     outside = [(0, "print", "not on Colab"), (0, "process", "ls"), (1, "error", "NameError")]
     found = compare(original, [(0, "print", "not on Colab"), (0, "process", "ls")], set(), outside)
@@ -164,7 +164,7 @@ def test_a_drive_is_mounted_where_the_notebook_wants_it(sandboxes):
     assert (difference.lost, difference.added) == ({}, {})
 
 
-def test_a_lost_clone_is_seen(sandboxes):
+def test_a_lost_clone_is_detected(sandboxes):
     notebook = notebook_of(CELLS)
     less = notebook_of((CELLS[0], "%cd b", *CELLS[2:]))
     difference = _compared(notebook, migrate(less), *sandboxes)
