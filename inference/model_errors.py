@@ -139,8 +139,8 @@ def _inferred(
     feed.expect(torch.arange(len(windows)).split(batch_size))
 
     def infer(index_b: Tensor, size: int) -> list[tuple[Tensor, Aux]]:
-        batches = ((part_b, scoring.transform(feed.batch(part_b))) for part_b in index_b.split(size))
-        return [(part_b, of_batch(batch)) for part_b, batch in batches]
+        batches = ((micro_b, scoring.transform(feed.batch(micro_b))) for micro_b in index_b.split(size))
+        return [(micro_b, of_batch(batch)) for micro_b, batch in batches]
 
     size = batch_size
     for index_b in torch.arange(len(windows)).split(batch_size):

@@ -73,12 +73,12 @@ def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Input
     settings, saved, world = context.config.training, context.saved, context.world
     wanted = settings.gradient_checkpointing
     model.gradient_checkpointing = tier.gradient_checkpointing if wanted == "auto" else wanted
-    parts = 1 if settings.accumulate == "auto" else settings.accumulate
+    accumulate = 1 if settings.accumulate == "auto" else settings.accumulate
     fixed = None if settings.batch_size == "auto" else settings.batch_size
     if saved is not None and (fixed is not None or settings.effective_batch == "auto"):
         effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
     elif fixed is not None:
-        effective, reason = fixed * parts * world.size, "as requested"
+        effective, reason = fixed * accumulate * world.size, "as requested"
     else:
         effective, reason = effective_batch(settings, tier, num_windows=len(train), world_size=world.size)
     share = math.ceil(effective / world.size)
@@ -95,7 +95,7 @@ def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Input
             seconds_per_step=None,
             reason=f"{reason}; training.batch_size = {fixed}, nothing was measured",
         )
-    largest = math.ceil(share / parts)
+    largest = math.ceil(share / accumulate)
 
     def measured() -> Any:
         return measure(context, model, train, validation, effective=largest, checkpointing=model.gradient_checkpointing)

@@ -91,11 +91,13 @@ def test_the_gradient_is_clipped_to_the_maximum_norm(workspace):
 @pytest.mark.parametrize("small, accumulate", [(7, 3), (8, 3), (1, 21)])
 def test_accumulation_equals_the_bigger_batch(workspace, small, accumulate):
     whole, whole_step = first_gradient(workspace, "training.batch_size=21")
-    parts, parts_step = first_gradient(workspace, f"training.batch_size={small}", f"training.accumulate={accumulate}")
+    small_gradient, small_step = first_gradient(
+        workspace, f"training.batch_size={small}", f"training.accumulate={accumulate}"
+    )
     assert whole.abs().min() > 0 or whole[0, 2] == 0
-    assert torch.allclose(parts, whole, rtol=1e-5, atol=1e-8)
-    assert parts_step["loss"] == pytest.approx(whole_step["loss"], rel=1e-5)
-    assert parts_step["grad_norm"] == pytest.approx(whole_step["grad_norm"], rel=1e-5)
+    assert torch.allclose(small_gradient, whole, rtol=1e-5, atol=1e-8)
+    assert small_step["loss"] == pytest.approx(whole_step["loss"], rel=1e-5)
+    assert small_step["grad_norm"] == pytest.approx(whole_step["grad_norm"], rel=1e-5)
 
 
 def test_weight_decay_is_for_matrices_only():

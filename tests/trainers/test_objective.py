@@ -31,13 +31,15 @@ def config(workspace):
 @pytest.mark.parametrize("micro", [8, 16])
 def test_the_gradient_does_not_depend_on_the_micro_batch(config, norm, micro):
     settings = config(f"model.norm={norm}", "model.norm_windows=8")
-    whole, parts = model_of(settings), model_of(settings)
+    whole, micro_batched = model_of(settings), model_of(settings)
     index_b = torch.randperm(NUM_WINDOWS, generator=torch.Generator().manual_seed(3))
     loss = objective_of(whole, settings, NUM_WINDOWS).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
-    loss_in_parts = objective_of(parts, settings, micro).backward(inputs_with_gaps(), index_b, "masks", 0, 0)
-    assert loss_in_parts.item() == pytest.approx(loss.item(), rel=1e-5)
-    assert_same(gradients(whole), gradients(parts))
-    assert_same(dict(whole.named_buffers()), dict(parts.named_buffers()))
+    loss_in_micro_batches = objective_of(micro_batched, settings, micro).backward(
+        inputs_with_gaps(), index_b, "masks", 0, 0
+    )
+    assert loss_in_micro_batches.item() == pytest.approx(loss.item(), rel=1e-5)
+    assert_same(gradients(whole), gradients(micro_batched))
+    assert_same(dict(whole.named_buffers()), dict(micro_batched.named_buffers()))
 
 
 @pytest.mark.parametrize("micro", [1, 5, 32])
@@ -116,8 +118,8 @@ def test_a_micro_batch_is_weighted_by_its_number_of_values(config):
     loss = objective.backward(inputs_with_gaps(), index_b, "masks", 0, 0).item()
     with torch.no_grad():
         mask_b = objective.draw_masks(NUM_WINDOWS, "masks", 0, 0)
-        parts = zip(index_b.split(4), mask_b.split(4), strict=True)
-        outputs = [model(inputs_with_gaps().batch(part_b), part_mask_b) for part_b, part_mask_b in parts]
+        micro_batches = zip(index_b.split(4), mask_b.split(4), strict=True)
+        outputs = [model(inputs_with_gaps().batch(micro_b), micro_mask_b) for micro_b, micro_mask_b in micro_batches]
     values = sum(output.count.item() for output in outputs)
     assert loss == pytest.approx(sum(o.loss.item() * o.count.item() for o in outputs) / values, rel=1e-5)
     assert loss != pytest.approx(sum(o.loss.item() for o in outputs) / len(outputs), rel=1e-4), (

@@ -111,16 +111,16 @@ def make_trainer(root: Path, *overrides: str, model: nn.Module | None = None) ->
     config = config_of(root, *overrides)
     train_inputs, validation = (Inputs(windows(), Identity(), CPU.device) for _ in range(2))
     bundle = {"run_id": "run-1", "config": config.model_dump(mode="json"), "data": {"train": identity(windows())}}
-    parts = 1 if config.training.accumulate == "auto" else config.training.accumulate
-    batch = batch_of(config.training.batch_size, parts)
+    accumulate = 1 if config.training.accumulate == "auto" else config.training.accumulate
+    batch = batch_of(config.training.batch_size, accumulate)
     model = model or StandIn()
     context = RunContext(LoadedConfig(config, "a test", {}), root, CPU)
     return Trainer(model, train_inputs, validation, context=context, batch=batch, bundle=bundle)
 
 
-def batch_of(micro: int, parts: int = 1) -> BatchPlan:
+def batch_of(micro: int, accumulate: int = 1) -> BatchPlan:
     return BatchPlan(
-        starting=micro, effective=micro * parts, micro=micro, accumulate=parts, largest=None,
+        starting=micro, effective=micro * accumulate, micro=micro, accumulate=accumulate, largest=None,
         gradient_checkpointing=False, peak_mb=None, seconds_per_step=None, reason="a test",
     )  # fmt: skip
 
