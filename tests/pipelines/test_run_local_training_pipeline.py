@@ -172,6 +172,16 @@ def test_the_executed_notebook_shows_every_cell_and_its_pictures(root, stream):
     assert not [output for output in outputs if output.get("name") == "stderr"], "a warning spoils the page"
 
 
+@each_stream
+def test_the_executed_notebook_ends_with_what_was_found_and_the_next_command(root, stream):
+    notebook = nbformat.read(root / "artifacts/notebooks" / RUN_ID / f"local_{stream}_ssl.ipynb", as_version=4)
+    (output,) = notebook.cells[-1].outputs
+    summary = read_json(root / f"artifacts/scores/{stream}_summary.json")
+    assert output.text.startswith(summary["threshold"]["statement"])
+    assert f"{stream}: {summary['events']} events" in output.text
+    assert output.text.rstrip().splitlines()[-1].startswith("next: landfall ")
+
+
 def test_the_dashboard_documents_match_their_schemas_and_say_ready(root):
     state = load(root, "dashboard-state.json")
     validate(state, "dashboard-state.schema.json")
