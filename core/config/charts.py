@@ -36,7 +36,7 @@ class ProcessCharts(Section):
         "decreases with the fourth power of the drift.",
     )
     cross_channel_limit: Positive = Field(
-        8.0,
+        4.0,
         description="Process sensors: the most that the residual of the regression on other channels counts, in "
         "reference mean squares.",
     )

@@ -125,16 +125,16 @@ class ControlCharts:
         values_nc: np.ndarray,
         segments_k2: np.ndarray,
     ) -> None:
-        """Averages errors with those of the fourth chart, which weighs less the less the other channels explain. The
-        arguments are those of `write`."""
+        """Adds the fourth chart to the errors, with the share of a channel that the others explain as its weight, and
+        divides by the mean total of the weights. The arguments are those of `write`."""
         smooth, pages, line_k = Ewma(self.span, values_nc.shape[1], 1.0), Pages(error_sc), first_k.copy()
-        weight_c = cross.explained_c / (1.0 + cross.explained_c)  # one half where the others explain everything
+        explained_c, total = cross.explained_c, 1.0 + float(np.nanmean(cross.explained_c))
         for rows in cross.regression.rows(values_nc, segments_k2):
             relative_nc = np.minimum(cross.regression.residual(rows) ** 2 / cross.usual_c, ERROR_CAP)
             chart_nc = smooth(relative_nc, np.full(len(relative_nc), rows.segment))
             piece = slice(line_k[rows.segment], line_k[rows.segment] + len(chart_nc))
-            chart_nc = np.minimum(chart_nc, self.settings.cross_channel_limit)
-            error_sc[piece] += weight_c * (chart_nc - error_sc[piece])
+            chart_nc = explained_c * np.minimum(chart_nc, self.settings.cross_channel_limit)
+            error_sc[piece] = (error_sc[piece] + chart_nc) / total
             line_k[rows.segment] = piece.stop
             pages.looked_at(error_sc[piece].nbytes)
 

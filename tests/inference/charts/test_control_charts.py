@@ -92,8 +92,8 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     new_nc[500:] = new_nc[500:, ::-1]
     charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
     without_sc = errors_of(replace(charts, cross=None), new_nc, whole(new_nc))
-    weight_c = charts.cross.explained_c / (1 + charts.cross.explained_c)
-    largest_sc = without_sc + weight_c * (limit - without_sc)
+    explained_c = charts.cross.explained_c
+    largest_sc = (without_sc + explained_c * limit) / (1 + explained_c.mean())
     assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
 
 
