@@ -13,11 +13,13 @@ import numpy as np
 
 from inference.injected_faults import NORMAL
 
-WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0)
+WEIGHTS = (0.0, 0.03, 0.1, 0.3, 0.7, 0.9, 1.0)
 # Fewer faults show nothing.
 FEWEST_FAULTS = 12
 # A gain that is smaller does not justify a model: injected faults are simpler than real ones.
 TOLERANCE = 0.02
+# A gain that is not significant at 5 % does not justify a model either.
+_STANDARD_ERRORS = 2.0
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
 # Where the best weight finds less, normal scores differ too much for the injected faults to compare anything.
@@ -48,9 +50,9 @@ def without_faults(reason: str) -> WeightChoice:
 
 
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
-    """The smallest weight that finds as much as the best one, within `TOLERANCE` and one standard error of the paired
-    difference over the faults (the one-standard-error rule of Breiman et al., Classification and Regression Trees,
-    1984).
+    """The smallest weight that finds as much as the best one, within `TOLERANCE` and `_STANDARD_ERRORS` of the paired
+    difference over the faults (after the one-standard-error rule of Breiman et al., Classification and Regression
+    Trees, 1984).
 
     score_of: from a weight to scores (S,), NaN where there is none. fault_s: int64 (S,), as in `InjectedFaults`.
     """
@@ -69,7 +71,7 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
         )
     behind_wf = found_wf[best] - found_wf
     error_w = behind_wf.std(axis=1, ddof=1) / np.sqrt(len(number_f))
-    at = int(np.flatnonzero(behind_wf.mean(axis=1) <= np.maximum(error_w, TOLERANCE))[0])
+    at = int(np.flatnonzero(behind_wf.mean(axis=1) <= np.maximum(_STANDARD_ERRORS * error_w, TOLERANCE))[0])
     reason = (
         f"of {len(number_f)} faults injected into calibration data, scores with weight {WEIGHTS[at]:g} find "
         f"{100 * mean_w[at]:.0f} %, the charts alone {100 * mean_w[0]:.0f} %, the model alone {100 * mean_w[-1]:.0f} %"
