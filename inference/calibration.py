@@ -74,8 +74,8 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
 
 
 def windows_ending_in(windows: WindowSet, half: WindowSet) -> WindowSet:
-    """The part `half` of a split, with all windows of the split whose newer half lies in it: more than are inside where
-    the part is little longer than a window. For scores of process sensors that do not look ahead."""
+    """One half of a split, with all windows of the split whose newer half is in it. These are more than the windows
+    inside the half if it is little longer than a window. For scores of process sensors that do not look ahead."""
     start_w, segments = windows.starts_w.numpy(), half.segments
     stop_w = start_w + windows.window
     segment_w = np.clip(segments.at(stop_w - 1), 0, None)

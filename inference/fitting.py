@@ -93,7 +93,7 @@ def fit_with_scores(
     model_weight: float,
 ) -> tuple[Detector, np.ndarray]:
     """As `fit`, without the test on the second half; and the scores (S,) of the split `calibration`. features: of the
-    reference splits of vibration, where they are known. model_weight: of the model in a score, 0 to 1."""
+    reference splits of vibration, if they are known. model_weight: of the model in a score, 0 to 1."""
     calibration, of_calibration, settings = reference["calibration"], errors["calibration"], settings_of(config)
     own_past = _own_past(config, reference)
     second_s = second_half(calibration, of_calibration, own_past)

@@ -154,8 +154,8 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
     """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
     predictions likewise. These rows are in the segments of the split; earlier rows of a window may not be.
 
-    They are added up on the CPU, where they come in the same order, and so with the same rounding, at every call. A
-    value missing in one window is missing in all, so NaN adds up correctly and needs no count of its own.
+    They are added on the CPU in a fixed order, so rounding is the same at every call. A value missing in one window is
+    missing in all, so NaN adds up correctly and needs no count of its own.
     """
     segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.scratch
     entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segments.at(stop_w - 1)])

@@ -85,9 +85,9 @@ def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamD
 def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -> tuple[Detector, StreamData]:
     """The detector of a model, and the data with its test split loaded.
 
-    A detector that `landfall calibrate` fitted is used until it is undone. So is any stored one where the calibration
-    data is not available: then only the test split is loaded. Otherwise the stored one is used as long as the data is
-    what it was fitted to.
+    A detector that `landfall calibrate` fitted is used until it is undone. Without the calibration data, the stored
+    detector is used, and only the test split is loaded. Otherwise the stored one is used unless the reference data has
+    changed.
     Raises DataError for data that cannot be scored, or is too small to fit a detector.
     """
     stored, reason = load_stored(detector_path(scoring.path))

@@ -18,7 +18,7 @@ from core.devices.host import memory_mb, oom_kills
 
 _MIB = 2**20
 _SECONDS_BETWEEN_LOOKS = 0.1
-# A process that was killed with this share of the total memory was most likely killed for lack of memory.
+# A process that was killed with this share of the total memory was most likely killed because memory ran out.
 _NEARLY_ALL = 0.85
 _LESS_MEMORY = "training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size need less"
 # Meaning of a signal, and a hint.

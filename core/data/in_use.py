@@ -19,8 +19,8 @@ def streams_off(
 ) -> dict[Stream, str]:
     """The streams that are not in use, each with the reason, without the password that a path of a share may hold.
 
-    needed: streams that are in use without data, such as one with an imported model. Where no stream has data, only
-    those that are switched off are left out: each of the others then reports what is missing.
+    needed: streams that are in use without data, such as one with an imported model. If no stream has data, only those
+    that are switched off are left out: each of the others then reports what is missing.
     Raises UsageError if every stream is switched off.
     """
     switched_off = {

@@ -157,10 +157,10 @@ def _longest_run(values_t: np.ndarray) -> int:
 def _largest_jump(steps: Numbers, count: int, level: float) -> float:
     """Largest step in robust standard deviations of the channel's own steps.
 
-    The scale is the median absolute deviation. Where that is 0, because most steps are 0, the scale is the median of
-    the moves if the channel moves often, else the floor: one jump of a channel that otherwise holds still is large, and
-    the five-hundredth switch of a valve is not. In the same way, recurring changes of level are compared with each
-    other. A spike, which the next sample reverses, is always compared with the scale of the steps.
+    The scale is the median absolute deviation. If that is 0, because most steps are 0, the scale is the median of the
+    moves if the channel moves often, else the floor: one jump of a channel that otherwise holds still is large, and the
+    five-hundredth switch of a valve is not. In the same way, recurring changes of level are compared with each other. A
+    spike, which the next sample reverses, is always compared with the scale of the steps.
     """
     floor = max(_STEP_FLOOR * level, math.sqrt(_TINY))
     typical = np.float64(median(steps, count))

@@ -128,7 +128,7 @@ def _from_tables(source: Source, tables: Iterable[Table], chosen: Sequence[str])
 
 
 class _TimeColumn:
-    """The time stamps of a table that is read in blocks. Where a block alone does not determine their form, such as the
+    """The time stamps of a table that is read in blocks. If a block alone does not determine their form, such as the
     order of day and month, the column is read again as a whole."""
 
     def __init__(self, path: Path, wanted: str, scratch: Path | None):

@@ -69,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Readiness:
-    """The state of the data of a stream. config: with the recipe for this data, where it could be chosen."""
+    """The state of the data of a stream. config: with the recipe for this data, if it could be chosen."""
 
     config: AnyConfig
     files: int
@@ -159,7 +159,7 @@ def _of_reports(reports: Sequence[QualityReport], recordings: Sequence[Recording
 def _splits(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None, findings: list[Finding]
 ) -> tuple[AnyConfig, dict[SplitName, list[Span]]]:
-    """The recipe for this data, where there is enough to choose one, and the rows of each split."""
+    """The recipe for this data, if there is enough to choose one, and the rows of each split."""
     smallest = config
     if recipe.is_open(config):
         try:

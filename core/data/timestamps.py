@@ -177,8 +177,8 @@ def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
 
 
 def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
-    """Parses common forms of plants. Where day and month could be swapped, the form that reads most rows is taken, then
-    the one with the better order."""
+    """Parses common forms of plants. If day and month could be swapped, the form that reads most rows is used, then the
+    one with the better order."""
     orders = {}
     for number, name in enumerate(("day first", "month first")):
         parsed = pd.Series(pd.NaT, index=text.index, dtype="datetime64[ns, UTC]")

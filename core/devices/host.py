@@ -108,7 +108,7 @@ def _file_cache(folder: Path, files: _MemoryFiles) -> int:
 
 
 def oom_kills(root: Path = _ROOT) -> int:
-    """How often the system has killed a process in the control groups of this process for lack of memory; 0 if
+    """How often the system has killed a process in the control groups of this process because memory ran out; 0 if
     unknown."""
     counts = [0]
     for folder in _control_groups(root, "memory"):

@@ -50,7 +50,7 @@ def until_it_fits(
 ) -> tuple[T, int]:
     """The result of `work(size)`, and the size that fitted.
 
-    work: does all the work in micro-batches of at most `size` windows. Where memory runs out, `undo` restores the state
+    work: does all the work in micro-batches of at most `size` windows. If memory runs out, `undo` restores the state
     before it and the size is halved. Raises LandfallError if a single window does not fit, and every other error
     unchanged.
     """

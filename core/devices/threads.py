@@ -1,6 +1,6 @@
 """The number of CPU threads of a process: at most its usable cores, and fewer while other processes use the same cores.
 
-The threads of one operation wait for each other. Where another process takes turns with one of them, all wait, and the
+The threads of one operation wait for each other. If another process uses the core of one of them, all wait, and the
 operation takes longer than with a single thread (docs/performance.md has measurements). `use` and `adapt` therefore
 compare what other processes take of the cores with what is left, and leave the rest to them. A deterministic run cannot
 change its number, which decides the order of sums: it leaves one core free from the start, and reports a load that

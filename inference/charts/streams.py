@@ -64,7 +64,7 @@ def fit_charts(
 ) -> tuple[ChartSet, np.ndarray]:
     """The charts of all reference splits, and the errors (S, C) of the split `calibration` by charts fitted without it.
 
-    own_past: the recordings of process sensors that are scored per recording. features: of vibration, where they are
+    own_past: the recordings of process sensors that are scored per recording. features: of vibration, if they are
     known.
     """
     scoring, charts = config.scoring, config.scoring.charts

@@ -199,7 +199,7 @@ def fit_vibration(
     fold by charts and references that were fitted without that fold.
 
     windows: of the reference splits; all splits have the same stride, so that `span` windows are equally long.
-    features: of the windows (`features_of`), where they are known.
+    features: of the windows (`features_of`), if they are known.
     """
     settings = settings or VibrationCharts()
     features = features or {name: features_of(split, settings) for name, split in windows.items()}
