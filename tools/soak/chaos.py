@@ -1,0 +1,333 @@
+"""Runs random commands on random workspaces with random faults, and checks what must hold after each.
+
+    python -m tools.soak.chaos --minutes 60 [--seed 0] > chaos.json
+    python -m tools.soak.chaos --seed 0 --case 17          # one case again
+
+A case has a workspace of its own and up to three commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a full
+or read-only disk, a folder without permission, files from the past and the future. Everything follows from seed and
+case, except where a signal meets a command. Disks are mounted in memory, which takes root on Linux; without it these
+faults are left out, and the result says so.
+
+After each command: every artifact can be read, a valid model is still valid, files of the user are unchanged, nothing
+is written outside the workspace, the exit code is documented, the message is one line with a remedy, and the memory is
+bounded. After each case the workspace still works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core import checkpoint
+from core.cli import run_command
+from core.errors import (
+    EXIT_DATA,
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_KILLED,
+    EXIT_OK,
+    EXIT_OUTPUT,
+    EXIT_RESUMABLE,
+    EXIT_USAGE,
+    LandfallError,
+)
+from tests.support.artifact_checks import faults, leftovers
+from tests.support.small_workspace import CONFIGS, REPOSITORY, build_small_workspace, install_page
+
+DOCUMENTED = {
+    EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_INTERRUPTED, EXIT_KILLED,
+}  # fmt: skip
+LONGEST_S, MOST_MB, DISK_MB, PYTHON_S = 240.0, 3000, 64, 0.3
+SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": signal.SIGINT}
+DISKS = ("full disk", "read-only disk")
+# Faults and how often they come.
+FAULTS = {
+    "none": 25, "kill": 20, "terminate": 10, "interrupt": 10, "full disk": 12, "read-only disk": 8, "permission": 8,
+    "clock": 7,
+}  # fmt: skip
+USER_FILES = ("data", "configs", "notebooks", "pyproject.toml")
+_STREAM = {stream: ("--stream", stream, "--config", config) for stream, config in CONFIGS.items()}
+_BOTH = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CONFIGS["swinmae"])
+# The cache of torch's compiler among the temporary files: made when torch is told to be deterministic.
+_OF_TORCH = "torchinductor_"
+_NO_PERMISSION = "-dac_override,-dac_read_search"
+
+
+def draw_command(rng: random.Random, trained: Path) -> list[str]:
+    """Words of a command; one in eight has a mistake."""
+    stream = rng.choice(list(CONFIGS))
+    train = ["train", stream, "--config", CONFIGS[stream], f"training.epochs={rng.randint(1, 3)}"]
+    words = rng.choice([
+        train, [*train, "--resume", "auto"], [*train, "--run-id", "first"],
+        ["score", *_STREAM[stream]], ["score", *_STREAM[stream], "--detector", "charts"],
+        ["check", *_STREAM[stream], "--no-time"], ["quality", "--config", CONFIGS[stream]],
+        ["runs", *_STREAM[stream], "--json"], ["promote", *_STREAM[stream], "first"],
+        ["tag", *_STREAM[stream], "first", "a", "--note", "x"], ["calibrate", *_STREAM[stream]],
+        ["validate", *_BOTH, "--skip-smoke"], ["export", *_BOTH], ["devices", "--json"],
+        ["import-artifacts", str(trained), "--replace", *_BOTH],
+        ["pipeline", *_BOTH, "--only", rng.choice(["quality*", "score*", "validate", "export"])],
+        ["pipeline", *_BOTH, "--dry-run"],
+    ])  # fmt: skip
+    if rng.random() < 0.125:
+        words = [*words, rng.choice(["training.epoch=3", "training.epochs=-1", "--no-such-option", "seed="])]
+    return words
+
+
+@dataclass
+class Result:
+    """What a run of the chaos found. violations: with the command that repeats the case."""
+
+    seed: int
+    cases: int = 0
+    commands: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    left_out: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    peak_mb: float = 0.0
+
+
+class Case:
+    """One workspace below `folder`, copied from a template."""
+
+    def __init__(self, seed: int, number: int, folder: Path, templates: Path, result: Result):
+        self.rng = random.Random(f"{seed} {number}")
+        self.again = f"python -m tools.soak.chaos --seed {seed} --case {number}"
+        self.folder, self.templates, self.result = folder, templates, result
+        self.root, self.outside = folder / "workspace", folder / "outside"
+        self.was_killed = False
+
+    def run(self) -> None:
+        template = self.rng.choice(["fresh", "trained", "trained"])
+        shutil.copytree(self.templates / template, self.root, symlinks=True)
+        for name in ("home", "tmp"):
+            (self.outside / name).mkdir(parents=True)
+        for _ in range(self.rng.randint(1, 3)):
+            allowed = [fault for fault in FAULTS if fault not in self.result.left_out]
+            (fault,) = self.rng.choices(allowed, [FAULTS[fault] for fault in allowed])
+            self._command(draw_command(self.rng, self.templates / "trained"), fault)
+        for words in (["export", *_BOTH], ["runs", *_STREAM["patchtst"]]):
+            code, said = self._start(words, "none")
+            if code != EXIT_OK:
+                self._violated(words, "none", f"the workspace no longer works: {code}, {said[-300:]}")
+
+    def _command(self, words: Sequence[str], fault: str) -> None:
+        self.result.commands += 1
+        self.result.faults[fault] += 1
+        users, models = _digests(self.root), _valid_models(self.root)
+        with self._suffering(fault):
+            code, said = self._start(words, fault)
+        self.result.codes[str(code)] += 1
+        self.was_killed |= fault == "kill"
+        for found in (*self._of_files(users, models, fault), *_of_message(code, said, fault)):
+            self._violated(words, fault, found)
+
+    # ----------------------------------------------------------------------------------------------------------- faults
+    @contextlib.contextmanager
+    def _suffering(self, fault: str) -> Iterator[None]:
+        filler, chosen = self.folder / "filler", self.rng.choice(["checkpoints", "artifacts", "runs"])
+        leave = self.rng.choice([0, 8_192, 60_000, 400_000])
+        if fault == "full disk":
+            facts = os.statvfs(self.folder)
+            filler.write_bytes(bytes(max(0, facts.f_bavail * facts.f_frsize - leave)))
+        elif fault == "read-only disk":
+            _remount(self.folder, "ro")
+        elif fault == "permission":
+            (self.root / chosen).mkdir(exist_ok=True)
+            (self.root / chosen).chmod(0o555)
+        elif fault == "clock":
+            for path in sorted(self.root.rglob("*")):
+                when = time.time() + self.rng.choice([-1, 1]) * self.rng.uniform(0, 3e8)
+                os.utime(path, (when, when), follow_symlinks=False)
+        try:
+            yield
+        finally:
+            if fault == "read-only disk":
+                _remount(self.folder, "rw")
+            elif fault == "permission":
+                (self.root / chosen).chmod(0o755)
+            filler.unlink(missing_ok=True)
+
+    def _start(self, words: Sequence[str], fault: str) -> tuple[int, str]:
+        """Exit code, or the negative number of a signal, and what the command wrote to stderr."""
+        command = [sys.executable, "-m", "landfall", *words, *([] if words[0] == "devices" else ["--repo-root", "."])]
+        if fault == "permission" and os.geteuid() == 0:
+            command = ["setpriv", f"--inh-caps={_NO_PERMISSION}", f"--bounding-set={_NO_PERMISSION}", *command]
+        places = {"HOME": self.outside / "home", "TMPDIR": self.outside / "tmp", "MPLCONFIGDIR": self.templates / "mpl"}
+        variables = {**os.environ, **{name: str(path) for name, path in places.items()}}
+        variables |= {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        with tempfile.TemporaryFile() as stderr:
+            process = subprocess.Popen(
+                command, cwd=self.root, env=variables, stdin=-3, stdout=-3, stderr=stderr, process_group=0
+            )
+            # More often early than late: half of the commands end within three seconds. Not while Python itself starts:
+            # until its first line, a command cannot handle signals.
+            wait_s = PYTHON_S + self.rng.uniform(0.0, 1.0) ** 2 * 8.0 if fault in SIGNALS else LONGEST_S
+            try:
+                process.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                process.send_signal(SIGNALS.get(fault, signal.SIGKILL))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LONGEST_S)
+                if fault not in SIGNALS or process.poll() is None:
+                    self._violated(words, fault, f"does not end within {LONGEST_S:.0f} s")
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace")
+        return process.returncode, said
+
+    # ------------------------------------------------------------------------------------------------------- conditions
+    def _of_files(self, users: dict[str, str], models: Sequence[Path], fault: str) -> Iterator[str]:
+        yield from faults(self.root)
+        now = _digests(self.root)
+        yield from (f"{name} of the user was changed" for name, digest in users.items() if now.get(name) != digest)
+        for path in models:
+            try:
+                checkpoint.verify(path)
+            except (LandfallError, OSError) as error:
+                yield f"{path.name} was valid: {error}"
+        outside = [path for path in self.outside.glob("*/*") if not path.name.startswith(_OF_TORCH)]
+        if not self.was_killed and outside:  # a process that is killed leaves its temporary files
+            yield f"written outside of the workspace: {', '.join(map(str, outside[:5]))}"
+        if not self.was_killed and fault in ("none", "clock") and (left := leftovers(self.root)):
+            yield f"left: {', '.join(left[:5])}"
+        peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        if peak_mb > self.result.peak_mb and peak_mb > MOST_MB:
+            yield f"took {peak_mb:,.0f} MiB"
+        self.result.peak_mb = max(self.result.peak_mb, peak_mb)
+
+    def _violated(self, words: Sequence[str], fault: str, found: str) -> None:
+        line = f"{self.again}: landfall {' '.join(words)}, {fault}: {found}"
+        self.result.violations.append(line)
+        sys.stderr.write(line + "\n")
+
+
+def _of_message(code: int, said: str, fault: str) -> Iterator[str]:
+    """What is wrong with exit code and last line."""
+    if code not in DOCUMENTED and not (fault in SIGNALS and code == -SIGNALS[fault]):
+        yield f"exit code {code}: {said[-300:]}"
+    if "Traceback (most recent call last)" in said:
+        yield f"a traceback: {said[-600:]}"
+    lines = [line for line in said.splitlines() if line.strip()]
+    if code in (EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT):
+        last = lines[-1] if lines else ""
+        if not last.startswith("landfall") or "unexpected " in last:
+            yield f"exit code {code} with the last line {last[:300]!r}"
+
+
+def _digests(root: Path) -> dict[str, str]:
+    """Of the user's files."""
+    paths = [path for name in USER_FILES for path in [root / name, *(root / name).rglob("*")] if path.is_file()]
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def _valid_models(root: Path) -> list[Path]:
+    found = []
+    for path in (root / "checkpoints").glob("*_ssl.pt"):
+        with contextlib.suppress(LandfallError, OSError):
+            checkpoint.verify(path)
+            found.append(path)
+    return found
+
+
+def _remount(folder: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+
+
+@contextlib.contextmanager
+def _disk(folder: Path, *, is_mounted: bool) -> Iterator[Path]:
+    """A folder of its own, a disk in memory where that can be mounted."""
+    folder.mkdir()
+    if is_mounted:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        if is_mounted:
+            subprocess.run(["umount", "-l", folder], check=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_out_here() -> list[str]:
+    """Faults that this machine cannot have."""
+    is_root = sys.platform == "linux" and os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = is_root and subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True)
+        if mounted and not mounted.returncode:
+            subprocess.run(["umount", folder], check=True)
+            disks: list[str] = []
+        else:
+            disks = list(DISKS)
+    return [*disks, *(["permission"] if is_root and shutil.which("setpriv") is None else [])]
+
+
+def make_templates(folder: Path) -> None:
+    """A workspace that has data only, and one whose streams are trained and scored."""
+    folder.mkdir()
+    for name in ("fresh", "trained"):
+        install_page(build_small_workspace(folder / name))
+    for name in ("mpl", "outside/home", "outside/tmp"):
+        (folder / name).mkdir(parents=True)
+    case = Case(0, 0, folder, folder, Result(0))
+    case.root = folder / "trained"
+    for stream, config in CONFIGS.items():
+        for words in (["train", stream, "--config", config, "--run-id", "first"], ["score", *_STREAM[stream]]):
+            code, said = case._start(words, "none")
+            if code != EXIT_OK:
+                raise LandfallError(f"landfall {' '.join(words)} fails without a fault: {said[-500:]}")
+
+
+def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) -> Result:
+    """Cases until the time or the number of commands is reached; or one of them."""
+    result, until = Result(seed, left_out=left_out_here()), time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="chaos") as name:
+        folder = Path(name)
+        make_templates(folder / "templates")
+        number = only or 0
+        while only is not None or (time.monotonic() < until and result.commands < commands):
+            with _disk(folder / "case", is_mounted=DISKS[0] not in result.left_out) as place:
+                Case(seed, number, place, folder / "templates", result).run()
+            result.cases, number = result.cases + 1, number + 1
+            if only is not None:
+                break
+            if result.cases % 20 == 0:
+                sys.stderr.write(f"{result.commands} commands, {len(result.violations)} violations\n")
+    return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description="Random commands with random faults.")
+    parser.add_argument("--minutes", type=float, default=60.0, help="time for new cases (default: %(default)s)")
+    parser.add_argument("--commands", type=int, default=10**9, help="stop after so many (default: no limit)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", type=int, metavar="N", help="run this case only")
+
+    def command(arguments: argparse.Namespace) -> int:
+        result = chaos(arguments.seed, seconds=60 * arguments.minutes, commands=arguments.commands, only=arguments.case)
+        document: dict[str, Any] = {**vars(result), "peak_mb": round(result.peak_mb)}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        return EXIT_FAILURE if result.violations else EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
