@@ -38,6 +38,9 @@ _MANAGERS: dict[str, tuple[str, ...]] = {
 }
 
 
+_CHOOSES = frozenset({"ldconfig", "update-alternatives"})
+
+
 @lru_cache(maxsize=64)
 def _system_calls(found: ShellText) -> list[SystemCall]:
     return [call for command in found.commands if (call := system_call(command)) is not None]
@@ -56,6 +59,9 @@ def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     packages = list(dict.fromkeys(name for call in calls for name in call.packages))
     others = list(dict.fromkeys(name for call in calls for name in call.others))
     if not packages and not others:
+        if chosen := sorted({call.command.program for call in calls} & _CHOOSES):
+            message = f"`{chosen[0]}` changes which libraries or programs the system uses"
+            return message, "run it by hand if this machine needs it", Keeps.NEEDS_HUMAN
         return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
     message = "installs into the system: " + ", ".join([*packages, *others])
     listed = " (the list of system requirements next to the notebook contains them)" if packages else ""

@@ -120,6 +120,7 @@ CELLS = (
     "if 'google.colab' in sys.modules:\n    !git clone https://example.org/a/b\n    %cd b\nelse:\n    %cd ..",
     "open('/content/drive/MyDrive/a.txt', 'w').write(str(np.zeros(3)))\ntoken = userdata.get('TOKEN')",
     "!pip install -q x && ls /content\nprint(1)",
+    "import importlib.util\nif importlib.util.find_spec('google.colab'):\n    !git clone https://example.org/a/c",
 )
 
 
@@ -141,10 +142,11 @@ def test_a_notebook_that_deletes_its_folder_leaves_the_sandbox_usable(sandboxes)
         assert _of_cells(sandbox.run(["open('a.txt', 'w').close()"])) == [(0, "write", f"{folder}/a.txt")]
 
 
-def test_clocks_names_and_extensions_do_not_differ_between_runs(sandboxes):
+def test_clocks_chance_names_and_extensions_do_not_differ_between_runs(sandboxes):
     cells = [
         "import datetime, gc, tempfile, time",
         "print(datetime.datetime.now(), datetime.date.today(), time.strftime('%H'), time.time())",
+        "import os, random, uuid\nrandom.seed()\nprint(random.random(), os.urandom(4), uuid.uuid4())",
         "%load_ext watermark\n%watermark -v\nprint(gc.collect(), tempfile.mkdtemp())",
         "import google.generativeai as genai\nprint(genai.__version__)\nexit(0)",
     ]

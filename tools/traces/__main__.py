@@ -28,6 +28,7 @@ from tools.traces.compare import Difference, Effect, compare, summarised
 from tools.traces.dependents import dependents
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
+_MAY_READ = re.compile(r"""os\.environ(?:\[|\.get\()["'](\w+)["']""")
 _READS = re.compile(r"""os\.environ\[["'](\w+)["']\]""")
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parents[1] / "landfall_runtime.py"
@@ -128,7 +129,8 @@ def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, lo
     original, migrated = colab.run(cells), local.run(new, _secrets(cells, new))
     if original is None or migrated is None:
         return None
-    after = [(_origin(migration, cell), kind, text) for cell, kind, text in migrated]
+    named = _named(migration, cells, new)
+    after = [(_origin(migration, cell), kind, text) for cell, kind, text in migrated if (kind, text) not in named]
     # Effects of added cells are not compared, except errors.
     kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] == "error"]  # type: ignore[misc]
     human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
@@ -145,6 +147,13 @@ def _secrets(cells: list[str], new: list[str]) -> dict[str, str]:
     """Values for the environment variables that only the migrated notebook reads: the report asks the user for them."""
     before = _READS.findall("\n".join(cells))
     return {name: f"secret-{name}" for text in new for name in _READS.findall(text) if name not in before}
+
+
+def _named(migration: Migration, cells: list[str], new: list[str]) -> set[tuple[str, str]]:
+    """Reads of environment variables that only the migrated notebook has, and that the report names."""
+    before, after = (set(_MAY_READ.findall("\n".join(texts))) for texts in (cells, new))
+    report = "\n".join(f"{found.message} {found.action} {found.after}" for found in migration.findings)
+    return {("secret", name) for name in after - before if re.search(rf"\b{name}\b", report)}
 
 
 def _origin(migration: Migration, cell: int) -> int | None:

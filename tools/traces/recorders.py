@@ -11,6 +11,7 @@ import gc
 import io
 import itertools
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -172,8 +173,16 @@ def _record_people(log: Log) -> None:
     builtins.input = answered
     getpass.getpass = answered
     time.sleep = lambda seconds: None
+    _repeat_chance()
     gc.collect = lambda *generation: 0  # type: ignore[assignment, misc]
     _stop_clocks()
+
+
+def _repeat_chance() -> None:
+    """The operating system's random numbers are those of a generator with a fixed seed."""
+    numbers, seed = random.Random(0), random.seed
+    os.urandom = random._urandom = lambda size: numbers.randbytes(size)  # type: ignore[attr-defined]
+    random.seed = lambda a=None, version=2: seed(0 if a is None else a, version)  # type: ignore[assignment]
 
 
 def _stop_clocks() -> None:

@@ -19,6 +19,7 @@ import tempfile
 import types
 import warnings
 from collections.abc import Set
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,8 @@ def _colab(log: Log) -> None:
                 setattr(module, path.rpartition(".")[2], part)
         setattr(root, name, module)
         sys.modules[module.__name__] = module
+    for module in (google, root):
+        module.__spec__ = ModuleSpec(module.__name__, None, is_package=True)  # for `find_spec`
     for name in ("SecretNotFoundError", "NotebookAccessError", "TimeoutException"):
         setattr(root.userdata, name, type(name, (Exception,), {}))
     root.errors.AuthorizationError = root._message.MessageError = type("MessageError", (Exception,), {})

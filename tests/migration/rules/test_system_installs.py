@@ -67,6 +67,8 @@ def test_packages_to_install_are_named():
     assert found[0].keeps is Keeps.NEEDS_HUMAN
     assert found[0].message == "installs into the system: x, libfoo2=1.2-3, ./z.deb"
     assert "x, libfoo2=1.2-3" in found[0].action
+    (finding,) = rewritten("!sudo ldconfig /usr/local/lib")[1]
+    assert (finding.keeps, "ldconfig" in finding.message) == (Keeps.NEEDS_HUMAN, True)
     found = rewritten("!apt-get update")[1]
     assert [(finding.keeps, finding.action) for finding in found] == [(Keeps.EQUIVALENT, "")]
 
