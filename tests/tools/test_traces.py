@@ -27,6 +27,7 @@ def _both(original, migrated, human=()):
     [
         (("process", "ls /content/a"), ("process", 'ls "$WORK_DIR"/a')),
         (("process", "cat /content/drive/MyDrive/a"), ("process", "cat /started/drive/a")),
+        (("process", "ls /content/drive/MyDrive/a"), ("process", 'ls "$DRIVE_DIR"/MyDrive/a')),
         (("process", "pip3 install x"), ("process", "pip install x")),
         (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),

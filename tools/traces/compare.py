@@ -126,7 +126,7 @@ def _with_folders(text: str, start: str) -> str:
         text = re.sub(r"(?<![\w.])/g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
         text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
         return re.sub(r"(?<![\w./:])(/?)/content(?![\w-])", r"\1‹work›", text)
-    text = re.sub(r"/started/drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+    text = re.sub(r"(?:/started/drive|‹drive›)(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
     return text.replace("/started", "‹work›")
 
 
