@@ -20,17 +20,16 @@ from types import MappingProxyType
 
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.schema import STREAMS, Stream
+from core.config.schema import STREAMS, AnyConfig, Stream
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
-from pipelines.dashboard.inputs import Problems, read_checklist, read_checkpoint, read_scores
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
-from pipelines.dashboard.places import CONTRACT, Places
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
@@ -55,26 +54,23 @@ def export_state(
     out: Path | None = None,
     persist_run_history: bool = True,
     run_id: str | None = None,
-    places: Mapping[Stream, Places] = CONTRACT,
+    configs: Mapping[Stream, AnyConfig] = CONTRACT,
     off: Mapping[Stream, str] = MappingProxyType({}),
 ) -> DashboardState:
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
     The other documents are written next to `out`; outdated ones of an earlier export are removed. `run_id` selects the
-    run that is shown for the streams it trained; default: the newest run of each stream. `places`: output folders of
-    the runs of each stream. `off`: the streams that are not in use, each with the reason; they have no part in the
+    run that is shown for the streams it trained; default: the newest run of each stream. `configs`: those of the runs,
+    for their output folders. `off`: the streams that are not in use, each with the reason; they have no part in the
     verdict. Damaged inputs are listed in `problems`; only a failing write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
     problems = Problems(root)
-    runs = read_runs(root, out.parent / "runs", now, problems, places=places)
+    runs = read_runs(root, out.parent / "runs", now, problems, configs=configs)
     if run_id is not None and run_id not in {run.run_id for run in runs}:
         problems.add(root / "runs", f"no folder of run {run_id}; the newest runs are shown instead")
-    streams = {
-        stream: describe_stream(root, stream, runs, run_id, out.parent, problems, places=places[stream])
-        for stream in STREAMS
-    }
+    streams = {stream: describe_stream(root, configs[stream], runs, run_id, out.parent, problems) for stream in STREAMS}
     for name, reason in off.items():
         streams[name].light = light_of(None, None, why_off=reason)
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
@@ -93,7 +89,7 @@ def export_state(
         pipeline=nodes,
         streams=streams,
         checklist=checklist,
-        device=read_device(root, problems, artifacts=[place.artifacts for place in places.values()]),
+        device=read_device(root, problems, artifacts=[config.logging.artifacts_dir for config in configs.values()]),
         migration=migration,
         runs=summary,
         problems=problems.found,
@@ -108,21 +104,20 @@ def export_state(
 
 def describe_stream(
     root: Path,
-    stream: Stream,
+    config: AnyConfig,
     runs: Sequence[RunRecord],
     run_id: str | None,
     data: Path,
     problems: Problems,
-    *,
-    places: Places,
 ) -> StreamState:
     """One stream: its run, the promoted weights, their scores, and the quality of its data."""
+    stream = config.stream
     title, subject = TITLES[stream]
-    scores, detections = read_scores(root, stream, problems, folder=places.scores)
+    scores, detections = read_scores(root, config, problems)
     if detections is not None:
-        publish_events(root, stream, detections.events, data, problems, folder=places.scores)
-    quality = read_reports(root, places.reports, problems)
-    checkpoint = read_checkpoint(root, places.checkpoint, problems)
+        publish_events(root, config, detections.events, data, problems)
+    quality = read_reports(root, config.dqvl.report_dir, problems)
+    checkpoint = read_checkpoint(root, config, problems)
     common = {
         "title": title,
         "subject": subject,
@@ -132,12 +127,10 @@ def describe_stream(
         "detections": detections,
         "quality": summary_of(quality),
         "quality_file": publish_quality(stream, quality, data),
-        "series": (
-            export_series(root, stream, detections.events, data, problems, folder=places.scores) if detections else None
-        ),
+        "series": (export_series(root, config, detections.events, data, problems) if detections else None),
     }
     trained = [run for run in runs if stream in run.streams]
-    own = root / places.log_dir
+    own = root / config.logging.log_dir
     of_configuration = [run for run in trained if root / (run.streams[stream].log_dir or own) == own]
     newest = of_configuration[0] if of_configuration else None
     shown = next((run for run in trained if run.run_id == run_id), newest)
@@ -238,13 +231,13 @@ def _export(arguments: argparse.Namespace) -> int:
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
     files = {stream: getattr(arguments, f"{name}_config") for name, stream in _NAMES.items()}
     configs = loaded_configs(root, files, arguments.overrides)
-    places = {**CONTRACT, **{stream: Places.of(loaded.config) for stream, loaded in configs.items()}}
     off = streams_off_here(configs, root) if len(configs) == len(STREAMS) else {}
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)
         finish(root)
         state = export_state(
-            root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id, places=places,
+            root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id,
+            configs={**CONTRACT, **{stream: loaded.config for stream, loaded in configs.items()}},
             off=off,
         )  # fmt: skip
     states = {name: "not in use" if name in off else stream.state for name, stream in state.streams.items()}

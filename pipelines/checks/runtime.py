@@ -211,15 +211,14 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
 def dashboard_state(context: Context) -> str:
     """A new export is valid; so is the last one, if there is any."""
-    from pipelines.dashboard.inputs import explain
-    from pipelines.dashboard.places import CONTRACT, Places
+    from pipelines.dashboard.inputs import CONTRACT, explain
     from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
 
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "dashboard-state.json"
-        places = {**CONTRACT, **{stream: Places.of(context.config(stream)) for stream in context.configs}}
-        export_state(context.root, out=fresh, places=places, off=context.off)
+        configs = {**CONTRACT, **{stream: context.config(stream) for stream in context.configs}}
+        export_state(context.root, out=fresh, configs=configs, off=context.off)
         state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
     exported = context.root / DEFAULT_OUT
     if exported.is_file():

@@ -11,7 +11,7 @@ from core.config.schema import Stream
 from core.reading import read_json
 from core.workspace import utc_now, write_text
 from pipelines.dashboard.annotations import Annotation, NewAnnotation, file_of
-from pipelines.dashboard.inputs import Problems, read_model, read_scores
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_model, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
@@ -41,7 +41,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
 def _show(root: Path, stream: Stream) -> None:
     """Updates events and light of the exported state; the next export does the same."""
     state = read_model(root / STATE, DashboardState, Problems(root))
-    scores, found = read_scores(root, stream, Problems(root))
+    scores, found = read_scores(root, CONTRACT[stream], Problems(root))
     shown = state.streams.get(stream) if state else None
     if found is None or shown is None or shown.detections is None:
         return

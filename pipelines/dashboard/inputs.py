@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from core.config.schema import Stream
+from core.config.data import Quality
+from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
 from core.names import RunId
 from core.owner import Owner
 from core.reading import read_json
 from core.workspace import relative
+from inference.summary import ScoringPaths
 from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard.annotations import Annotation, file_of, latest_of
-from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
+from pipelines.dashboard.documents import SCHEMA_VERSION, Problem, plain
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -31,6 +34,14 @@ log = logging.getLogger(__name__)
 
 WORST_EVENTS = 50
 SILENCE = timedelta(minutes=2)
+# Configurations with the output folders of the contract, for streams whose own configuration is missing or invalid.
+CONTRACT: Mapping[Stream, AnyConfig] = {
+    stream: schema(
+        logging=Logging(log_dir=f"runs/{stream}_ssl", checkpoint_path=f"checkpoints/{stream}_ssl.pt"),
+        dqvl=Quality(report_dir=REPORT_DIRS[stream]),
+    )
+    for stream, schema in SCHEMAS.items()
+}
 
 Model = TypeVar("Model")
 
@@ -119,15 +130,15 @@ class _Sidecar(Input):
 
 
 def read_scores(
-    root: Path, stream: Stream, problems: Problems, *, folder: str = SCORES
+    root: Path, config: AnyConfig, problems: Problems
 ) -> tuple[ScoreSummary, Detections] | tuple[None, None]:
-    """The latest scoring of a stream and its events. folder: that of the scores, relative to `root`."""
-    scores_folder = root / folder
-    scores = read_model(scores_folder / f"{stream}_summary.json", ScoreSummary, problems)
+    """The latest scoring of a stream and its events."""
+    paths = ScoringPaths.of(config, root=root)
+    scores = read_model(paths.summary, ScoreSummary, problems)
     if scores is None:
         return None, None
-    events = read_model(scores_folder / f"{stream}_events.json", list[AnomalyEvent], problems) or []
-    annotations = read_model(file_of(root, stream), list[Annotation], problems) or []
+    events = read_model(paths.events_json, list[AnomalyEvent], problems) or []
+    annotations = read_model(file_of(root, config.stream), list[Annotation], problems) or []
     for event in events:
         event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
@@ -144,9 +155,9 @@ def _false_alarms(threshold: Threshold | None) -> str | None:
     return ". ".join(filter(None, (threshold.departure, threshold.statement))) or None if threshold else None
 
 
-def read_checkpoint(root: Path, file: str, problems: Problems) -> Checkpoint | None:
-    """The promoted weights, from their sidecar. file: relative to `root`."""
-    weights = root / file
+def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkpoint | None:
+    """The promoted weights, from their sidecar."""
+    weights = root / config.logging.checkpoint_path
     sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
     if sidecar is None:
         return None

@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from core.config.schema import Stream
+from core.config.schema import AnyConfig
 from core.workspace import remove_abandoned, write_text
+from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import EventDetail, Series
 from pipelines.dashboard.documents import Document
-from pipelines.dashboard.inputs import SCORES, Problems, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.series import files_of
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
 
@@ -30,13 +31,14 @@ def write_document(path: Path, document: Document) -> None:
 
 
 def publish_events(
-    root: Path, stream: Stream, events: Iterable[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
+    root: Path, config: AnyConfig, events: Iterable[AnomalyEvent], data: Path, problems: Problems
 ) -> None:
     """Copies the documents of the events to the folder of the page, and adds their paths to the events."""
+    folder = ScoringPaths.of(config, root=root).event_documents
     for event in events:
-        detail = read_model(root / folder / f"{stream}_events" / f"{event.id}.json", EventDetail, problems)
+        detail = read_model(folder / f"{event.id}.json", EventDetail, problems)
         if detail is not None and _is_of(event, detail):
-            event.detail = f"events/{stream}/{event.id}.json"
+            event.detail = f"events/{config.stream}/{event.id}.json"
             write_document(data / event.detail, detail)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, field_validator
 
-from core.config.schema import STREAMS, Stream
+from core.config.schema import STREAMS, AnyConfig, Stream
 from core.names import is_run_id
 from core.promotion import WEIGHTS_FILE
 from core.reading import parse_json, read_yaml
@@ -22,8 +22,7 @@ from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import Problems, explain, has_ended, listed, read_model
-from pipelines.dashboard.places import CONTRACT, Places
+from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, read_model
 from pipelines.dashboard.run_documents import (
     Best,
     Environment,
@@ -68,14 +67,14 @@ class _Status(RunStream):
 
 # ------------------------------------------------------------------------------------------------------------- history
 def read_runs(
-    root: Path, records: Path, now: datetime, problems: Problems, *, places: Mapping[Stream, Places] = CONTRACT
+    root: Path, records: Path, now: datetime, problems: Problems, *, configs: Mapping[Stream, AnyConfig] = CONTRACT
 ) -> list[RunRecord]:
     """A record of every run folder, newest first; a record in `records` is reused if no file has changed since.
 
     The other folders of `runs/` contain runs of other configurations, such as the pool's.
     """
     folders: dict[str, dict[Stream, Path]] = {}
-    for stream, log_dir in _log_folders(root, places):
+    for stream, log_dir in _log_folders(root, configs):
         for folder in listed(log_dir, "*/"):
             if is_run_id(folder.name):
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
@@ -85,16 +84,16 @@ def read_runs(
     for run in runs:
         for name, stream in run.streams.items():
             weights = folders[run.run_id][name] / WEIGHTS_FILE
-            notebook = root / places[name].artifacts / "notebooks" / run.run_id / f"local_{name}_ssl.ipynb"
+            notebook = root / configs[name].logging.artifacts_dir / "notebooks" / run.run_id / f"local_{name}_ssl.ipynb"
             stream.weights, stream.notebook = (
                 relative(file, root) if file.is_file() else None for file in (weights, notebook)
             )
     return runs
 
 
-def _log_folders(root: Path, places: Mapping[Stream, Places]) -> Iterator[tuple[Stream, Path]]:
+def _log_folders(root: Path, configs: Mapping[Stream, AnyConfig]) -> Iterator[tuple[Stream, Path]]:
     """Streams and the folders of their runs: first those of the configurations."""
-    own = {root / place.log_dir: stream for stream, place in places.items()}
+    own = {root / config.logging.log_dir: stream for stream, config in configs.items()}
     yield from ((stream, folder) for folder, stream in own.items())
     for folder in listed(root / "runs", "*/"):
         stream = next((stream for stream in STREAMS if folder.name.startswith(stream)), None)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from core.config.schema import Stream
+from core.config.schema import AnyConfig, Stream
 from core.numbers import decimals_for, listed
 from core.workspace import compact_json, write_text
+from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import RecordingSeries, Series, SeriesPart
 from pipelines.dashboard.documents import SCHEMA_VERSION
-from pipelines.dashboard.inputs import SCORES, Problems, explain, read_model
+from pipelines.dashboard.inputs import Problems, explain, read_model
 from pipelines.dashboard.state_documents import AnomalyEvent
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ class _Recording:
 
 
 def export_series(
-    root: Path, stream: Stream, events: Sequence[AnomalyEvent], data: Path, problems: Problems, *, folder: str = SCORES
+    root: Path, config: AnyConfig, events: Sequence[AnomalyEvent], data: Path, problems: Problems
 ) -> str | None:
     """Writes the scores of a stream below `data`; returns the document's name, None if there is no readable table.
     Nothing is computed if table and events are those of the last export.
     """
-    source, name = root / folder / f"{stream}_scores.parquet", f"series/{stream}.json"
+    stream = config.stream
+    source, name = ScoringPaths.of(config, root=root).scores, f"series/{stream}.json"
     try:
         table = source.open("rb")
     except FileNotFoundError:

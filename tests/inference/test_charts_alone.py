@@ -15,7 +15,7 @@ from core.errors import EXIT_OK, EXIT_USAGE
 from inference import recalibrate
 from inference.detector_file import _digest, load_detector, save_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
-from pipelines.dashboard.inputs import Problems, read_scores
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
 from pipelines.run_summary import summary_text
 from pipelines.validate_training_outputs import ValidationReport
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
@@ -174,7 +174,7 @@ def test_a_stored_detector_of_format_4_is_read_and_then_fitted_again(trained):
 def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, capsys):
     score_stream(configuration("patchtst", trained), root=trained, detector="charts")
     problems = Problems(trained)
-    summary, found = read_scores(trained, "patchtst", problems)
+    summary, found = read_scores(trained, CONTRACT["patchtst"], problems)
     assert problems.found == []
     assert (summary.run_id, summary.events) == (None, found.total)
     report = ValidationReport("2026-01-01T00:00:00+00:00", ())

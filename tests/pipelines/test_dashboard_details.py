@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from core.workspace import utc_now
-from pipelines.dashboard.inputs import Problems
+from pipelines.dashboard.inputs import CONTRACT, Problems
 from pipelines.dashboard.run_documents import EpochPoint
 from pipelines.dashboard.runs import has_collapsed
 from pipelines.dashboard.series import MAX_BINS, POINTS_PER_PART, export_series
@@ -106,7 +106,7 @@ def test_a_million_scores_become_bins_and_detail_files(tmp_path):
     score[777_777], score[500:1000] = 99.0, np.nan
     write_score_table(tmp_path, "swinmae", {"long": score}, stamped=False)
     problems = Problems(tmp_path)
-    name = export_series(tmp_path, "swinmae", [], tmp_path / "data", problems)
+    name = export_series(tmp_path, CONTRACT["swinmae"], [], tmp_path / "data", problems)
     series = json.loads((tmp_path / "data" / name).read_text(), parse_constant=pytest.fail)
     (recording,) = series["recordings"]
     assert (recording["points"], len(recording["t"]), recording["start"]) == (1_000_000, MAX_BINS, None)
@@ -140,7 +140,7 @@ def test_an_unchanged_table_is_not_read_again_and_a_changed_one_is(workspace):
 
 def test_many_recordings_share_the_bins(tmp_path):
     write_score_table(tmp_path, "patchtst", {f"r{number}": np.ones(300) for number in range(200)})
-    name = export_series(tmp_path, "patchtst", [], tmp_path / "data", Problems(tmp_path))
+    name = export_series(tmp_path, CONTRACT["patchtst"], [], tmp_path / "data", Problems(tmp_path))
     recordings = json.loads((tmp_path / "data" / name).read_text())["recordings"]
     assert {(len(recording["t"]), len(recording["details"])) for recording in recordings} == {(200, 1)}
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pipelines.dashboard import series
-from pipelines.dashboard.inputs import Problems
+from pipelines.dashboard.inputs import CONTRACT, Problems
 from pipelines.dashboard.series import export_series
 from tests.support import REPO_ROOT
 
@@ -21,10 +21,10 @@ from tests.support import REPO_ROOT
 _EXPORT = r"""
 import re, sys
 from pathlib import Path
-from pipelines.dashboard.inputs import Problems
+from pipelines.dashboard.inputs import CONTRACT, Problems
 from pipelines.dashboard.series import export_series
 root = Path(sys.argv[1])
-assert export_series(root, "patchtst", [], root / "data", Problems(root))
+assert export_series(root, CONTRACT["patchtst"], [], root / "data", Problems(root))
 print(int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024)
 """
 
@@ -59,7 +59,7 @@ def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monke
     write_table(tmp_path, 400, group=90, gaps=gaps, seed=seed)
     table = pd.read_parquet(tmp_path / "artifacts/scores/patchtst_scores.parquet")
     data = tmp_path / "data"
-    assert export_series(tmp_path, "patchtst", [], data, Problems(tmp_path)) == "series/patchtst.json"
+    assert export_series(tmp_path, CONTRACT["patchtst"], [], data, Problems(tmp_path)) == "series/patchtst.json"
     document = json.loads((data / "series/patchtst.json").read_text())
     for recording in document["recordings"]:
         rows = table[table["recording"] == recording["name"]]
