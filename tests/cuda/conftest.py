@@ -37,6 +37,8 @@ def kind() -> str:
     kind = os.environ.get(VARIABLE, "cuda")
     if not backend(kind).is_present:
         pytest.skip(f"no CUDA device; {VARIABLE}=cpu runs this test on the CPU")
+    if "PYTEST_XDIST_WORKER" in os.environ and VARIABLE not in os.environ:
+        pytest.skip("tests of one GPU run one after the other: python -m tools.prove_cuda")
     return kind
 
 
