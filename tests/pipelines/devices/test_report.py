@@ -257,10 +257,10 @@ def test_a_memory_limit_below_the_machines_memory_is_reported(ram_mb, count):
     assert sum("cgroup" in finding for finding in recommended(CPU, ram_mb=ram_mb)) == count
 
 
-@pytest.mark.parametrize("processes, threads", [(1, 2), (2, 1)])
-def test_threads_beyond_the_physical_cores_are_reported(processes, threads):
+@pytest.mark.parametrize("processes, threads, fewer", [(1, 3, 2), (2, 4, 1)])
+def test_threads_beyond_the_physical_cores_are_reported(processes, threads, fewer):
     output = recommended(cpu("AMD EPYC", 4, 2, 24_105), config=Execution(devices=processes))
-    assert output["4 threads on 2 physical cores slow each other down"] == f"max_threads={threads}"
+    assert output[f"{threads} threads on 2 physical cores slow each other down"] == f"max_threads={fewer}"
 
 
 def test_an_unusable_gpu_has_a_remedy():
