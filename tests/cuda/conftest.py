@@ -17,7 +17,8 @@ import torch
 from core.devices.backend import backend
 from core.devices.plan import DevicePlan, Precision
 from tests.trainers.conftest import plant  # noqa: F401  a fixture
-from tools.prove_cuda.sections import ROW_MARK, Row
+from tools.prove_cuda.rows import Row
+from tools.prove_cuda.sections import ROW_MARK
 
 VARIABLE = "PROVE_CUDA_DEVICE"
 _STATUS = {"passed": "passed", "skipped": "skipped"}

@@ -142,7 +142,7 @@ def test_foreign_and_damaged_checkpoints_are_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="is a swinmae model, the configuration is for patchtst"):
         load_scoring_model(path, PLAN, config=PATCHTST)
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(CheckpointError, match="incomplete|damaged"):
+    with pytest.raises(CheckpointError, match=r"incomplete|damaged"):
         load_scoring_model(path, PLAN)
 
 

@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from tools.prove_cuda.sections import Row, Section, Where, main
+from tools.prove_cuda.rows import Row, Where
+from tools.prove_cuda.sections import Section, main
 
 
 def passes(where: Where) -> Iterator[Row]:

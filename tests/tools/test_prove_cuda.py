@@ -16,7 +16,8 @@ from tests.support import REPO_ROOT
 from tests.tools.cuda_sections import SECTIONS
 from tools.prove_cuda import sections
 from tools.prove_cuda.__main__ import Proof
-from tools.prove_cuda.sections import Sampled, Where
+from tools.prove_cuda.rows import Where
+from tools.prove_cuda.sections import Sampled
 
 BY_NAME = {section.name: section for section in SECTIONS}
 

@@ -40,7 +40,7 @@ ENOUGH = 0.5
 @dataclass
 class Outcome:
     """What became of a section. status: passed, failed, timed out, skipped or not run. rows: what it found so far, as
-    `sections.Row`. log: the last lines of its output, where it did not succeed."""
+    `rows.Row`. log: the last lines of its output, where it did not succeed."""
 
     section: str
     title: str

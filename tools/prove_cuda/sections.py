@@ -18,47 +18,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from core.errors import first_line
 from core.workspace import CODE_ROOT, write_json
+from tools.prove_cuda.rows import Row, Where
 
 # Lines of pytest's output that are rows.
 ROW_MARK = "prove_cuda row: "
 STREAMS = ("patchtst", "swinmae")
 PACKAGES = ("torch", "numpy", "transformers", "timm", "papermill", "ssqueezepy", "nvidia-nccl-cu13", "triton")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One finding. status: measured, passed, failed or skipped; a goal that is missed is a fact, not a failure."""
-
-    name: str
-    status: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Where:
-    """device: `cuda`, or `cpu` for the stand-in. out: folder of the report. peers: clones of the authors' code."""
-
-    device: str
-    out: Path
-    peers: Path | None = None
-
-    @property
-    def is_small(self) -> bool:
-        return self.device == "cpu"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Overrides by which a run takes this device and no other."""
-        return ("device.prefer=cpu",) if self.is_small else ("device.prefer=gpu", "device.strict=true")
 
 
 @dataclass(frozen=True)

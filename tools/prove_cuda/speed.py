@@ -21,7 +21,7 @@ from benchmarks.scalogram import SAMPLES
 from benchmarks.swinmae import DEEP, FORMS, SHALLOW
 from core.devices.host import usable_cores
 from core.errors import first_line
-from tools.prove_cuda.sections import Row, Where
+from tools.prove_cuda.rows import Row, Where
 
 # Time to build, translate and warm up one implementation; one that takes longer is left out.
 READY_S = 120.0
