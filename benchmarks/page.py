@@ -139,7 +139,7 @@ def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
     """A row per workload, a column per condition."""
     yield "Speed next to processes that compute all the time, as a share of the speed without load: the median, and in"
     yield "brackets the range of the rounds. Two at once: the sum of two processes, as a share of one after the other."
-    yield "[Devices](devices.md#threads-on-a-busy-machine) explains how the number of threads is chosen."
+    yield "[Devices](devices.md#threads-on-a-busy-machine) explains how the number of threads is chosen: with the default settings, all cores but one."
     yield ""
     yield f"| fp32, reduced models, batches of 8 windows | no load | {' | '.join(HEADINGS.values())} |"
     yield f"|---|---|{'---|' * len(HEADINGS)}"

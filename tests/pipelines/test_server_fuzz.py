@@ -147,6 +147,7 @@ def settled(process: psutil.Process, *, threads: int, descriptors: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege on Windows, which counts handles otherwise")
+@pytest.mark.nightly
 def test_ten_thousand_invalid_requests_leak_nothing(server, page):
     port, process = server
     own = {path.read_bytes() for path in page.rglob("*") if path.is_file() and path.name not in (".hidden", "link.txt")}

@@ -292,7 +292,7 @@ def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
 def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
     result = command(plant, "local/devices=cpu", "training.epochs=1", PYTHONHASHSEED="7")
     assert result.returncode == 0, result.stderr
-    assert "restarting: PYTHONHASHSEED is 7, the profile asks for 42" in result.stderr
+    assert "restarting: PYTHONHASHSEED is 7, the profile requires 42" in result.stderr
     assert result.stderr.count("restarting") == 1
     assert len(read_loss_csv(plant / "artifacts/loss/patchtst_loss_history.csv")) == 1
 
