@@ -2,7 +2,8 @@
 
     python -m benchmarks.plants [--seeds 1 2 3] [--fault "coupled step"] [--charts] [--out FILE]
 
-The plants were made to be judged by, not to be tuned on: nothing in the configurations was chosen on them.
+The plants were made to be judged by. The chart of what other channels do not explain was added because of them, and its
+limit was chosen with the seeds 101 and 102; seeds 1 and 2 were looked at then. Report other seeds.
 """
 
 from __future__ import annotations

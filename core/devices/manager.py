@@ -239,7 +239,7 @@ class DeviceManager:
         return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a mismatch
 
     def _threads(self, processes: int) -> tuple[int, str]:
-        """The memory limit of one of these processes, and the reason."""
+        """The most threads of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
         return threads.thread_limit(
             cores, processes=processes, max_threads=self.config.max_threads, is_fixed=self.config.deterministic
