@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from core.errors import LandfallError, UsageError, WriteError
 from core.owner import Owner
@@ -202,6 +202,14 @@ def write_text(path: Path, text: str) -> None:
 def json_text(value: Any) -> str:
     """Strict JSON: NaN and infinity raise ValueError, because browsers cannot read them."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def schema_text(model: type, *, mode: Literal["serialization", "validation"] = "serialization") -> str:
+    """The JSON Schema of a pydantic model or a dataclass: of what it writes, or of what it reads."""
+    from pydantic import TypeAdapter
+
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json_text(dialect | TypeAdapter(model).json_schema(mode=mode))
 
 
 def compact_json(value: Any) -> str:

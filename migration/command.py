@@ -63,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--report", type=Path, metavar="FILE.json", help="write the full report, and FILE.html")
     parser.add_argument("--format", choices=("text", "json", "github", "sarif"), default="text", help="output format")
     parser.add_argument("--rules", action="store_true", help="print the table of rules and exit")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the report and exit")
     parser.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="number of processes (default: by the amount of work)"
     )
@@ -77,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     """The command with parsed arguments. Raises UsageError for invalid ones."""
     if arguments.rules:
         return _print_rules(arguments)
+    if arguments.schema:
+        return _print_schema()
     from migration.batch import Options
     from migration.planning import make_plan
     from migration.report.document import make_report
@@ -197,6 +200,14 @@ def _print_rules(arguments: argparse.Namespace) -> int:
         raise UsageError(f"the table of rules has no format {arguments.format}", hint="--format text or json")
     rules = sorted(RULES, key=lambda rule: rule.id)
     sys.stdout.write(rules_json(rules) if arguments.format == "json" else rules_text(rules))
+    return EXIT_OK
+
+
+def _print_schema() -> int:
+    from core.workspace import schema_text
+    from migration.report.document import Report
+
+    sys.stdout.write(schema_text(Report))
     return EXIT_OK
 
 

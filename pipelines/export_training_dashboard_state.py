@@ -34,6 +34,7 @@ from pipelines.dashboard.publish import publish_events, remove_stale, write_docu
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunStream
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
+from pipelines.dashboard.schemas import DOCUMENTS, schema_of
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
@@ -202,6 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--single-file", type=Path, metavar="FILE", help="also write the page with its data as one file"
     )
+    parser.add_argument("--schema", choices=DOCUMENTS, help="print the JSON Schema of a document instead")
     add_root_argument(parser)
     return run_command(_export, parser, argv)
 
@@ -227,6 +229,9 @@ def loaded_configs(
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    if arguments.schema:
+        sys.stdout.write(schema_of(arguments.schema))
+        return EXIT_OK
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
     files = {stream: getattr(arguments, f"{name}_config") for name, stream in _NAMES.items()}

@@ -81,7 +81,6 @@ def test_the_wheel_contains_all_code_and_no_results(wheel):
     for package in ("core", "trainers", "inference", "migration", "pipelines"):
         ours = {path.relative_to(REPO_ROOT) for path in (REPO_ROOT / package).rglob("*.py")}
         assert {path.relative_to(home) for path in (home / package).rglob("*.py")} == ours
-    assert (home / "migration/report/report.schema.json").is_file()
     assert not (home / "training_dashboard/data").exists()
 
 

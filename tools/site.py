@@ -22,7 +22,6 @@ SITE = Path("artifacts/site")
 PACKAGES = ("core", "trainers", "inference", "migration", "pipelines", "landfall_runtime")
 _COPIED = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md", "docs/images/*", "dev/*.md", "configs/**/*.md",
-    "training_dashboard/schema/*.json",
 )  # fmt: skip
 
 

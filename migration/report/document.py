@@ -1,6 +1,4 @@
-"""The report of a migration, as JSON: `report.schema.json` next to this file is made from the classes below.
-
-    python -m migration.report.document --write-schema
+"""The report of a migration, as JSON: `landfall migrate --schema` prints the JSON Schema of the classes below.
 
 Schema version 1. A reader ignores fields it does not know, so fields may be added without a new version; a changed
 meaning needs one. It contains no names of people: paths are relative to the current folder, or to the home folder as
@@ -9,23 +7,18 @@ meaning needs one. It contains no names of people: paths are relative to the cur
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from core.cli import run_command
-from core.errors import EXIT_OK
-from core.workspace import json_text, write_text
+from core.workspace import json_text
 from migration.notebook.findings import Finding, Keeps
 from migration.rules.table import RULES
 
 SCHEMA_VERSION = 1
-SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 # Limit for long lines, such as minified JavaScript.
 LONGEST_TEXT = 4_000
 
@@ -315,14 +308,6 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def schema_text() -> str:
-    """The JSON Schema of the report, as the published file holds it."""
-    from pydantic import TypeAdapter
-
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json_text(dialect | TypeAdapter(Report).json_schema(mode="serialization"))
-
-
 def _file_line(found: Finding, file_lines: Sequence[Sequence[int]]) -> int | None:
     if found.cell is None or found.cell >= len(file_lines):
         return None
@@ -344,20 +329,6 @@ def _home() -> Path | None:
         return None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="report", description="Prints the JSON Schema of the migration report.")
-    parser.add_argument("--write-schema", action="store_true", help=f"write it to migration/{SCHEMA_FILE.name} instead")
-
-    def command(arguments: argparse.Namespace) -> int:
-        if arguments.write_schema:
-            write_text(SCHEMA_FILE, schema_text())
-        else:
-            sys.stdout.write(schema_text())
-        return EXIT_OK
-
-    return run_command(command, parser, argv)
-
-
 def only_colab_has(found: Finding) -> bool:
     """Whether a finding must not exist in a local notebook: migration changes it, or the user must."""
     return (found.changed or found.keeps is Keeps.NEEDS_HUMAN) and found.rule not in _ANYWHERE
@@ -366,7 +337,3 @@ def only_colab_has(found: Finding) -> bool:
 def places(findings: Iterable[Finding], rules: Collection[str]) -> tuple[Place, ...]:
     """Positions of the findings of the given rules."""
     return tuple(Place(found.rule, found.message, found.cell, found.line) for found in findings if found.rule in rules)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -28,13 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     manager = _manager()
     # All of these import torch, which --help does not need.
-    from core.workspace import json_text
-    from pipelines.devices.document import schema_text
+    from core.workspace import json_text, schema_text
+    from pipelines.devices.document import DeviceReport
     from pipelines.devices.report import Facts, device_report
     from pipelines.devices.text import as_text
 
     if arguments.schema:
-        sys.stdout.write(schema_text())
+        sys.stdout.write(schema_text(DeviceReport))
         return EXIT_OK
     checks = None
     if arguments.doctor:

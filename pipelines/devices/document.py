@@ -15,7 +15,6 @@ from core.config.schema import Stream
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.devices.record import SCHEMA_VERSION
-from core.workspace import json_text
 
 Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
@@ -155,9 +154,3 @@ class DeviceReport(DeviceRecord):
     )
     recommendations: list[Recommendation] = Field(description="Recommendations for runs.")
     checks: list[CheckResult] | None = Field(None, description="Results of --doctor; null without --doctor.")
-
-
-def schema_text() -> str:
-    """The JSON Schema of the report."""
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json_text(dialect | DeviceReport.model_json_schema(mode="serialization"))

@@ -37,7 +37,7 @@ def test_the_live_file_covers_the_run_from_start_to_end(root, config):
         run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, float("nan"), 1e-3, 1.0)], reading=Reading(300.0, 0.5))
         run.epoch(EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0), best=EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0))
     live = read(root)
-    validate(live, "live-run.schema.json")
+    validate(live, "live-run")
     assert (live["state"], live["step"], live["epoch"]) == ("completed", 2, 1)
     assert [point["loss"] for point in live["step_history"]] == [0.5, None]
     assert [point.get("memory_mb") for point in live["step_history"]] == [None, 300.0]

@@ -1,4 +1,4 @@
-"""Reads what the dashboard export wrote, as strictly as a browser and the published schemas do."""
+"""Reads what the dashboard export wrote, as strictly as a browser and the documents' JSON Schemas do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import jsonschema
 
-from tests.dashboard.builders import REPOSITORY
+from pipelines.dashboard.schemas import schema_of
 
 
 def load(root, name):
@@ -16,7 +16,5 @@ def load(root, name):
     return json.loads((root / "training_dashboard" / "data" / name).read_text("utf-8"), parse_constant=refuse)
 
 
-def validate(document, schema):
-    published = REPOSITORY / "training_dashboard" / "schema" / schema
-    validator = jsonschema.Draft202012Validator(json.loads(published.read_text("utf-8")))
-    validator.validate(document)
+def validate(document, name):
+    jsonschema.Draft202012Validator(json.loads(schema_of(name))).validate(document)

@@ -47,7 +47,7 @@ def test_each_of_the_worst_events_has_a_document_and_old_ones_are_removed(root, 
     assert set(found) == set(events["event_id"])
     for event in events.itertuples():
         document = found[event.event_id]
-        validate(EventDetail.model_validate(document).model_dump(mode="json"), "event.schema.json")
+        validate(EventDetail.model_validate(document).model_dump(mode="json"), "event")
         assert (document["recording"], document["start_s"]) == (event.recording, event.start_seconds)
         assert [channel["name"] for channel in document["channels"]] == event.top_channels.split("; ")
         printed = [float(share.rstrip("%")) for share in event.top_shares.split("; ")]

@@ -12,8 +12,9 @@ import yaml
 from pre_commit.clientlib import load_manifest
 
 import landfall
+from core.workspace import schema_text
 from migration.command import build_parser, main
-from migration.report.document import SCHEMA_FILE
+from migration.report.document import Report
 from migration.rules.table import RULES
 from tests.migration.made_notebooks import code, markdown, save
 from tests.support import REPO_ROOT
@@ -171,7 +172,7 @@ def test_check_as_json_follows_the_schema(capsys):
     save(Path("a.ipynb"), COLAB)
     assert main(["--check", "--format", "json", "a.ipynb"]) == 1
     report = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))).validate(report)
+    jsonschema.Draft202012Validator(json.loads(schema_text(Report))).validate(report)
     assert (report["mode"], report["notebooks"][0]["output"]) == ("check", None)
     path = [found for found in report["notebooks"][0]["findings"] if "/content" in found["before"]]
     assert path[0]["line"] == 2
@@ -213,7 +214,7 @@ def test_the_report_is_json_by_the_schema_and_a_page(capsys):
     assert "made/report.json, made/report.html" in output.err
     text = Path("made/report.json").read_text(encoding="utf-8")
     report = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))).validate(report)
+    jsonschema.Draft202012Validator(json.loads(schema_text(Report))).validate(report)
     assert [(entry["input"], entry["status"]) for entry in report["notebooks"]] == [
         ("nb/a.ipynb", "migrated"),
         ("nb/b.ipynb", "migrated"),

@@ -33,18 +33,18 @@ def workspace(tmp_path):
 def test_every_document_of_a_real_run_matches_its_schema_and_path(finished_workspace):
     root = finished_workspace.root
     state = load(root, "dashboard-state.json")
-    validate(state, "dashboard-state.schema.json")
+    validate(state, "dashboard-state")
     for name, stream in state["streams"].items():
         series, quality = load(root, stream["series"]), load(root, stream["quality_file"])
-        validate(series, "series.schema.json")
-        validate(quality, "quality.schema.json")
+        validate(series, "series")
+        validate(quality, "quality")
         assert sum(recording["points"] for recording in series["recordings"]) >= stream["scores"]["scores"]
         assert len(quality["files"]) == stream["quality"]["files"]
         assert {channel["missing"] for file in quality["files"] for channel in file["channels"]} == {0.0}
         details = [event["detail"] for event in stream["detections"]["events"] if event["detail"]]
         assert details
         for detail in details:
-            validate(load(root, detail), "event.schema.json")
+            validate(load(root, detail), "event")
         assert [decision["what"] for decision in stream["decisions"]][:3] == ["device", "precision", "memory"]
         assert all(decision["reason"] for decision in stream["decisions"][:3])
         assert 0 < stream["memory"]["measured_mb"] < stream["memory"]["limit_mb"]
@@ -114,7 +114,7 @@ def test_a_million_scores_become_bins_and_detail_files(tmp_path):
     assert recording["high"][0] is not None
     assert recording["low"][1] is None
     parts = [json.loads((tmp_path / "data" / part["file"]).read_text()) for part in recording["details"]]
-    validate(parts[0], "series-detail.schema.json")
+    validate(parts[0], "series-detail")
     assert {len(part["t"]) for part in parts} == {POINTS_PER_PART}
     everything = np.array([value for part in parts for value in part["score"]], dtype=float)
     np.testing.assert_allclose(everything, score, atol=1e-4)
@@ -153,7 +153,7 @@ def test_documents_of_events_are_copied_only_for_the_current_scoring(workspace):
     found = {event.id: event.detail for event in streams["patchtst"].detections.events}
     assert {number: detail for number, detail in found.items() if detail} == {7: "events/patchtst/7.json"}
     document = load(workspace, "events/patchtst/7.json")
-    validate(document, "event.schema.json")
+    validate(document, "event")
     assert document["channels"][0]["seen"] == [0.5, None]
     assert load(workspace, "events/swinmae/5.json")["id"] == 5
 

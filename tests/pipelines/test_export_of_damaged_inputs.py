@@ -54,7 +54,7 @@ def test_no_damaged_input_stops_the_export(workspace, content):
     for path in DAMAGE:
         (workspace / path.format(run=SECOND)).write_bytes(CONTENTS[content])
     state = export_state(workspace)
-    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
+    validate(load(workspace, "dashboard-state.json"), "dashboard-state")
     assert len(state.problems) >= 8
     assert state.streams["patchtst"].state == "unreadable"
     assert state.streams["swinmae"].state == "failed"

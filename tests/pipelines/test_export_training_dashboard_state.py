@@ -49,16 +49,16 @@ def test_an_empty_workspace_is_not_started(root):
     assert {stream.state for stream in state.streams.values()} == {"not started"}
     assert state.verdict.state == "waiting"
     assert state.problems == []
-    validate(load(root, "dashboard-state.json"), "dashboard-state.schema.json")
+    validate(load(root, "dashboard-state.json"), "dashboard-state")
     assert load(root, "runs/index.json") == {"schema_version": 1, "runs": []}
 
 
 def test_all_documents_match_their_published_schemas(workspace):
     export_state(workspace)
-    validate(load(workspace, "dashboard-state.json"), "dashboard-state.schema.json")
-    validate(load(workspace, "runs/index.json"), "runs-index.schema.json")
+    validate(load(workspace, "dashboard-state.json"), "dashboard-state")
+    validate(load(workspace, "runs/index.json"), "runs-index")
     for run_id in (FIRST, SECOND):
-        validate(load(workspace, f"runs/{run_id}.json"), "run.schema.json")
+        validate(load(workspace, f"runs/{run_id}.json"), "run")
 
 
 def test_the_state_agrees_with_the_folders(workspace):
@@ -337,7 +337,7 @@ def test_runs_of_another_configuration_are_listed_separately(root):
     assert listed.keys() == {SECOND, POOL}
     record = load(root, f"runs/{POOL}.json")
     assert record["streams"]["patchtst"]["log_dir"] == "runs/patchtst_ssl_pool"
-    validate(record, "run.schema.json")
+    validate(record, "run")
     assert export_state(root, run_id=POOL).streams["patchtst"].run_id == POOL, "where it is requested"
 
 

@@ -122,4 +122,4 @@ def test_the_live_document_always_has_a_verdict():
     assert broken.verdict.detail == "failed: disk full"
     assert [stage.id for stage in broken.stages] == ["train", "export"]
     for document in (going, over, broken):
-        validate(json.loads(document.model_dump_json()), "live-pipeline.schema.json")
+        validate(json.loads(document.model_dump_json()), "live-pipeline")

@@ -184,9 +184,9 @@ def test_the_executed_notebook_ends_with_what_was_found_and_the_next_command(roo
 
 def test_the_dashboard_documents_match_their_schemas_and_say_ready(root):
     state = load(root, "dashboard-state.json")
-    validate(state, "dashboard-state.schema.json")
-    validate(load(root, f"runs/{RUN_ID}.json"), "run.schema.json")
-    validate(load(root, "runs/index.json"), "runs-index.schema.json")
+    validate(state, "dashboard-state")
+    validate(load(root, f"runs/{RUN_ID}.json"), "run")
+    validate(load(root, "runs/index.json"), "runs-index")
     assert (state["verdict"]["state"], state["problems"]) == ("done", [])
     assert {stream["run_id"] for stream in state["streams"].values()} == {RUN_ID}
     assert [run["run_id"] for run in load(root, "runs/index.json")["runs"]] == [RUN_ID]
@@ -249,7 +249,7 @@ def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, caps
     assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
     assert all(cell.execution_count is None for cell in code[8:])
     state = load(fresh, "dashboard-state.json")
-    validate(state, "dashboard-state.schema.json")
+    validate(state, "dashboard-state")
     stages = {node["id"]: (node["state"], node["detail"]) for node in state["pipeline"]}
     assert stages["train"][0] == "failed"
     assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [7]: DataError")

@@ -25,11 +25,11 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.record import Host
 from core.devices.tables import load_tiers
-from core.workspace import json_text
+from core.workspace import json_text, schema_text
 from pipelines.devices.advice import torch_for
 from pipelines.devices.command import main
 from pipelines.devices.costs import load_costs
-from pipelines.devices.document import CheckResult, schema_text
+from pipelines.devices.document import CheckResult, DeviceReport
 from pipelines.devices.fitting import load_profiles, run_batches
 from pipelines.devices.report import Facts, device_report
 from pipelines.devices.text import as_text
@@ -113,7 +113,7 @@ def recommended(*found: DeviceCapabilities, **settings) -> dict[str, str]:
 
 
 def check_schema(report: dict) -> None:
-    jsonschema.Draft202012Validator(json.loads(schema_text())).validate(report)
+    jsonschema.Draft202012Validator(json.loads(schema_text(DeviceReport))).validate(report)
 
 
 # --------------------------------------------------------------------------------------------------------- golden files
@@ -140,7 +140,7 @@ def test_no_golden_file_is_unused():
 
 # --------------------------------------------------------------------------------------------------------------- schema
 def test_the_schema_is_valid_and_pins_the_version():
-    schema = json.loads(schema_text())
+    schema = json.loads(schema_text(DeviceReport))
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["properties"]["schema_version"]["const"] == 1
     assert set(schema["properties"]) == set(schema["required"])
@@ -350,7 +350,7 @@ def test_this_machine_can_be_reported(capsys):
 
 def test_the_command_prints_its_schema(capsys):
     assert main(["--schema"]) == 0
-    assert capsys.readouterr().out == schema_text()
+    assert capsys.readouterr().out == schema_text(DeviceReport)
 
 
 def test_help_starts_without_torch():
