@@ -5,8 +5,7 @@ import torch
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
-from core.models.swin import DropPath
-from core.models.swinmae import SwinMAE, patch_statistics
+from core.models.swinmae import DropPath, SwinMAE, patch_statistics
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}

@@ -6,8 +6,7 @@ import torch
 from core.config.compose import config_from_dict
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
-from core.models.swin import PatchMerging
-from core.models.swinmae import SwinMAE
+from core.models.swinmae import PatchMerging, SwinMAE
 from core.models.visible_windows import chunk_windows, z_curve
 
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4, "image_size": 32}
