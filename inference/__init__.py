@@ -1,7 +1,7 @@
 """Scores, thresholds and events. Modules import only modules above them in this list, which has the lowest first:
 
 - `metrics`: figures of scores against labels
-- `running`: exponentially weighted means and CUSUM along rows
+- `running`: means, sums and errors along rows that come in pieces
 - `alarms`: joins alarms to events and bursts
 - `thresholds`: thresholds and the false alarms to expect
 - `groups`: which recordings are scored together

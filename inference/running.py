@@ -1,15 +1,18 @@
 """Exponentially weighted means and CUSUM along rows, which start again at every segment.
 
-Rows come in pieces, in order; each call continues where the one before ended. Both are geometric sums. They are
-computed by doubling, from 2^k to 2^(k+1) terms, until the remaining weight is below float32 precision: a few passes
-over the array for any number of segments. Suffixes: n row, c channel.
+Rows come in pieces, in order; each call continues where the one before ended, in another process too (`Running`). Both
+are geometric sums. They are computed by doubling, from 2^k to 2^(k+1) terms, until the remaining weight is below
+float32 precision: a few passes over the array for any number of segments. Suffixes: n row, c channel, k segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
 
 import numpy as np
+
+from core.data.blocks import Pages
 
 # An error counts up to so many times the reference error (55 standard deviations): a larger one says little more, and
 # would outweigh every other component of a score.
@@ -17,7 +20,36 @@ ERROR_CAP = 3000.0
 _NEGLIGIBLE = 1e-9
 
 
-class Ewma:
+class Running:
+    """Base of what continues along rows that come in pieces. Its state: the attributes that `STATE` names, arrays or
+    whole numbers, and the states of the attributes that are `Running` themselves, or tuples of them."""
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy, by name."""
+        held = {name: np.array(getattr(self, name)) for name in self.STATE}
+        for prefix, part in self._parts():
+            held |= {f"{prefix}.{name}": array for name, array in part.state().items()}
+        return held
+
+    def restore(self, held: Mapping[str, np.ndarray]) -> None:
+        """Continues from a state. Raises KeyError if it is of something else."""
+        for name in self.STATE:
+            setattr(self, name, held[name].copy() if held[name].ndim else int(held[name]))
+        for prefix, part in self._parts():
+            within = f"{prefix}."
+            part.restore({name.removeprefix(within): held[name] for name in held if name.startswith(within)})
+
+    def _parts(self) -> Iterator[tuple[str, Running]]:
+        for name, value in vars(self).items():
+            if isinstance(value, Running):
+                yield name, value
+            elif isinstance(value, tuple):
+                yield from ((f"{name}.{at}", part) for at, part in enumerate(value) if isinstance(part, Running))
+
+
+class Ewma(Running):
     """Causal exponentially weighted mean; the newest row weighs 2 / (span + 1).
 
     A missing value (NaN) stays missing and has no weight.
@@ -26,6 +58,8 @@ class Ewma:
     they are shrunk towards the centre so that they vary as later means of independent rows do. None leaves them as they
     are.
     """
+
+    STATE = ("_last_2c", "_segment", "_rows")
 
     def __init__(self, span: float, num_channels: int, centre: float | np.ndarray | None = None):
         self.decay, self.centre = decay_of(span), centre
@@ -62,7 +96,7 @@ def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
     return (1 - decay) / (1 + decay) * (1 - past_n**2) / (1 - past_n) ** 2
 
 
-class Cusum:
+class Cusum(Running):
     """Two-sided cumulative sum with decay: the larger of s⁺ and s⁻, where s± ← max(0, decay · s± ± z - allowance).
 
     Page, Continuous inspection schemes, Biometrika 1954; the decay keeps a slow drift from adding up for ever. A small
@@ -72,6 +106,8 @@ class Cusum:
     The recursion in closed form: with the plain decayed sum S, s at row n is the largest S_n - decay^(n - m) · S_m over
     the rows m up to n, where rows before the segment count 0.
     """
+
+    STATE = ("_last_2c", "_segment")
 
     def __init__(self, span: float, allowance: float, num_channels: int):
         self.decay, self.allowance = decay_of(span), allowance
@@ -92,6 +128,26 @@ class Cusum:
         sum_2nc += rise_2nc
         self._last_2c, self._segment = sum_2nc[:, -1].copy(), int(segment_n[-1])
         return np.where(np.isnan(z_nc), np.nan, sum_2nc.max(axis=0))
+
+
+def write_errors(
+    errors_of: Callable[[np.ndarray, int], np.ndarray],
+    size: int,
+    error_sc: np.ndarray,
+    first_k: np.ndarray,
+    values_nc: np.ndarray,
+    segments_k2: np.ndarray,
+) -> None:
+    """Writes the errors of the rows of segments (K, 2) into `error_sc`, (S, C), those of segment k from line
+    `first_k[k]` on, `size` rows at a time. errors_of: rows of a segment and its number, in order, to their errors."""
+    of_rows, of_errors = Pages(values_nc), Pages(error_sc)
+    for number, (line, (start, stop)) in enumerate(zip(first_k.tolist(), segments_k2.tolist(), strict=True)):
+        for first in range(start, stop, size):
+            rows_nc = values_nc[first : min(first + size, stop)]
+            piece = slice(line + first - start, line + first - start + len(rows_nc))
+            error_sc[piece] = errors_of(rows_nc, number)
+            of_rows.looked_at(rows_nc.nbytes)
+            of_errors.looked_at(error_sc[piece].nbytes)
 
 
 def decay_of(span: float) -> float:

@@ -84,6 +84,7 @@ def score_split(
     smoothing_span: int,
     chart_sc: np.ndarray | None = None,
     model_weight: float = 1.0,
+    smooth: Ewma | None = None,
 ) -> SplitScores:
     """The weighted sum of the model's errors, relative to their baseline and smoothed, and those of the charts; then
     averaged over the channels observed at each entry.
@@ -92,13 +93,14 @@ def score_split(
     smoothing_span: of the causal exponentially weighted mean of the model's errors within a segment; 1 does not smooth.
     chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1. Where
     one of the two components has no value for an entry, and without a model, the other counts alone.
+    smooth: the mean of the model's errors, where these entries continue others; else it begins here.
     """
     num_entries, num_channels = (chart_sc if errors.error_sc is None else errors.error_sc).shape
     normalised_sc = blank((num_entries, num_channels), errors.scratch)
     score_s = np.empty(num_entries, dtype=np.float32)
     top_channel_s = np.empty(num_entries, dtype=np.int32)
     model_share_s = np.full(num_entries, 0.0 if errors.error_sc is None else 1.0, dtype=np.float32)
-    smooth = Ewma(smoothing_span, num_channels, centre=1.0)
+    smooth = smooth or model_mean(smoothing_span, num_channels)
     read = [each for each in (errors.error_sc, errors.segment_s, chart_sc) if each is not None]
     for piece in slices(normalised_sc, *read, num_values=_VALUES_AT_A_TIME):
         if errors.error_sc is None:
@@ -121,6 +123,11 @@ def score_split(
         top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
         normalised_sc[piece] = normalised_nc
     return SplitScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
+
+
+def model_mean(smoothing_span: int, num_channels: int) -> Ewma:
+    """The mean that smooths errors of the model relative to their baseline."""
+    return Ewma(smoothing_span, num_channels, centre=1.0)
 
 
 def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:

@@ -23,6 +23,7 @@ import numpy as np
 from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered
 from inference.charts.reference_rows import folds_of, moments
+from inference.running import Running
 
 # Share of a channel's own variance that is added to each regressor's. From 0.01 to 1 the mean VUS-PR of the development
 # sets stays within 0.007 (dev/LOG.md).
@@ -54,28 +55,41 @@ class Autoregression:
     weight_fc: np.ndarray
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
-        """The rows of segments (K, 2), in order, in pieces that do not cross segments.
-
-        The rows before a segment are replaced by its first row, a missing regressor by its mean.
-        """
+        """The rows of segments (K, 2), in order, in pieces that do not cross segments."""
         size, pages = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), Pages(values_nc)
-        for start, stop in segments_k2:
+        lagged = LaggedRows(self)
+        for segment, (start, stop) in enumerate(segments_k2):
             for first in range(start, stop, size):
-                rows = self._rows(values_nc, first, min(first + size, stop), start)
-                yield rows
-                pages.looked_at(len(rows.z_nc) * values_nc[:1].nbytes)
-
-    def _rows(self, values_nc: np.ndarray, first: int, last: int, start: int) -> Rows:
-        row_m = np.maximum(np.arange(first - self.lags, last), start)
-        z_mc = (values_nc[row_m] - self.mean_c) / self.std_c
-        filled_mc = np.nan_to_num(z_mc)
-        past_ncl = np.lib.stride_tricks.sliding_window_view(filled_mc[:-1], self.lags, axis=0)
-        past_nf = past_ncl.clip(-CLIP, CLIP).transpose(0, 2, 1).reshape(last - first, -1)
-        return Rows(np.column_stack([past_nf, np.ones(last - first)]), past_ncl.mean(-1), z_mc[self.lags :])
+                rows_nc = values_nc[first : min(first + size, stop)]
+                yield lagged(rows_nc, segment)
+                pages.looked_at(rows_nc.nbytes)
 
     def residual(self, rows: Rows) -> np.ndarray:
         """Row minus prediction: float64 (n, C) in standard deviations, NaN where a value is missing."""
         return rows.z_nc - self.persistence_c * rows.own_nc - rows.x_nf @ self.weight_fc
+
+
+class LaggedRows(Running):
+    """Rows with their regressors, of rows (n, C) that come in pieces, no piece across two segments.
+
+    The rows before a segment are replaced by its first row, a missing regressor by its mean.
+    """
+
+    STATE = ("_past_lc", "_segment")
+
+    def __init__(self, regression: Autoregression):
+        self._regression, self._segment = regression, -1
+        self._past_lc = np.empty((0, len(regression.mean_c)))
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> Rows:
+        of, lags = self._regression, self._regression.lags
+        z_nc = (values_nc - of.mean_c) / of.std_c
+        past_lc = self._past_lc if segment == self._segment else np.repeat(z_nc[:1], lags, axis=0)
+        z_mc = np.concatenate([past_lc, z_nc])
+        past_ncl = np.lib.stride_tricks.sliding_window_view(np.nan_to_num(z_mc)[:-1], lags, axis=0)
+        past_nf = past_ncl.clip(-CLIP, CLIP).transpose(0, 2, 1).reshape(len(z_nc), -1)
+        self._past_lc, self._segment = z_mc[len(z_nc) :].copy(), segment
+        return Rows(np.column_stack([past_nf, np.ones(len(z_nc))]), past_ncl.mean(-1), z_nc)
 
 
 @dataclass

@@ -25,12 +25,12 @@ from typing import Self
 import numpy as np
 
 from core.config.charts import ProcessCharts
-from core.data.blocks import Pages, gathered, slices
-from inference.charts import autoregression, components
+from core.data.blocks import gathered, slices
+from inference.charts import autoregression, components, cross_channel_regression
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
 from inference.charts.cross_channel_regression import LAGS, RESIDUAL_FLOOR, CrossChannelRegression
-from inference.running import ERROR_CAP, Cusum, Ewma
+from inference.running import ERROR_CAP, Cusum, Ewma, Running, write_errors
 
 # A residual counts up to so many standard deviations, so that the mean recovers after a value of 1e30.
 RESIDUAL_CAP = 1000.0
@@ -107,36 +107,17 @@ class ControlCharts:
         """Writes the errors of the rows of segments (K, 2) into `error_sc`, float32 (S, C), those of segment k from
         line `first_k[k]` on. An error is about 1 on reference rows, at most `ERROR_CAP`, and NaN where a value is
         missing."""
-        add_up, pages = _AddUp(self), Pages(error_sc)
-        for number, first in enumerate(first_k):
-            for rows in self.regression.rows(values_nc, segments_k2[number : number + 1]):
-                piece = slice(first, first := first + len(rows.z_nc))
-                residuals = (self.regression.residual(rows), self.components.residual(rows.z_nc))
-                error_sc[piece] = add_up(*residuals, np.full(len(rows.z_nc), number))
-                pages.looked_at(error_sc[piece].nbytes)
-        if self.cross is not None:
-            self._add_cross(self.cross, error_sc, first_k, values_nc, segments_k2)
+        write_errors(self.running(), self._rows_at_a_time, error_sc, first_k, values_nc, segments_k2)
 
-    def _add_cross(
-        self,
-        cross: CrossChannelResidual,
-        error_sc: np.ndarray,
-        first_k: np.ndarray,
-        values_nc: np.ndarray,
-        segments_k2: np.ndarray,
-    ) -> None:
-        """Adds the fourth chart to the errors, with the share of a channel that the others explain as its weight, and
-        divides by the mean total of the weights. The arguments are those of `write`."""
-        smooth, pages, line_k = Ewma(self.span, values_nc.shape[1], 1.0), Pages(error_sc), first_k.copy()
-        explained_c, total = cross.explained_c, 1.0 + float(np.nanmean(cross.explained_c))
-        for rows in cross.regression.rows(values_nc, segments_k2):
-            relative_nc = np.minimum(cross.regression.residual(rows) ** 2 / cross.usual_c, ERROR_CAP)
-            chart_nc = smooth(relative_nc, np.full(len(relative_nc), rows.segment))
-            piece = slice(line_k[rows.segment], line_k[rows.segment] + len(chart_nc))
-            chart_nc = explained_c * np.minimum(chart_nc, self.settings.cross_channel_limit)
-            error_sc[piece] = (error_sc[piece] + chart_nc) / total
-            line_k[rows.segment] = piece.stop
-            pages.looked_at(error_sc[piece].nbytes)
+    def running(self) -> RunningCharts:
+        """The charts along rows that come in pieces."""
+        return RunningCharts(self)
+
+    @property
+    def _rows_at_a_time(self) -> int:
+        if self.cross is not None:
+            return self.cross.regression.rows_at_a_time
+        return max(1, _VALUES_AT_A_TIME // len(self.regression.weight_fc))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -168,7 +149,40 @@ _OF_COMPONENTS = ("centre_c", "left_cc")
 _OF_CROSS = "cross_"
 
 
-class _AddUp:
+class RunningCharts(Running):
+    """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments."""
+
+    def __init__(self, charts: ControlCharts):
+        self._charts, self._lagged, self._add_up = charts, autoregression.LaggedRows(charts.regression), _AddUp(charts)
+        self._cross = None if charts.cross is None else _RunningCross(charts.cross, charts.span)
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
+        """With the fourth chart, which weighs the share of a channel that the others explain, the sum is divided by the
+        mean total of the weights."""
+        of, rows = self._charts, self._lagged(values_nc, segment)
+        residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
+        error_nc = self._add_up(*residuals, np.full(len(values_nc), segment))
+        if self._cross is None:
+            return error_nc
+        explained_c = of.cross.explained_c
+        chart_nc = np.minimum(self._cross(values_nc, segment), of.settings.cross_channel_limit)
+        return (error_nc + explained_c * chart_nc) / (1.0 + float(np.nanmean(explained_c)))
+
+
+class _RunningCross(Running):
+    """The fourth chart."""
+
+    def __init__(self, cross: CrossChannelResidual, span: int):
+        self._of, self._lagged = cross, cross_channel_regression.LaggedRows(cross.regression)
+        self._smooth = Ewma(span, len(cross.usual_c), 1.0)
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
+        residual_nc = self._of.regression.residual(self._lagged(values_nc, segment))
+        relative_nc = np.minimum(residual_nc**2 / self._of.usual_c, ERROR_CAP)
+        return self._smooth(relative_nc, np.full(len(values_nc), segment))
+
+
+class _AddUp(Running):
     """The weighted sum of the first three charts over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):

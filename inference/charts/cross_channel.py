@@ -16,11 +16,10 @@ from typing import Self
 
 import numpy as np
 
-from core.data.blocks import Pages
-from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression
+from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression, LaggedRows
 from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
 from inference.charts.reference_rows import moments
-from inference.running import ERROR_CAP, Ewma
+from inference.running import ERROR_CAP, Ewma, Running, write_errors
 
 log = logging.getLogger(__name__)
 
@@ -51,16 +50,11 @@ class CrossChannelChart:
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes float32 errors of the rows of segments (K, 2) into lines of `error_sc` (S, C), those of segment k from
         `first_k[k]` on; NaN where a value is missing."""
-        extract, smooth = self.features.extractor(), _Smooth(self.span, self.level_2c[0])
-        pages, line_k = Pages(error_sc), first_k.copy()
-        for rows in self.regression.rows(values_nc, segments_k2):
-            segment_n = np.full(len(rows.z_nc), rows.segment)
-            scale_nc = self.scale(extract(rows.filled_nc, segment_n))
-            smoothed_nc = smooth(_unlikeliness(self.regression.residual(rows), scale_nc), segment_n)
-            piece = slice(line_k[rows.segment], line_k[rows.segment] + len(smoothed_nc))
-            error_sc[piece] = np.minimum(_excess(smoothed_nc, self.level_2c) / self.usual_c, ERROR_CAP)
-            line_k[rows.segment] = piece.stop
-            pages.looked_at(error_sc[piece].nbytes)
+        write_errors(self.running(), self.regression.rows_at_a_time, error_sc, first_k, values_nc, segments_k2)
+
+    def running(self) -> RunningChart:
+        """The chart along rows that come in pieces."""
+        return RunningChart(self)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -83,6 +77,21 @@ class CrossChannelChart:
             held["excess_c"],
             span,
         )
+
+
+class RunningChart(Running):
+    """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments."""
+
+    def __init__(self, chart: CrossChannelChart):
+        self._chart, self._lagged = chart, LaggedRows(chart.regression)
+        self._extract, self._smooth = chart.features.extractor(), _Smooth(chart.span, chart.level_2c[0])
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
+        of, rows = self._chart, self._lagged(values_nc, segment)
+        segment_n = np.full(len(values_nc), segment)
+        scale_nc = of.scale(self._extract(rows.filled_nc, segment_n))
+        smoothed_nc = self._smooth(_unlikeliness(of.regression.residual(rows), scale_nc), segment_n)
+        return np.minimum(_excess(smoothed_nc, of.level_2c) / of.usual_c, ERROR_CAP)
 
 
 def fit(
@@ -138,8 +147,10 @@ def _unlikeliness(residual_nc: np.ndarray, scale_nc: np.ndarray) -> np.ndarray:
     return 0.5 * (FREEDOM + 1) * np.log1p(square_nc / FREEDOM)
 
 
-class _Smooth:
+class _Smooth(Running):
     """Exponentially weighted mean that starts each segment at the reference mean, as means of few rows vary more."""
+
+    STATE = ("_segment", "_rows")
 
     def __init__(self, span: int, mean_c: np.ndarray):
         self.mean_c, self._ewma = mean_c, Ewma(span, len(mean_c))

@@ -18,7 +18,7 @@ import numpy as np
 
 from core.data.blocks import Pages
 from inference.charts.reference_rows import folds_of, moments
-from inference.running import Ewma
+from inference.running import Ewma, Running
 
 LAGS = 3
 # Ridge penalties to choose from, as a share of the variance of a channel.
@@ -55,26 +55,23 @@ class CrossChannelRegression:
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, piece by piece, no piece across two segments."""
-        num_channels = values_nc.shape[1]
-        lags, blocks = self.lags, 1 + self.lags + len(self.mean_spans)
-        size, pages = max(blocks, _VALUES_AT_A_TIME // (blocks * num_channels)), Pages(values_nc)
-        means = [Ewma(span, num_channels) for span in self.mean_spans]
+        pages, lagged = Pages(values_nc), LaggedRows(self)
         for segment, (start, stop) in enumerate(segments_k2):
-            last_c, past_lc = np.zeros(num_channels), None
-            for first in range(start, stop, size):
-                z_nc = (values_nc[first : min(first + size, stop)] - self.mean_c) / self.std_c
-                filled_nc, last_c = self._filled(z_nc, last_c)
-                past_lc = np.repeat(filled_nc[:1], lags, axis=0) if past_lc is None else past_lc
-                extended_nc = np.concatenate([past_lc, filled_nc])
-                lagged = [extended_nc[lags - lag : len(extended_nc) - lag] for lag in range(lags + 1)]
-                averaged = [mean(filled_nc, np.full(len(z_nc), segment)) for mean in means]
-                regressor_nf = np.concatenate([*lagged, *averaged, np.ones((len(z_nc), 1))], axis=1)
-                yield Rows(z_nc, filled_nc, regressor_nf, segment)
-                past_lc = extended_nc[len(extended_nc) - lags :]
-                pages.looked_at(len(z_nc) * values_nc[:1].nbytes)
+            for first in range(start, stop, self.rows_at_a_time):
+                rows_nc = values_nc[first : min(first + self.rows_at_a_time, stop)]
+                yield lagged(rows_nc, segment)
+                pages.looked_at(rows_nc.nbytes)
 
-    def _filled(self, z_nc: np.ndarray, last_c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows whose missing values are predicted from the rest of their row, and the last observed values (C,)."""
+    @property
+    def rows_at_a_time(self) -> int:
+        blocks = 1 + self.lags + len(self.mean_spans)
+        return max(blocks, _VALUES_AT_A_TIME // (blocks * len(self.mean_c)))
+
+    def filled(self, z_nc: np.ndarray, last_c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows whose missing values are predicted from the rest of their row, and the last observed values (C,).
+
+        last_c: the last observed values before these rows.
+        """
         missing_nc = np.isnan(z_nc)
         if not missing_nc.any():
             return z_nc.clip(-CLIP, CLIP), z_nc[-1]
@@ -130,6 +127,29 @@ class CrossChannelRegression:
         arrays = (held[name] for name in ("mean_c", "std_c", "fill_cc", "weight_fc"))
         # Detectors of earlier versions have no means, and the default number of lags.
         return cls(*arrays, int(held.get("lags", LAGS)), tuple(np.atleast_1d(held.get("mean_spans", ())).tolist()))
+
+
+class LaggedRows(Running):
+    """Rows with their regressors, of rows (n, C) that come in pieces, no piece across two segments."""
+
+    STATE = ("_last_c", "_past_lc", "_segment")
+
+    def __init__(self, regression: CrossChannelRegression):
+        num_channels = len(regression.mean_c)
+        self._regression, self._segment = regression, -1
+        self._means = tuple(Ewma(span, num_channels) for span in regression.mean_spans)
+        self._last_c, self._past_lc = np.zeros(num_channels), np.empty((0, num_channels))
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> Rows:
+        of, lags, begins = self._regression, self._regression.lags, segment != self._segment
+        z_nc = (values_nc - of.mean_c) / of.std_c
+        filled_nc, self._last_c = of.filled(z_nc, np.zeros_like(self._last_c) if begins else self._last_c)
+        past_lc = np.repeat(filled_nc[:1], lags, axis=0) if begins else self._past_lc
+        extended_nc = np.concatenate([past_lc, filled_nc])
+        lagged = [extended_nc[lags - lag : len(extended_nc) - lag] for lag in range(lags + 1)]
+        averaged = [mean(filled_nc, np.full(len(z_nc), segment)) for mean in self._means]
+        self._past_lc, self._segment = extended_nc[len(z_nc) :].copy(), segment
+        return Rows(z_nc, filled_nc, np.concatenate([*lagged, *averaged, np.ones((len(z_nc), 1))], axis=1), segment)
 
 
 @dataclass

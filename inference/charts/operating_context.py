@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from inference.running import Ewma
+from inference.running import Ewma, Running
 
 COMPONENTS = 8
 # The recent past of a row: how far it lies from its means over so many smoothing spans.
@@ -60,12 +60,12 @@ class ContextFeatures:
         return Extractor(self)
 
 
-class Extractor:
+class Extractor(Running):
     """Features of rows that come in pieces: float32 (n, 3 K)."""
 
     def __init__(self, features: ContextFeatures):
         self.loading_ck = features.loading_ck
-        self._means = [Ewma(max(1.0, spans * features.span), features.loading_ck.shape[1]) for spans in PAST_SPANS]
+        self._means = tuple(Ewma(max(1.0, spans * features.span), features.loading_ck.shape[1]) for spans in PAST_SPANS)
 
     def __call__(self, filled_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
         component_nk = filled_nc @ self.loading_ck

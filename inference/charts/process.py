@@ -23,11 +23,11 @@ from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
 from inference.charts import control_charts, cross_channel
 from inference.charts.autoregression import Autoregression
-from inference.charts.control_charts import ControlCharts
-from inference.charts.cross_channel import CrossChannelChart
+from inference.charts.control_charts import ControlCharts, RunningCharts
+from inference.charts.cross_channel import CrossChannelChart, RunningChart
 from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.charts.reference_rows import FOLDS, held_out, num_rows
-from inference.groups import OWN_ROWS, Group, groups, keys_of
+from inference.groups import OWN_ROWS, POOLED, Group, groups, keys_of
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,10 @@ class ProcessChartSet:
             mine_k = key_k == key
             self.charts[key].write(error_sc, first_k[mine_k], values_nc, segments_k2[mine_k])
         return error_sc
+
+    def running(self, file_id: str) -> RunningCharts | RunningChart:
+        """The charts of a recording along rows that come in pieces."""
+        return self.charts[file_id if file_id in self.charts else POOLED].running()
 
     def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
         """What the regressions of the charts predict of some rows of the series, in the units of the series: float64
