@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
 
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.nvidia import OLDEST_DRIVERS
-from core.devices.plan import DevicePlan
-from pipelines.devices.document import DeviceRecord
+from pipelines.devices.document import DeviceRecord, Host, Recommendation
+
+Advice = Iterator[Recommendation]
 
 
-@dataclass(frozen=True)
-class Advice:
-    """A finding, and what to do about it."""
-
-    finding: str
-    action: str
-
-
-@dataclass(frozen=True)
-class Situation:
-    """The input of the rules, from the record of a run."""
-
-    plan: DevicePlan
-    prefer: str
-    allow_tpu: bool
-    found: Sequence[DeviceCapabilities]
-    chosen: DeviceCapabilities
-    cuda_visible_devices: str | None
-    torch_cuda: str | None
-    ram_mb: int
-
-    @classmethod
-    def of(cls, record: DeviceRecord) -> Self:
-        """record: must contain `host`."""
-        routing, host = record.routing, record.host
-        return cls(
-            record.plan, routing.prefer, routing.allow_tpu, record.devices, record.chosen,
-            host.cuda_visible_devices, host.torch_cuda, host.ram_mb,
-        )  # fmt: skip
-
-    @property
-    def cpu(self) -> DeviceCapabilities | None:
-        return next((found for found in self.found if found.kind == "cpu"), None)
-
-
-def advice_for(record: DeviceRecord) -> list[Advice]:
+def advice_for(record: DeviceRecord) -> list[Recommendation]:
     """The advice of every rule that applies, most urgent first; none for a record without its host."""
     if record.host is None:
         return []
-    situation = Situation.of(record)
-    return [advice for rule in RULES for advice in rule(situation)]
+    return [advice for rule in RULES for advice in rule(record)]
 
 
 # -------------------------------------------------------------------------------------------------- builds of PyTorch
@@ -90,94 +54,87 @@ def torch_for(gpu: DeviceCapabilities, torch_cuda: str | None) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- rules
-def missing_preference(s: Situation) -> list[Advice]:
-    if not s.plan.fallback:
-        return []
-    finding = f"device.prefer = {s.prefer} cannot be satisfied: {s.chosen.name} is used instead"
-    return [Advice(finding, "repair that device, or set device.prefer=auto (unset COMPUTE_PREFER)")]
+def missing_preference(record: DeviceRecord) -> Advice:
+    if record.plan.fallback:
+        finding = f"device.prefer = {record.routing.prefer} cannot be satisfied: {record.chosen.name} is used instead"
+        yield _advice(finding, "repair that device, or set device.prefer=auto (unset COMPUTE_PREFER)")
 
 
-def misfits(s: Situation) -> list[Advice]:
-    return [Advice(text, "choose another local/devices profile; auto fits every machine") for text in s.plan.misfits]
+def misfits(record: DeviceRecord) -> Advice:
+    for text in record.plan.misfits:
+        yield _advice(text, "choose another local/devices profile; auto fits every machine")
 
 
-def unusable_gpus(s: Situation) -> list[Advice]:
-    broken = [found for found in s.found if found.kind in GPU_KINDS and not found.usable]
-    return [Advice(f"{gpu.name} cannot be used", _remedy(gpu, s)) for gpu in broken]
+def unusable_gpus(record: DeviceRecord) -> Advice:
+    for gpu in record.devices:
+        if gpu.kind in GPU_KINDS and not gpu.usable:
+            yield _advice(f"{gpu.name} cannot be used", _remedy(gpu, record.host))
 
 
-def _remedy(gpu: DeviceCapabilities, s: Situation) -> str:
+def _remedy(gpu: DeviceCapabilities, host: Host) -> str:
     if gpu.kind != "cuda" or gpu.hip_version:
         return "update its driver, or install a torch build for it: make setup TORCH_INDEX=…"
-    if s.cuda_visible_devices is not None and s.cuda_visible_devices.strip() in ("", "-1"):
+    if host.cuda_visible_devices is not None and host.cuda_visible_devices.strip() in ("", "-1"):
         return "unset CUDA_VISIBLE_DEVICES"
     if gpu.count == 0:  # it was found, but its driver does not respond
         return "reinstall its driver; nvidia-smi must list the GPU"
-    return torch_for(gpu, s.torch_cuda)
+    return torch_for(gpu, host.torch_cuda)
 
 
-def unused_tpu(s: Situation) -> list[Advice]:
-    tpu = next((found for found in s.found if found.kind == "tpu"), None)
-    if tpu is None or s.plan.kind == "tpu":
-        return []
+def unused_tpu(record: DeviceRecord) -> Advice:
+    tpu = record.found("tpu")
+    if tpu is None or record.plan.kind == "tpu":
+        return
     if not tpu.usable:
-        return [
-            Advice(f"{tpu.name} cannot be used", "install a torch_xla that supports it, then COMPUTE_ALLOW_TPU=true")
-        ]
-    if s.allow_tpu:
-        return []
-    return [Advice(f"{tpu.name} is not used: it is not allowed", "COMPUTE_ALLOW_TPU=true (device.allow_tpu=true)")]
+        yield _advice(f"{tpu.name} cannot be used", "install a torch_xla that supports it, then COMPUTE_ALLOW_TPU=true")
+    elif not record.routing.allow_tpu:
+        yield _advice(f"{tpu.name} is not used: it is not allowed", "COMPUTE_ALLOW_TPU=true (device.allow_tpu=true)")
 
 
-def idle_devices(s: Situation) -> list[Advice]:
-    if s.chosen.kind == "cpu" or s.chosen.count <= s.plan.count:
-        return []
-    idle = s.chosen.count - s.plan.count
-    return [Advice(f"{idle} of {s.chosen.count} × {s.chosen.name} stay idle", f"devices={s.chosen.count}")]
+def idle_devices(record: DeviceRecord) -> Advice:
+    chosen = record.chosen
+    if chosen.kind != "cpu" and chosen.count > record.plan.count:
+        idle = chosen.count - record.plan.count
+        yield _advice(f"{idle} of {chosen.count} × {chosen.name} stay idle", f"devices={chosen.count}")
 
 
-def little_free_memory(s: Situation) -> list[Advice]:
+def little_free_memory(record: DeviceRecord) -> Advice:
     """Less than 10 % of the memory is free: another process uses it."""
-    if s.chosen.memory_free_mb >= 0.1 * s.chosen.memory_total_mb:
-        return []
-    where = "nvidia-smi lists the processes" if s.chosen.kind == "cuda" else "see the system's process list"
-    free = f"{s.chosen.memory_free_mb / 1024:.1f} of {s.chosen.memory_total_mb / 1024:.1f} GiB"
-    return [Advice(f"only {free} of {s.chosen.name} are free", f"end the processes that use its memory ({where})")]
+    chosen = record.chosen
+    if chosen.memory_free_mb < 0.1 * chosen.memory_total_mb:
+        where = "nvidia-smi lists the processes" if chosen.kind == "cuda" else "see the system's process list"
+        free = f"{chosen.memory_free_mb / 1024:.1f} of {chosen.memory_total_mb / 1024:.1f} GiB"
+        yield _advice(f"only {free} of {chosen.name} are free", f"end the processes that use its memory ({where})")
 
 
-def no_native_bfloat16(s: Situation) -> list[Advice]:
-    if s.chosen.kind not in ("cuda", "xpu") or "bfloat16" in s.chosen.native_dtypes:
-        return []
-    return [
-        Advice(
-            f"{s.chosen.name} has no native bfloat16",
-            "precision=auto uses float16 with loss scaling; set precision=32 if the loss becomes NaN",
-        )
-    ]
+def no_native_bfloat16(record: DeviceRecord) -> Advice:
+    chosen = record.chosen
+    if chosen.kind in ("cuda", "xpu") and "bfloat16" not in chosen.native_dtypes:
+        action = "precision=auto uses float16 with loss scaling; set precision=32 if the loss becomes NaN"
+        yield _advice(f"{chosen.name} has no native bfloat16", action)
 
 
-def container_limit(s: Situation) -> list[Advice]:
+def container_limit(record: DeviceRecord) -> Advice:
     """A difference of 2 % is the kernel's own memory, not a limit."""
-    if s.cpu is None or s.cpu.memory_total_mb >= 0.98 * s.ram_mb:
-        return []
-    sizes = f"{s.cpu.memory_total_mb / 1024:.1f} of {s.ram_mb / 1024:.1f} GiB"
-    return [Advice(f"a cgroup limits this process to {sizes} of RAM", "raise the container's or job's memory limit")]
+    cpu, ram_mb = record.found("cpu"), record.host.ram_mb
+    if cpu is not None and cpu.memory_total_mb < 0.98 * ram_mb:
+        sizes = f"{cpu.memory_total_mb / 1024:.1f} of {ram_mb / 1024:.1f} GiB"
+        yield _advice(f"a cgroup limits this process to {sizes} of RAM", "raise the container's or job's memory limit")
 
 
-def too_many_threads(s: Situation) -> list[Advice]:
-    physical = s.cpu.physical_cores if s.cpu is not None else None
-    if physical is None or s.plan.threads * s.plan.count <= physical:
-        return []
-    share = max(1, physical // s.plan.count)
-    return [
-        Advice(
-            f"{s.plan.count * s.plan.threads} threads on {physical} physical cores slow each other down",
-            f"max_threads={share}",
-        )
-    ]
+def too_many_threads(record: DeviceRecord) -> Advice:
+    cpu, plan = record.found("cpu"), record.plan
+    physical = cpu.physical_cores if cpu is not None else None
+    if physical is not None and plan.threads * plan.count > physical:
+        finding = f"{plan.count * plan.threads} threads on {physical} physical cores slow each other down"
+        yield _advice(finding, f"max_threads={max(1, physical // plan.count)}")
 
 
-RULES: tuple[Callable[[Situation], list[Advice]], ...] = (
+def _advice(finding: str, action: str) -> Recommendation:
+    return Recommendation(finding=finding, action=action)
+
+
+RULES: tuple[Callable[[DeviceRecord], Advice], ...] = (
     missing_preference,
     misfits,
     unusable_gpus,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.config.execution import DeviceKind
 from core.config.fields import Section
-from core.devices.tables import HARDWARE_DIR, read_yaml, tables_root
+from core.config.hardware import HARDWARE_DIR, read_yaml, tables_root
 from pipelines.devices.document import DeviceRecord
 
 
@@ -24,7 +24,7 @@ class Costs(Section):
 
 
 def load_costs(root: Path | None = None) -> Costs:
-    """The costs of a workspace; raises as `core.devices.tables.load_tiers` does."""
+    """The costs of a workspace; raises as `core.config.hardware.load_tiers` does."""
     return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or tables_root())
 
 

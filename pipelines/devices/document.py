@@ -130,14 +130,18 @@ class DeviceRecord(Document):
 
     @model_validator(mode="after")
     def _plan_is_for_a_device_found(self) -> Self:
-        if all(found.kind != self.plan.kind for found in self.devices):
+        if self.found(self.plan.kind) is None:
             raise ValueError(f"the plan is for {self.plan.kind}, which is not among the devices")
         return self
 
     @property
     def chosen(self) -> DeviceCapabilities:
         """The platform in use."""
-        return next(found for found in self.devices if found.kind == self.plan.kind)
+        return self.found(self.plan.kind)
+
+    def found(self, kind: DeviceKind) -> DeviceCapabilities | None:
+        """The platform of a kind; None if there is none."""
+        return next((found for found in self.devices if found.kind == kind), None)
 
 
 class DeviceReport(DeviceRecord):

@@ -9,10 +9,10 @@ from pathlib import Path
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.execution import DeviceKind, Execution
+from core.config.hardware import list_profiles, load_profile
 from core.config.schema import STREAMS
 from core.devices.manager import DeviceManager
 from core.devices.profiles import misfits
-from core.devices.tables import list_profiles, load_profile
 from core.errors import LandfallError
 from pipelines.devices.document import FittingProfile, RunBatch
 

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from core.config.execution import Execution
+from core.config.hardware import Tiers, load_tiers, tables_root
 from core.config.schema import Training
 from core.devices.batching import get_batch_config
 from core.devices.manager import DeviceManager
 from core.devices.record import Host, device_record
-from core.devices.tables import Tiers, load_tiers, tables_root
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
 from pipelines.devices.document import CheckResult, DeviceRecord, DeviceReport, RunBatch
@@ -68,7 +68,7 @@ def device_report(
         },
         "frameworks": dict(facts.frameworks),
         "framework_devices": facts.framework_devices,
-        "recommendations": [asdict(advice) for advice in advice_for(record)],
+        "recommendations": [advice.model_dump() for advice in advice_for(record)],
         "checks": checks,
         "profile": fitting_profile(manager, facts.profiles, facts.host.environment).model_dump(),
         "run_batches": [batch.model_dump() for batch in facts.run_batches],
