@@ -151,7 +151,7 @@ def serve(title: str) -> None:
     from core.config.execution import Execution
     from core.devices import threads
     from core.devices.manager import DeviceManager
-    from core.devices.tuning import tune_process
+    from core.devices.process import tune_process
 
     tune_process()
     config = Execution.model_validate({"device": {"prefer": "cpu"}})

@@ -177,8 +177,8 @@ def _error(model: torch.nn.Module, loss_of: Callable[[torch.Tensor], torch.Tenso
 if __name__ == "__main__":
     from core.config.compose import execution_from_environment
     from core.devices.host import usable_cores
+    from core.devices.process import tune_process
     from core.devices.threads import thread_limit
-    from core.devices.tuning import tune_process
 
     if execution_from_environment().tune:
         tune_process()

@@ -21,7 +21,7 @@ _OFF = {"LANDFALL_TUNE": "0"}
 
 class Implementation:
     """A process that runs one workload on request and reports its duration. maker: `module:function` that builds the
-    workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.tuning`, as
+    workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.process`, as
     Landfall's commands do and users of other libraries do not. limit_s: seconds until it must be ready.
     Raises RuntimeError, with what the process wrote, if it ends early.
     """
@@ -82,8 +82,8 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     from core.config.compose import execution_from_environment
     from core.devices import process_memory
     from core.devices.host import usable_cores
+    from core.devices.process import tune_process
     from core.devices.threads import thread_limit
-    from core.devices.tuning import tune_process
 
     if execution_from_environment().tune:
         tune_process()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.devices.backend import torch_versions
+from core.devices.detect import devices_used
 from core.devices.plan import DevicePlan
-from core.devices.used import devices_used
 
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",

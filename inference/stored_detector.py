@@ -15,6 +15,7 @@ from pathlib import Path
 
 from core.checkpoint import describe, detector_path
 from core.config.compose import LoadedConfig, with_values
+from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
 from core.data.dataset import StreamData, load_stream_data
 from core.data.files import matches
@@ -23,11 +24,9 @@ from core.data.recording import RATE_TOLERANCE
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
 from core.devices import threads
-from core.devices.batching import size_as_trained
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
-from core.devices.tables import load_tiers
 from core.errors import DataError, OutputError
 from inference.detector import Detector
 from inference.detector_file import load_detector, save_detector

@@ -12,12 +12,12 @@ from typing import Any
 from torch import nn
 
 from core import checkpoint
+from core.config.hardware import Tier, load_tiers, resolve_model_size, size_as_trained
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
-from core.devices.batching import BatchPlan, effective_batch, resolve_model_size, size_as_trained, tier_for
+from core.devices.batching import BatchPlan, effective_batch, tier_for
+from core.devices.detect import devices_used
 from core.devices.manager import DeviceManager
-from core.devices.tables import Tier, load_tiers
-from core.devices.used import devices_used
 from core.errors import LandfallError
 from core.models.factory import count_parameters
 from core.numbers import duration_in_words

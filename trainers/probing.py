@@ -13,8 +13,8 @@ from torch import nn
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
 from core.devices.backend import backend
-from core.devices.preserved import preserved
 from core.devices.probe import ProbeCache, ProbeResult, agree, find_batch_size
+from core.devices.random_state import preserved
 from core.errors import LandfallError
 from trainers.context import RunContext
 from trainers.optimizer import build_optimizer

@@ -81,10 +81,9 @@ def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained
     """Trains, and loads the checkpoint as scoring does. reuse: uses an existing checkpoint if an earlier run trained it
     with the same configuration."""
     from core.checkpoint import describe
+    from core.config.hardware import load_tiers, size_as_trained
     from core.devices import threads
-    from core.devices.batching import size_as_trained
     from core.devices.manager import DeviceManager
-    from core.devices.tables import load_tiers
     from inference.scoring import load_scoring_model
     from trainers.run import train
 

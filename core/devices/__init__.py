@@ -2,11 +2,11 @@
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
-1. capabilities, host, process_memory, process, tuning, threads, selftest, nvidia, tables
+1. capabilities, host, process_memory, process, threads, selftest, nvidia
 2. plan, tpu, backend (the calls that differ between platforms)
 3. detect, memory, random_state, gauges, profiles
-4. retry (out of memory), preserved, probe, batching
-5. manager (device, precision, memory of a run), record (the same as JSON), used (the devices of a run)
+4. retry (out of memory), probe, batching
+5. manager (device, precision, memory of a run), record (the same as JSON)
 6. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports
    no torch, as they are loaded on first use.
 """
@@ -16,32 +16,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+_COMPAT = (
+    "DeviceManager",
+    "DeviceType",
+    "MemoryStrategy",
+    "get_device_manager",
+    "get_device",
+    "get_default_device",
+    "get_device_info",
+    "print_device_info",
+    "has_gpu",
+    "optimize_for_model_size",
+    "create_tensor",
+    "move_to_device",
+    "distribute_data",
+)
 _MODULES = {
-    "DeviceCapabilities": "capabilities",
-    "Detector": "capabilities",
-    "SystemDetector": "detect",
-    "DevicePlan": "plan",
-    "list_profiles": "tables",
-    "load_profile": "tables",
-    **dict.fromkeys(
-        (
-            *(
-                "DeviceManager",
-                "DeviceType",
-                "MemoryStrategy",
-                "get_device_manager",
-                "get_device",
-                "get_default_device",
-            ),
-            *("get_device_info", "print_device_info", "has_gpu", "optimize_for_model_size"),
-            *("create_tensor", "move_to_device", "distribute_data"),
-        ),
-        "compat",
-    ),
+    "DeviceCapabilities": "core.devices.capabilities",
+    "Detector": "core.devices.capabilities",
+    "SystemDetector": "core.devices.detect",
+    "DevicePlan": "core.devices.plan",
+    "list_profiles": "core.config.hardware",
+    "load_profile": "core.config.hardware",
+    **dict.fromkeys(_COMPAT, "core.devices.compat"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(_MODULES[name]), name)

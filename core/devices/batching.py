@@ -1,4 +1,4 @@
-"""Batch and model size for the hardware: starting values that are then measured, each with its reason.
+"""Batch sizes for the hardware: starting values that are then measured, each with its reason.
 
 The rule of an automatic effective batch: the largest power of two that is not above the batch of the hardware tier, not
 above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. Those steps never take it below
@@ -7,22 +7,14 @@ eight windows, nor below one for each process.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.config.compose import LoadedConfig, config_from_dict, flatten, is_set_with
 from core.config.execution import TPU_BATCH_FACTOR
-from core.config.recipe import as_trained
-from core.config.renames import with_current_keys
-from core.config.schema import AnyConfig, Training
+from core.config.hardware import Tier, Tiers
+from core.config.schema import Training
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.memory import memory_limit_mb
-from core.devices.tables import SizeName, Tier, Tiers
-from core.errors import ConfigError
-
-log = logging.getLogger(__name__)
 
 GPU_BATCH_FACTOR = 4
 # Smallest batch, also for a run too short for `min_steps`: the gradient of fewer windows is mostly noise.
@@ -135,68 +127,3 @@ def _power_of_two_to(number: int) -> int:
 def _power_of_two_from(number: int) -> int:
     """The smallest power of two that is not below a positive number."""
     return 1 << (number - 1).bit_length()
-
-
-# ----------------------------------------------------------------------------------------------------------- model size
-def resolve_model_size(
-    config: AnyConfig, tier: Tier, tiers: Tiers, origins: Mapping[str, str]
-) -> tuple[AnyConfig, str]:
-    """The configuration with the sizes of `model.size`, and the reason as text.
-
-    `custom` changes nothing. A size that is set where `model.size` is, or later (a file that builds on it, the
-    environment, the command line), stays as it is. If the choice of `auto` does not fit other values, such as
-    `data.window`, the reduced model is used. Raises ConfigError if a size that was asked for does not fit.
-    """
-    asked = config.model.size
-    if asked == "custom":
-        return config, "model.size = custom"
-    if asked != "auto":
-        return _resized(config, asked, tiers, origins, f"model.size = {asked}")
-    reason = f"{tier.model_size} on the tier {tier.name}"
-    try:
-        return _resized(config, tier.model_size, tiers, origins, reason)
-    except ConfigError as error:
-        if tier.model_size == "reduced":
-            raise
-        reason = f"reduced: {'; '.join(fault.problem for fault in error.faults)}"
-        log.warning("the full model of the tier %s does not fit, the reduced one is used: %s", tier.name, error)
-        return _resized(config, "reduced", tiers, origins, reason)
-
-
-def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tiers) -> AnyConfig:
-    """The configuration with the sizes its `model.size` stands for, `auto` being those of a trained configuration; so
-    is `auto` in its recipe.
-
-    Sizes set by name where `model.size` is, or later, stay. trained: as a checkpoint holds it; one of another stream
-    says nothing.
-    """
-    config, size = as_trained(loaded.config, trained), loaded.config.model.size
-    if size == "custom" or trained["stream"] != config.stream:
-        return config
-    if size != "auto":
-        return _resized(config, size, tiers, loaded.origins, "")[0]
-    trained, _ = with_current_keys(trained)
-    values = config.model_dump(mode="json")
-    values["model"]["size"] = trained["model"].get("size", "custom")
-    for key in {key for sizes in tiers.models[config.stream].values() for key, _ in flatten(sizes)}:
-        section, name = key.split(".")
-        if not is_set_with(loaded.origins, key, "model.size"):
-            values[section][name] = trained[section].get(name, values[section][name])
-    return config_from_dict(values, source=loaded.source)
-
-
-def _resized(
-    config: AnyConfig, size: SizeName, tiers: Tiers, origins: Mapping[str, str], reason: str
-) -> tuple[AnyConfig, str]:
-    values = config.model_dump(mode="json")
-    values["model"]["size"] = size
-    kept = []
-    for key, value in flatten(tiers.models[config.stream][size]):
-        section, name = key.split(".")
-        if is_set_with(origins, key, "model.size"):
-            kept.append(f"{key} = {values[section][name]}")
-        else:
-            values[section][name] = value
-    if kept:
-        reason += f", but {', '.join(kept)} as set"
-    return config_from_dict(values, source=f"with model.size = {size}"), reason

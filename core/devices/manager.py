@@ -11,7 +11,7 @@ from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
-from core.devices import memory, process, threads, tuning
+from core.devices import memory, process, threads
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
 from core.devices.profiles import misfits
@@ -63,7 +63,7 @@ class DeviceManager:
         self.found = [found] if isinstance(found, DeviceCapabilities) else list(found)
         self._chosen, self._reason, self._fallback = self._choose_device()
         if self.config.tune:
-            tuning.tune_process()
+            process.tune_process()
 
     # ------------------------------------------------------------------------------------------------------ hardware
     @property

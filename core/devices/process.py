@@ -1,14 +1,18 @@
-"""The environment that a process needs from its start: if it is wrong, the command restarts. Does not import torch."""
+"""Settings of this process: the environment that it needs from its start, and its memory allocator. Does not import
+torch."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
+import platform
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
+from functools import cache
 from typing import Any
 
 from core.config.execution import Profile
@@ -111,3 +115,31 @@ def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | 
         return json.loads(answer.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise LandfallError("its answer is not JSON") from error
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+# Constants of <malloc.h>.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+_KEPT_BYTES = 2**31 - 1  # the largest value mallopt takes
+_GROWTH_BYTES = 64 * 2**20
+
+
+@cache
+def tune_process() -> None:
+    """Lets the process keep the memory that it frees, once in a process, and logs it; off by `tune: false`
+    (LANDFALL_TUNE=0).
+
+    Every training step allocates tensors of tens of megabytes and frees them again. glibc maps each one and returns it
+    immediately, so the kernel clears its pages before every use. With mallopt(3), the process keeps freed memory until
+    it ends or `process_memory.release` is called. Results do not change by a bit. docs/performance.md has measurements,
+    also of rejected alternatives.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        log.info("freed memory is returned to the system: the allocator of this platform has no mallopt")
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _KEPT_BYTES), (_M_TOP_PAD, _GROWTH_BYTES))
+    if all(mallopt(name, value) for name, value in settings):
+        log.info("freed memory is kept for the next step (off by tune=false)")
+    else:
+        log.warning("freed memory is returned to the system: mallopt rejected its settings")

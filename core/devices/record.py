@@ -10,9 +10,9 @@ from typing import Any, Self
 import psutil
 
 from core.config.faults import origin_of
+from core.config.hardware import Tiers, load_tiers
 from core.devices.batching import tier_for
 from core.devices.manager import DeviceManager
-from core.devices.tables import Tiers, load_tiers
 
 SCHEMA_VERSION = 1
 # File of a run's record, below `logging.artifacts_dir`.

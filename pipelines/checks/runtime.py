@@ -28,9 +28,8 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 def checkpoint_fits(context: Context, stream: Stream) -> str:
     """The checkpoint is valid, loads with strict keys, and was trained with the data of the configuration."""
-    from core.devices.batching import size_as_trained
+    from core.config.hardware import load_tiers, size_as_trained
     from core.devices.manager import DeviceManager
-    from core.devices.tables import load_tiers
     from inference.scoring import load_scoring_model
 
     loaded, path = context.configs[stream], context.checkpoint(stream)

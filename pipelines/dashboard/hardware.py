@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from core.config.hardware import HARDWARE_DIR
 from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE
-from core.devices.tables import HARDWARE_DIR
 from core.errors import LandfallError
 from pipelines.dashboard.documents import Fact
 from pipelines.dashboard.inputs import Problems, changed_at, read_model

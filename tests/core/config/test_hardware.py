@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from core.config.compose import config_from_dict, load_config
+from core.config.hardware import load_tiers
 from core.config.schema import STREAMS
-from core.devices.tables import load_tiers
 from core.errors import ConfigError, UsageError
 from pipelines.devices.costs import load_costs
 from tests.support import REPO_ROOT

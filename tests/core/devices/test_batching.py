@@ -4,15 +4,14 @@ from dataclasses import replace
 import pytest
 
 from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.hardware import load_tiers, resolve_model_size
 from core.config.schema import Scalogram, Stream, SwinMAEModel, Training
 from core.devices.batching import (
     effective_batch,
     get_batch_config,
-    resolve_model_size,
     tier_for,
 )
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.tables import load_tiers
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
 

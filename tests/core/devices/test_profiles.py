@@ -10,11 +10,11 @@ import yaml
 
 from core.config.compose import load_config, local_config_file
 from core.config.execution import Execution, Profile
+from core.config.hardware import list_profiles, load_profile
 from core.config.overrides import PROFILE_DIR
 from core.config.schema import STREAMS
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.profiles import Misfit, misfits, seed_and_fix
-from core.devices.tables import list_profiles, load_profile
 from core.errors import ConfigError, UsageError
 from core.reproducibility import derive_seed
 from tests.support import REPO_ROOT

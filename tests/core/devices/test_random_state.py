@@ -8,7 +8,7 @@ from torch import nn
 
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.devices.backend import backend
-from core.devices.preserved import preserved
+from core.devices.random_state import preserved
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.devices import nvidia, used
+from core.devices import nvidia
+from core.devices.detect import devices_used
 from core.devices.plan import DevicePlan
 from core.environment import environment_record
 from tests.support import REPO_ROOT
@@ -30,7 +31,7 @@ def driver(monkeypatch):
 
 @pytest.mark.parametrize("count, index, indices", [(2, 1, [0, 1]), (1, 1, [1])])
 def test_every_gpu_in_use_is_described(driver, count, index, indices):
-    found = used.devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=count, index=index), machine())
+    found = devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=count, index=index), machine())
     assert [device.index for device in found] == indices
     assert {(d.name, d.driver_version, d.cuda_version, d.compute_capability, d.memory_mb) for d in found} == {
         ("NVIDIA H200", "580.65.06", "13.0", "9.0", 143_771)
@@ -39,13 +40,13 @@ def test_every_gpu_in_use_is_described(driver, count, index, indices):
 
 
 def test_the_start_report_has_one_line_with_known_facts(driver):
-    first, second = used.devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=2), machine())
+    first, second = devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=2), machine())
     assert str(first) == "cuda:0 NVIDIA H200, driver 580.65.06, CUDA 13.0, capability 9.0, power limit 700 W"
     assert "power limit" not in str(second)
 
 
 def test_amd_gpus_have_no_nvidia_driver_or_capability(driver):
-    (found,) = used.devices_used(DevicePlan("cuda", "x", "32", 1, "", ""), machine(hip="6.2"))
+    (found,) = devices_used(DevicePlan("cuda", "x", "32", 1, "", ""), machine(hip="6.2"))
     assert (found.hip_version, found.driver_version, found.compute_capability) == ("6.2", None, None)
 
 

@@ -21,10 +21,10 @@ from pydantic import ValidationError
 from core import checkpoint
 from core.config.compose import environment_settings
 from core.config.execution import Device, Execution
+from core.config.hardware import load_tiers
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.record import Host
-from core.devices.tables import load_tiers
 from core.workspace import json_text, schema_text
 from pipelines.devices.advice import torch_for
 from pipelines.devices.command import main
