@@ -5,7 +5,7 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from tests.support import REPO_ROOT
 
 PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
+ALL_PACKAGES = (*PACKAGES, "benchmarks", "tools")
 MAY_IMPORT = {
     "core": {"core"},
     "trainers": {"trainers", "core"},
@@ -21,16 +22,6 @@ MAY_IMPORT = {
     "migration": {"migration", "core"},
     "pipelines": set(PACKAGES),
 }
-# Their modules have an order; the docstring of the package states it.
-WITHOUT_CIRCLES = (
-    "core/data",
-    "core/devices",
-    "inference",
-    "inference/charts",
-    "migration",
-    "pipelines/devices",
-    "trainers",
-)
 # The docstring of the package lists its layers, lowest first.
 WITH_LAYERS = ("core/data", "inference", "inference/charts", "migration")
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
@@ -80,10 +71,10 @@ def test_imports_point_in_the_permitted_direction():
     assert {name: imported for name, imported in offenders.items() if imported} == {}
 
 
-def imports_within(folder: Path) -> dict[str, set[str]]:
-    """For each module of a package, its imports from the same package, including those in functions and for types."""
-    paths = {name_of(path).removesuffix(".py").replace("/", "."): path for path in folder.rglob("*.py")}
-    names = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+def import_graph(folders: Iterable[str]) -> dict[str, set[str]]:
+    """For each module in these folders, its imports from them, including those in functions and for types."""
+    paths = [path for folder in folders for path in (REPO_ROOT / folder).rglob("*.py")]
+    names = {name_of(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__"): path for path in paths}
     graph = {}
     for name, path in names.items():
         imported: set[str] = set()
@@ -97,12 +88,45 @@ def imports_within(folder: Path) -> dict[str, set[str]]:
     return graph
 
 
-@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
-def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
+def test_no_modules_import_each_other_in_a_circle():
     try:
-        TopologicalSorter(imports_within(REPO_ROOT / package)).prepare()
+        TopologicalSorter(import_graph(ALL_PACKAGES)).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def box_of(module: str) -> str:
+    """The box of the drawing that a module is in; `core` for modules of that folder itself."""
+    package, *inside = module.split(".")
+    return inside[0] if package == "core" and inside and (REPO_ROOT / "core" / inside[0]).is_dir() else package
+
+
+def test_the_drawing_shows_the_imports_between_packages():
+    """What every package imports (`core` itself), and what an arrow implies, is not drawn."""
+    imports: dict[str, set[str]] = {}
+    for module, imported in import_graph(ALL_PACKAGES).items():
+        imports.setdefault(box_of(module), set()).update(map(box_of, imported))
+    imports = {box: imported - {box, "core"} for box, imported in imports.items() if box != "core"}
+    reached: dict[str, set[str]] = {}
+    for box in TopologicalSorter(imports).static_order():
+        reached[box] = imports[box].union(*(reached[other] for other in imports[box]))
+    needed = {
+        (box, other)
+        for box, imported in imports.items()
+        for other in imported
+        if not any(other in reached[between] for between in imported)
+    }
+    page = (REPO_ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^  (\w+) --> (\w+)$", page, re.MULTILINE)) == needed
+
+
+def test_each_trip_through_the_code_names_at_most_twelve_files_once():
+    page = (REPO_ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    trips = [re.findall(r"^\d+\. \[([\w/.]+)\]", part, re.MULTILINE) for part in page.split("## The trip of ")[1:]]
+    assert len(trips) == 2
+    for files in trips:
+        assert 5 < len(files) == len(set(files)) <= 12
+        assert [file for file in files if not (REPO_ROOT / file).is_file()] == []
 
 
 def stated_layers(package: str) -> list[str]:
@@ -115,7 +139,7 @@ def stated_layers(package: str) -> list[str]:
 def test_each_layer_of_a_package_imports_only_lower_ones(package):
     folder, floor = package.replace("/", "."), {name: number for number, name in enumerate(stated_layers(package))}
     entries = {folder, f"{folder}.__main__"}  # what starts the package stands above its layers
-    graph = {name: imported for name, imported in imports_within(REPO_ROOT / package).items() if name not in entries}
+    graph = {name: imported for name, imported in import_graph([package]).items() if name not in entries}
     layer = {name: name.removeprefix(f"{folder}.").split(".")[0] for name in graph}
     missing = {name for name in graph if layer[name] not in floor}
     upwards = [
