@@ -22,7 +22,9 @@ from typing import Any
 
 from core.cli import run_page_command
 from core.config.compose import flatten, load_config, local_config_file
+from core.config.overrides import CONFIG_DIR, PROFILE_DIR
 from core.config.schema import STREAMS
+from core.devices.tables import HARDWARE_DIR, load_profile, load_tiers
 from core.errors import UsageError
 from core.reading import UnreadableError, parse_json, parse_yaml
 from core.workspace import SAMPLES, json_text, relative
@@ -189,7 +191,7 @@ def _local_configs_compose(assets: Assets) -> Iterator[Breach]:
             yield Breach("TR-05", file, "the local configuration is missing")
         elif isinstance(values, str):
             yield Breach("TR-05", file, values)
-        elif values is None and (problem := _fault_of_group(assets.text(file))):
+        elif values is None and (problem := _fault_of_group(assets, file)):
             yield Breach("TR-05", file, problem)
 
 
@@ -218,13 +220,28 @@ def _source(notebook: str) -> str:
         return notebook
 
 
-def _fault_of_group(text: str) -> str | None:
-    """Why a group file cannot be composed."""
+def _fault_of_group(assets: Assets, file: str) -> str | None:
+    """Why a group file or table cannot be used; groups are composed with the first configuration that is valid."""
     try:
-        values, _ = parse_yaml(text)
+        values, _ = parse_yaml(assets.text(file))
     except UnreadableError as error:
         return str(error)
-    return None if isinstance(values, dict) else "is not a mapping of keys to values"
+    if not isinstance(values, dict):
+        return "is not a mapping of keys to values"
+    folder, _, name = file.removesuffix(".yaml").rpartition("/")
+    runnable = next((name for name, composed in assets.composed.items() if isinstance(composed, dict)), None)
+    try:
+        if folder == PROFILE_DIR:
+            load_profile(name, assets.root)
+        elif folder.startswith(HARDWARE_DIR):
+            load_tiers(assets.root)
+        elif runnable is not None:
+            override = f"{folder.removeprefix(CONFIG_DIR)[1:]}={name}"
+            load_config(runnable, [override], root=assets.root, environment={})
+    except UsageError as error:
+        # `load_tiers` reads several files.
+        return error.message if not folder.startswith(HARDWARE_DIR) or file in error.message else None
+    return None
 
 
 def _path_texts(key: str, value: Any) -> list[str]:
