@@ -175,12 +175,12 @@ def _error(model: torch.nn.Module, loss_of: Callable[[torch.Tensor], torch.Tenso
 
 
 if __name__ == "__main__":
-    from core.config.compose import execution_from_environment
+    from core.config.compose import environment_settings
     from core.devices.host import usable_cores
     from core.devices.process import tune_process
     from core.devices.threads import thread_limit
 
-    if execution_from_environment().tune:
+    if environment_settings()[0].tune:
         tune_process()
     torch.set_num_threads(thread_limit(usable_cores())[0])
     number, folder, sees, mark = sys.argv[1:]

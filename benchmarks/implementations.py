@@ -79,13 +79,13 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     """Builds the workload, warms it up twice, and serves requests until the input ends."""
     import torch
 
-    from core.config.compose import execution_from_environment
+    from core.config.compose import environment_settings
     from core.devices import process_memory
     from core.devices.host import usable_cores
     from core.devices.process import tune_process
     from core.devices.threads import thread_limit
 
-    if execution_from_environment().tune:
+    if environment_settings()[0].tune:
         tune_process()
     torch.manual_seed(0)
     torch.set_num_threads(thread_limit(usable_cores())[0])

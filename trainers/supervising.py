@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -29,9 +29,9 @@ MOST_IN_VAIN, LONGEST_PAUSE_S = 5, 60.0
 _SUPERVISED = "_LANDFALL_SUPERVISED"
 
 
-def is_supervised(environ: Mapping[str, str] = os.environ) -> bool:
+def is_supervised() -> bool:
     """Whether this process trains and was started by a supervisor."""
-    return _SUPERVISED in environ
+    return _SUPERVISED in os.environ
 
 
 class Supervisor:

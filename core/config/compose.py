@@ -142,16 +142,12 @@ def with_values(config: AnyConfig, values: Mapping[str, Any], *, source: str) ->
     return config_from_dict(plain, source=source)
 
 
-def execution_from_environment(environment: Mapping[str, str] | None = None) -> Execution:
-    """Device settings without a configuration file: defaults, and values of COMPUTE_* and LANDFALL_* variables.
+def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[Execution, dict[str, str]]:
+    """Device settings without a configuration file: defaults, and values of COMPUTE_* and LANDFALL_* variables; and the
+    origin of each key that is set.
 
     Raises ConfigError for a value that does not fit.
     """
-    return environment_settings(environment)[0]
-
-
-def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[Execution, dict[str, str]]:
-    """Like `execution_from_environment`, with the origin of each key."""
     root = _workspace()
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}

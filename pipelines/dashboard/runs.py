@@ -244,10 +244,10 @@ def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
     return plain(config)
 
 
-def decimate(points: Sequence[StepPoint], limit: int = MAX_STEPS) -> list[StepPoint]:
-    """At most `limit` points, including the first, the last, the extremes and the gaps."""
+def decimate(points: Sequence[StepPoint]) -> list[StepPoint]:
+    """At most `MAX_STEPS` points, including the first, the last, the extremes and the gaps."""
     loss_n = np.array([math.nan if point.loss is None else point.loss for point in points])
-    return [points[index] for index in kept(loss_n, limit).tolist()]
+    return [points[index] for index in kept(loss_n, MAX_STEPS).tolist()]
 
 
 def has_collapsed(epochs: Sequence[EpochPoint]) -> bool:

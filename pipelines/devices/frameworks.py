@@ -27,6 +27,7 @@ FRAMEWORKS = (
     ),
     Framework("JAX", ("jax",), "import json, jax; print(json.dumps([str(d) for d in jax.devices()]))"),
 )
+_TIMEOUT_S = 20.0
 # Without these, TensorFlow and JAX allocate most of a GPU's memory when they initialise it.
 _MODEST = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -40,15 +41,15 @@ def installed_frameworks() -> dict[str, str | None]:
     return {framework.name: _version(framework) for framework in FRAMEWORKS}
 
 
-def framework_devices(timeout_s: float = 20.0) -> dict[str, list[str] | str]:
+def framework_devices() -> dict[str, list[str] | str]:
     """Devices that TensorFlow and JAX find, if they are installed, or why they fail. Each runs in a separate process,
-    which ends within `timeout_s` and releases its memory.
+    which ends within `_TIMEOUT_S` and releases its memory.
     """
     found: dict[str, list[str] | str] = {}
     for framework in FRAMEWORKS:
         if framework.devices is not None and _version(framework) is not None:
             try:
-                found[framework.name] = ask_python(framework.devices, timeout_s, _MODEST)
+                found[framework.name] = ask_python(framework.devices, _TIMEOUT_S, _MODEST)
             except LandfallError as error:
                 found[framework.name] = error.message
     return found

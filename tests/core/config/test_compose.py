@@ -7,7 +7,7 @@ import yaml
 
 from core.config.compose import (
     config_from_dict,
-    execution_from_environment,
+    environment_settings,
     is_set_with,
     load_config,
     local_config_file,
@@ -170,12 +170,10 @@ def test_the_environment_alone_is_used_without_a_file():
         "LANDFALL_DEVICE__PREFER": "cpu",
         "LANDFALL_DEVICE__MEMORY__STRATEGY": "aggressive",
     }
-    execution = execution_from_environment(
-        {**environment, "LANDFALL_TRAINING__EPOCHS": "3", "LANDFALL_PRECISION": "32"}
-    )
+    execution, _ = environment_settings({**environment, "LANDFALL_TRAINING__EPOCHS": "3", "LANDFALL_PRECISION": "32"})
     assert (execution.device.prefer, execution.device.memory.share, execution.precision) == ("cpu", 0.9, "32")
     with pytest.raises(ConfigError) as caught:
-        execution_from_environment({"COMPUTE_PREFER": "abacus"})
+        environment_settings({"COMPUTE_PREFER": "abacus"})
     (fault,) = caught.value.faults
     assert (fault.key, fault.origin) == ("device.prefer", "environment: COMPUTE_PREFER=abacus")
 
@@ -350,16 +348,16 @@ assert "torch" not in sys.modules
 
 def test_without_a_file_the_environment_may_name_a_profile(monkeypatch):
     monkeypatch.chdir(REPO_ROOT)
-    named = execution_from_environment({"LANDFALL_LOCAL__DEVICES": "hpc_a100", "LANDFALL_DEVICES": "2"})
+    named, _ = environment_settings({"LANDFALL_LOCAL__DEVICES": "hpc_a100", "LANDFALL_DEVICES": "2"})
     assert (named.devices, named.hardware.memory_gb, named.device.prefer) == (2, 40, "gpu")
     with pytest.raises(UsageError, match="there is no local/devices=abacus") as caught:
-        execution_from_environment({"LANDFALL_LOCAL__DEVICES": "abacus"})
+        environment_settings({"LANDFALL_LOCAL__DEVICES": "abacus"})
     assert "hpc_a100" in caught.value.hint
 
 
 def test_contradicting_variables_are_reported_as_a_fault():
     with pytest.raises(ConfigError, match="device"):
-        execution_from_environment({"LANDFALL_DEVICE__PREFER": "cpu", "LANDFALL_DEVICE__PREFER__X": "1"})
+        environment_settings({"LANDFALL_DEVICE__PREFER": "cpu", "LANDFALL_DEVICE__PREFER__X": "1"})
 
 
 @pytest.mark.parametrize("name", ["UPLOAD", "DOWNLOADS", "WORK_DIR", "DRIVE_DIR"])
