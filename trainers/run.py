@@ -166,7 +166,9 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     loaded = replace(context.loaded, config=data.config)
     size = decide_model_size(replace(context, loaded=loaded), manager)
     if world.is_main:
-        write_json(context.root / config.logging.artifacts_dir / RECORD_FILE, device_record(manager))
+        write_json(
+            context.root / config.logging.artifacts_dir / RECORD_FILE, device_record(manager).model_dump(mode="json")
+        )
     context = replace(context, run_id=run_id, loaded=replace(loaded, config=size.config))
     if config.device.memory.strategy == "auto":
         parameters = _num_parameters(size.config, num_channels=len(data.channels))

@@ -147,7 +147,7 @@ class DeviceManager(manager.DeviceManager):
 
     def get_device_info(self) -> Mapping[str, Any]:
         """Plan, routing, devices, memory and batch: the record that a run writes."""
-        return device_record(self)
+        return device_record(self).model_dump(mode="json")
 
 
 # ---------------------------------------------------------------------------------------------------- one for a process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.config.hardware import HARDWARE_DIR
 from core.devices.plan import DevicePlan
-from core.devices.record import RECORD_FILE
+from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
 from pipelines.dashboard.documents import Fact
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
@@ -16,7 +16,6 @@ from pipelines.dashboard.run_documents import Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
-from pipelines.devices.document import DeviceRecord
 from pipelines.devices.frameworks import installed_frameworks
 
 

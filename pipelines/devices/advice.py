@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.nvidia import OLDEST_DRIVERS
-from pipelines.devices.document import DeviceRecord, Host, Recommendation
+from core.devices.record import DeviceRecord, Host
+from pipelines.devices.document import Recommendation
 
 Advice = Iterator[Recommendation]
 

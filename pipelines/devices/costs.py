@@ -9,7 +9,7 @@ from pydantic import Field
 from core.config.execution import DeviceKind
 from core.config.fields import Section
 from core.config.hardware import HARDWARE_DIR, read_yaml, tables_root
-from pipelines.devices.document import DeviceRecord
+from core.devices.record import DeviceRecord
 
 
 class Costs(Section):

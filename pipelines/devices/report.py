@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -11,10 +12,10 @@ from core.config.hardware import Tiers, load_tiers, tables_root
 from core.config.schema import Training
 from core.devices.batching import get_batch_config
 from core.devices.manager import DeviceManager
-from core.devices.record import Host, device_record
+from core.devices.record import DeviceRecord, Host, device_record
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
-from pipelines.devices.document import CheckResult, DeviceRecord, DeviceReport, RunBatch
+from pipelines.devices.document import CheckResult, DeviceReport, RunBatch
 from pipelines.devices.fitting import fitting_profile, load_profiles, run_batches
 from pipelines.devices.frameworks import framework_devices, installed_frameworks
 
@@ -36,6 +37,7 @@ class Facts:
     framework_devices: Mapping[str, list[str] | str] | None = None
     profiles: Mapping[str, Execution] = field(default_factory=dict)
     run_batches: Sequence[RunBatch] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @classmethod
     def of_this_machine(cls, *, verbose: bool = False) -> Self:
@@ -59,7 +61,7 @@ def device_report(
     Raises pydantic's ValidationError if a detector returned an invalid value.
     """
     facts = facts or Facts.of_this_machine()
-    record = DeviceRecord.model_validate(device_record(manager, facts.host, facts.tiers))
+    record = device_record(manager, facts.host, facts.tiers)
     document = {
         **record.model_dump(mode="json"),
         "cost": {
@@ -70,7 +72,7 @@ def device_report(
         "framework_devices": facts.framework_devices,
         "recommendations": [advice.model_dump() for advice in advice_for(record)],
         "checks": checks,
-        "profile": fitting_profile(manager, facts.profiles, facts.host.environment).model_dump(),
+        "profile": fitting_profile(manager, facts.profiles, facts.environment).model_dump(),
         "run_batches": [batch.model_dump() for batch in facts.run_batches],
     }
     document["batch"]["examples"] = _examples(manager, record, facts.costs)

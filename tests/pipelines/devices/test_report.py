@@ -95,8 +95,12 @@ class StandIn:
 
 def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
     """Facts of a machine without findings; values that vary between machines are fixed."""
-    of_host = {name: changes.pop(name) for name in ("environment", "torch_cuda", "ram_mb") if name in changes}
-    host = Host(**{"environment": {}, "torch_cuda": None, "ram_mb": found[-1].memory_total_mb, **of_host})
+    environment = changes.setdefault("environment", {})
+    host = Host(
+        ram_mb=changes.pop("ram_mb", found[-1].memory_total_mb),
+        torch_cuda=changes.pop("torch_cuda", None),
+        cuda_visible_devices=environment.get("CUDA_VISIBLE_DEVICES"),
+    )
     frameworks = {"PyTorch": "2.13.0", "TensorFlow": None, "JAX": None}
     changes = {"profiles": load_profiles(REPO_ROOT), **changes}
     return replace(Facts(host, frameworks, load_tiers(REPO_ROOT), load_costs(REPO_ROOT)), **changes)
