@@ -21,7 +21,7 @@ from core.data.feed import Feed
 from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
 from core.devices import threads
-from core.devices.retry import until_it_fits
+from core.devices.memory import until_it_fits
 from core.progress import Mode, Progress
 from inference.scoring import ScoringModel, infer_forecast, infer_score
 

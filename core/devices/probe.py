@@ -21,7 +21,7 @@ import torch
 from torch import distributed
 
 from core.devices.backend import Backend
-from core.devices.retry import is_out_of_memory
+from core.devices.memory import is_out_of_memory
 from core.reading import read_json_object
 from core.workspace import utc_now, write_json
 

@@ -10,7 +10,7 @@ import torch
 
 from core.config.execution import DeviceKind
 from core.devices.backend import BACKENDS, CachingBackend, MpsBackend, XlaBackend, backend
-from core.devices.retry import is_out_of_memory
+from core.devices.memory import is_out_of_memory
 
 MIB = 2**20
 

@@ -176,7 +176,7 @@ GUARDED_TRAINING = """
     from core.config.execution import Memory
     from core.devices import memory
     from core.devices.backend import backend
-    from core.devices.retry import is_out_of_memory
+    from core.devices.memory import is_out_of_memory
     from core.devices.capabilities import DeviceCapabilities
     from core.devices.plan import DevicePlan
 

@@ -259,7 +259,7 @@ import torch
 from core.config.schema import PatchTSTModel
 from core.devices import host
 from core.devices.backend import backend
-from core.devices.retry import is_out_of_memory
+from core.devices.memory import is_out_of_memory
 from core.devices.probe import find_batch_size
 from core.models.patchtst import PatchTST
 
