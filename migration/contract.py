@@ -22,9 +22,9 @@ from typing import Any
 
 from core.cli import run_page_command
 from core.config.compose import flatten, load_config, local_config_file
+from core.config.hardware import HARDWARE_DIR, load_profile, load_tiers
 from core.config.overrides import CONFIG_DIR, PROFILE_DIR
 from core.config.schema import STREAMS
-from core.devices.tables import HARDWARE_DIR, load_profile, load_tiers
 from core.errors import UsageError
 from core.reading import UnreadableError, parse_json, parse_yaml
 from core.workspace import SAMPLES, json_text, relative
