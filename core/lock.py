@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from core.errors import LandfallError, LockedError, WriteError
 from core.reading import read_json_object
+from core.signals import RELEASES
 from core.workspace import remove_abandoned, utc_now, write_json, writing
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Lock:
     def __enter__(self) -> Self:
         if self._is_shared:
             os.environ[_SHARED] = self._owner["token"]
+        RELEASES.append(self._release)
         return self
 
     def __exit__(
@@ -60,6 +62,10 @@ class Lock:
     ) -> None:
         if self._is_shared:
             os.environ.pop(_SHARED, None)
+        self._release()
+        RELEASES.remove(self._release)
+
+    def _release(self) -> None:
         for target, held in self._held.items():
             # Removed while the lock is held: the next process checks that its file is still the one in the folder.
             for path in (_owner_path(target), _lock_path(target)):

@@ -18,6 +18,8 @@ from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 
 # SLURM sends SIGUSR1 shortly before the time limit; Windows has no such signal.
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+# Called if the process ends immediately: they remove what would stay behind, such as locks.
+RELEASES: list[Callable[[], None]] = []
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 
 
@@ -42,6 +44,8 @@ def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
             raise KeyboardInterrupt if number == signal.SIGINT else SignalStop(number)
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
         try:
+            for release in RELEASES:
+                release()
             sys.stderr.write(f"stopped: received {signal.Signals(number).name}; there was nothing to save yet\n")
             sys.stderr.flush()
             code = ended(code)

@@ -50,6 +50,18 @@ def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, progra
     assert len(said) == 1
 
 
+@pytest.mark.parametrize("number, code", CODES)
+def test_a_process_that_ends_while_it_imports_leaves_no_lock(number, code, tmp_path):
+    folder = tmp_path / "artifacts"
+    program = (
+        "import pathlib\nfrom core.lock import Lock\nfrom core.signals import heed_signals\nheed_signals()\n"
+        f"with Lock() as lock:\n    lock.take(pathlib.Path({str(folder / 'report')!r}), key='x')\n"
+        "    import slow_to_import\n"
+    )
+    ended, said = ended_by(number, program, tmp_path)
+    assert (ended, len(said), list(folder.iterdir())) == (code, 1, [])
+
+
 def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
     program = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + _COMMAND.replace(
         "slow_to_import", "math"
