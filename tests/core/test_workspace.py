@@ -1,15 +1,18 @@
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from core.errors import UsageError
-from core.workspace import atomic_file, find_root, new_run_id, relative, write_json, write_text
+from core.owner import Owner
+from core.workspace import atomic_file, find_root, new_run_id, relative, remove_abandoned, write_json, write_text
 from tests.support import REPO_ROOT
 
 
@@ -58,6 +61,23 @@ def test_leftover_files_match_no_glob_of_real_files(tmp_path):
     with atomic_file(tmp_path / "curve.png") as part:
         assert part.parent == tmp_path
         assert part not in tmp_path.glob("*.png")
+
+
+def test_leftovers_of_dead_processes_are_removed_and_others_stay(tmp_path):
+    """Whether a writer of another machine still runs is unknown: its file stays until it is silent for an hour."""
+    program = "from core.owner import Owner; print(Owner.this_process().token)"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    dead, own = ended.stdout.strip(), Owner.this_process().token
+    elsewhere = Owner("0" * 8, 1, 1).token
+    for name in (f".a.{dead}.0.part", f".b.{own}.0.part", f".c.{elsewhere}.0.part", f".d.{elsewhere}.1.part"):
+        (tmp_path / name).touch()
+    (tmp_path / f".e.{dead}.2.part").mkdir()
+    two_hours_ago = time.time() - 7200
+    for owner, name in ((own, "b"), (elsewhere, "d")):
+        (file,) = tmp_path.glob(f".{name}.{owner}*")
+        os.utime(file, (two_hours_ago, two_hours_ago))
+    remove_abandoned(tmp_path)
+    assert names(tmp_path) == [f".b.{own}.0.part", f".c.{elsewhere}.0.part"]
 
 
 def test_a_written_file_has_the_usual_permissions(tmp_path):

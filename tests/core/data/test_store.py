@@ -72,6 +72,23 @@ def test_records_of_a_set_keep_their_numbers_and_are_not_copied_into_a_series(tm
     assert parsed == ["set.npz"]
 
 
+@pytest.mark.parametrize("torn", ["values.npy", "about.json"])
+def test_damaged_joined_recordings_are_joined_again(tmp_path, monkeypatch, torn, caplog):
+    monkeypatch.setattr(store_module, "IN_MEMORY", 0)  # joins on disk, as recordings that would fill the memory
+    for name in ("a.csv", "b.csv"):
+        write_ramp(tmp_path, name, 20)
+    found = [read(tmp_path, name).recordings[0] for name in ("a.csv", "b.csv")]
+    expected_nc = np.concatenate([recording.values_tc for recording in found])
+    store = Store.of(make_config(), tmp_path)
+    assert np.array_equal(store.joined(found), expected_nc)
+    (entry,) = (store.folder / "series").iterdir()
+    (entry / torn).write_bytes((entry / torn).read_bytes()[:100])
+    for _ in range(2):  # the second time from a new entry
+        assert np.array_equal(store.joined(found), expected_nc)
+        assert caplog.text.count("joining them again") == 1
+    assert entry.is_dir()
+
+
 def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
     for number in range(3):
         write_ramp(tmp_path, f"{number}.csv", 200, first=1000 * number, gap_at=50)
