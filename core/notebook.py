@@ -36,8 +36,8 @@ def in_notebook() -> bool:
 
 
 def start_notebook() -> None:
-    """Call this first in a notebook: messages and warnings appear in its cells, and the first line of a failure names
-    the problem and the remedy."""
+    """Call this first in a notebook: messages, warnings and figures appear in its cells, and the first line of a
+    failure names the problem and the remedy."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -45,6 +45,15 @@ def start_notebook() -> None:
     shell = _shell()
     if shell is not None:
         shell.set_custom_exc((Exception,), _show_cause_first)
+        # A figure that was not made by pyplot has no picture otherwise.
+        pictures = shell.display_formatter.formatters["image/png"]
+        pictures.for_type_by_name("matplotlib.figure", "Figure", _picture_of)
+
+
+def _picture_of(figure: Figure) -> bytes:
+    from core.pictures import as_png
+
+    return as_png(figure, dpi=100)
 
 
 def cause_and_cure(error: BaseException) -> str:

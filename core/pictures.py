@@ -6,9 +6,11 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.numbers import plain
 from core.workspace import write_bytes
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _COLORS = 256
@@ -17,6 +19,15 @@ _COLORS = 256
 def literal(text: str) -> str:
     """Escapes text from data: matplotlib would typeset text between two dollar signs."""
     return text.replace("$", r"\$")
+
+
+def label_decades(axis: Axis, low: float, high: float) -> None:
+    """Plain numbers on a logarithmic axis from `low` to `high`."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, 1)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def as_png(figure: Figure, *, dpi: int) -> bytes:

@@ -24,6 +24,7 @@
 - `what_if`: events at other thresholds
 - `timeline`: the figure of all scores
 - `reconstruction`: scalograms that the model predicts
+- `masked_example`: a window with a random mask, and what the model predicts
 - `event_views`: the data around an event
 - `envelope`: envelope spectra of an event of vibration and of its normal neighbours
 - `event_documents`: events as documents for the dashboard

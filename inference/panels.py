@@ -20,11 +20,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from core.pictures import literal, save_png
+from core.pictures import label_decades, literal, save_png
 from core.workspace import relative
 from inference.event_views import Scored, WindowView, rows_view, window_view
 from inference.reconstruction import Levels
-from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates, label_decades
+from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates
 
 WORST_EVENTS = 3
 _SEEN = {"color": SCORE, "linewidth": 1.3}
@@ -93,8 +93,8 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
     curves.label_time(below)
 
     handles = [
-        Line2D([], [], **_SEEN, label="seen"),
-        *([Line2D([], [], **_EXPECTED, label=f"expected ({view.component})")] if view.expected_nc is not None else []),
+        Line2D([], [], **_SEEN, label="measured"),
+        *([Line2D([], [], **_EXPECTED, label=f"predicted ({view.component})")] if view.expected_nc is not None else []),
         Patch(color=EVENT, alpha=0.25, linewidth=0, label="event"),
     ]
     (above[0] if above else below).legend(handles=handles, **_BESIDE)
@@ -148,7 +148,7 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     figure = Figure(figsize=(11, height))
     # A fixed layout, because an automatic one draws all twelve maps three times.
     top, bottom = 1 - _HEADER_INCHES / height, _FOOTER_INCHES / height
-    room = {"left": 0.06, "right": 0.99, "top": top, "bottom": bottom, "hspace": 0.22, "wspace": 0.3}
+    room = {"left": 0.06, "right": 0.99, "top": top, "bottom": bottom, "hspace": 0.22, "wspace": 0.38}
     grid = figure.subplots(len(worst), 4, squeeze=False, sharex=True, gridspec_kw=room)
     for axes, axis in zip(grid[:, 0], worst, strict=True):
         axes.plot(time_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)
@@ -169,10 +169,10 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.margins(x=0)
         axes.tick_params(labelsize=8)
     for axes in grid[-1]:
-        axes.set_xlabel(unit, fontsize=9)
+        axes.set_xlabel(f"time ({unit})", fontsize=9)
     for mesh, beneath, label in (
-        (level, grid[-1, 1:3], "level in dB, 0 as large as the whole signal usually is in training"),
-        (difference, grid[-1, 3:], "dB louder (+) or quieter (−)"),
+        (level, grid[-1, 1:3], "level (dB); 0 dB: one standard deviation of the axis in training"),
+        (difference, grid[-1, 3:], "louder (+) or quieter (−), in dB"),
     ):
         left, right = beneath[0].get_position().x0, beneath[-1].get_position().x1
         place = (left, _BAR_INCHES / height, right - left, _BAR_HEIGHT_INCHES / height)
@@ -200,9 +200,10 @@ def _spectra_figure(scored: Scored, view: WindowView) -> Figure:
             axes.grid(alpha=0.25)
             axes.tick_params(labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
-    for axes, title, unit in zip(grid[0], ("waveform", "amplitude spectrum"), ("s", "Hz"), strict=True):
-        axes.set_title(title, fontsize=10, loc="left")
-        grid[-1, int(unit == "Hz")].set_xlabel(unit, fontsize=9)
+    titles, units = ("waveform", "amplitude spectrum"), ("time (s)", "frequency (Hz)")
+    for above, below, title, unit in zip(grid[0], grid[-1], titles, units, strict=True):
+        above.set_title(title, fontsize=10, loc="left")
+        below.set_xlabel(unit, fontsize=9)
     return figure
 
 
@@ -225,5 +226,5 @@ def _draw_levels(
         for axes in row:
             axes.set_yscale("log")
             label_decades(axes.yaxis, levels.edge_hz[0], levels.edge_hz[-1])
-        row[0].set_ylabel("Hz", fontsize=9)
+        row[0].set_ylabel("frequency (Hz)", fontsize=9)
     return meshes[0], meshes[2]

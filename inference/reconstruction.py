@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from core.data.inputs import StandardisedScalogram
-from core.data.scalogram import AMPLITUDE_FLOOR, row_frequencies_hz
+from core.data.scalogram import decibels, row_edges_hz
 from core.data.windows import WindowSet
 from inference.scoring import ScoringModel
 
@@ -19,7 +19,8 @@ from inference.scoring import ScoringModel
 @dataclass(frozen=True)
 class Levels:
     """The scalogram of a vibration window, measured and as the model predicts it while masked. seen_ahw, expected_ahw:
-    float32 (A, H, W), in dB; 0 is the mean amplitude of the training data. NaN is missing.
+    float32 (A, H, W), in dB; 0 is an amplitude of one standard deviation of the axis in the train
+    split. NaN is missing.
     edge_hz: (H + 1,) edges of the rows, ascending.
     """
 
@@ -34,11 +35,8 @@ def expected_levels(scoring: ScoringModel, windows: WindowSet, index: int) -> Le
     image_bahw = transform(windows.batch(torch.tensor([index])).to(scoring.device))
     num_axes = windows.series.values_nc.shape[1]
     seen_ahw, expected_ahw = (
-        # A pixel of the transform is a logarithm to base 10, of amplitudes over the smallest one.
-        (20 * (transform.decades(image)[0, :num_axes].cpu() + np.log10(AMPLITUDE_FLOOR))).numpy()
+        decibels(transform.decades(image)[0, :num_axes].cpu()).numpy()
         for image in (image_bahw, scoring.model.inpaint(image_bahw)[0])
     )
-    centre_f = row_frequencies_hz(transform.scalogram.settings, transform.sampling_rate_hz).numpy()
-    half_step = (centre_f[-1] / centre_f[0]) ** (0.5 / max(len(centre_f) - 1, 1))
-    edge_hz = np.geomspace(centre_f[0] / half_step, centre_f[-1] * half_step, seen_ahw.shape[1] + 1)
+    edge_hz = row_edges_hz(transform.scalogram.settings, transform.sampling_rate_hz, seen_ahw.shape[1])
     return Levels(seen_ahw, expected_ahw, edge_hz)

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a scoring: the worst events, and the next command."""
+"""What a person reads at the end of a scoring: how good the events are, the worst events, and the next command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.numbers import duration_in_words, ratio_in_words
+from core.numbers import duration_in_words, plain, ratio_in_words
 from inference.summary import title_of
 
 _MOST_EVENTS, _MOST_CHANNELS = 10, 3
@@ -24,6 +24,30 @@ def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
     lines += ["", "next: landfall export && landfall dashboard"]
     return "\n".join(lines)
+
+
+def detection_table(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """The most important figures of a scoring, from its summary, each with its meaning; empty without labels."""
+    found = summary["detection"]
+    rows = [] if not found else _detection_rows(found)
+    return pd.DataFrame(rows, columns=["figure", "value", "meaning"]).set_index("figure")
+
+
+def _detection_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    total, hours = found["faults_total"], found["recorded_hours"]
+    duration = f", in {plain(hours, 2)} recorded hours" if hours else ""
+    rows = [("false events", str(found["false_events"]), f"outside of faults{duration}")]
+    if total:
+        by_chance = plain(total * found["event_recall_by_chance"], 2)
+        rows[:0] = [
+            ("faults found", f"{found['faults_found']} of {total}", "faults in which an event starts"),
+            ("by chance", by_chance, "the same events at random times"),
+        ]
+    if found["faults_found"]:
+        rows.append(("delay", f"{plain(found['event_delay_seconds'], 2)} s", "from fault to event, median"))
+    if found["auroc"] is not None:
+        rows.append(("AUROC", f"{found['auroc']:.3f}", "ranking of the scores: 0.5 is chance"))
+    return rows
 
 
 def _row(event: Mapping[str, Any]) -> tuple[str, ...]:

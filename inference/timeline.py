@@ -10,18 +10,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from core.data.blocks import slices
-from core.numbers import plain, ratio_in_words
-from core.pictures import literal, save_png
+from core.numbers import ratio_in_words
+from core.pictures import label_decades, literal, save_png
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -234,13 +232,6 @@ def _draw_channels(
     if panel.has_dates:
         label_dates(axes)
     return mesh
-
-
-def label_decades(axis: Axis, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, 1)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def label_dates(axes: Axes) -> None:

@@ -1,7 +1,7 @@
 """Plans a migration: from files and folders to one task per notebook, with its output path.
 
 No input is ever an output. Next to its input an output is named `local_…`; below `--out-dir` it keeps its name, and its
-place in the folder that was asked for.
+place in the requested folder.
 """
 
 from __future__ import annotations

@@ -30,11 +30,12 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `store`: files after ingest, on disk
 - `windows`: windows over concatenated recordings
 - `splits`: which rows train, validate, calibrate and test
+- `scalogram`: images of vibration
+- `figures`: tables and figures of a split, for notebooks
 - `dataset`: the data of a stream
 - `readiness`: whether the data is enough
 - `identity`: digests of a split, to detect changed data
 - `overlap`: rows that two splits share
-- `scalogram`: images of vibration
 - `feed`: batches on the device
 - `inputs`: the input of a model
 """

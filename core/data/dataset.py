@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from core.config import recipe
 from core.config.data import Split
 from core.config.recipe import History
 from core.config.schema import AnyConfig
+from core.data.figures import channels_figure, recording_frame, scalogram_figure
 from core.data.files import expand
 from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
@@ -27,10 +30,17 @@ from core.errors import DataError, LandfallError, QualityError, first_line
 from core.progress import Progress
 from core.workspace import SAMPLES, relative
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 log = logging.getLogger(__name__)
 
 # The former name, for notebooks that use it: Colab notebooks never change.
 PART_NAMES = SPLIT_NAMES
+
+
+# Process sensors in a figure, if the caller does not choose them.
+_MOST_CHANNELS = 12
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,62 @@ class StreamData:
     sampling_rate_hz: float | None
     reports: tuple[QualityReport, ...]
     config: AnyConfig
+
+    def quality_table(self) -> pd.DataFrame:
+        """The decision of the quality check for each file, with the hard limits that it violates."""
+        rows = [
+            {
+                "file": report.file_id,
+                "decision": report.decision,
+                "violated limits": "; ".join(fail["message"] for fail in report.hard_fails),
+                "warnings": "; ".join(warning["message"] for warning in report.warnings),
+            }
+            for report in self.reports
+        ]
+        return pd.DataFrame(rows, columns=["file", "decision", "violated limits", "warnings"]).set_index("file")
+
+    def split_table(self) -> pd.DataFrame:
+        """Recordings, rows and windows of each split."""
+        rows = [
+            {
+                "split": name,
+                "recordings": len(windows.segments.recordings),
+                "rows": int(windows.segments.lengths_k.sum()),
+                "windows": len(windows),
+            }
+            for name, windows in self.splits.items()
+        ]
+        return pd.DataFrame(rows).set_index("split")
+
+    def to_frame(self, split: SplitName = "train", recording: int = 0) -> pd.DataFrame:
+        """The rows of a split in one of its recordings (counted from 0), in the units of the file; a column per
+        channel. The index is `time` where the file has time stamps, else `seconds` from the start of the recording.
+
+        Raises IndexError if the split has fewer recordings.
+        """
+        return recording_frame(self.splits[split], recording)
+
+    def plot(self, split: SplitName = "train", recording: int = 0, channels: Sequence[str] | None = None) -> Figure:
+        """A recording of a split (counted from 0): process sensors over time, each with its own scale; of vibration,
+        the waveform and the scalogram of its first window.
+
+        channels: the process sensors to show (default: the first 12).
+        Raises IndexError if the split has fewer recordings, KeyError for channels that do not exist, and DataError if a
+        recording of vibration has no window.
+        """
+        windows = self.splits[split]
+        source = windows.series.recordings[windows.segments.recordings[recording]]
+        if self.config.stream == "patchtst":
+            shown = list(channels or self.channels[:_MOST_CHANNELS])
+            title = f"{source.file_id}, split {split}, {len(shown)} of {len(self.channels)} channels"
+            return channels_figure(self.to_frame(split, recording)[shown], title=title)
+        mine_w = np.flatnonzero(windows.recording_of() == windows.segments.recordings[recording])
+        if not len(mine_w):
+            raise DataError("has no window", path=source.path, hint="choose another recording")
+        first = int(mine_w[0])
+        begin = windows.local_starts()[first] / self.sampling_rate_hz
+        title = f"{source.file_id}, split {split}, from second {begin:.2f}"
+        return scalogram_figure(windows, self.config.scalogram, self.sampling_rate_hz, window=first, title=title)
 
     @property
     def parts(self) -> Mapping[SplitName, WindowSet]:

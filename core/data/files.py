@@ -40,7 +40,7 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
             problem = "matches no sensor file" if folder.is_dir() else "matches nothing: no such folder"
             raise DataError(
                 f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",
-                hint="correct data.splits.*.files, or make sample data: landfall sample-data",
+                hint="correct data.splits.*.files, or use the sample data: landfall sample-data, data.root=samples",
             )
         found.update(sensors)
     return sorted(found)

@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -117,6 +118,18 @@ def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> 
     if faults:
         raise ConfigError("scalogram", faults)
     return torch.logspace(math.log10(lowest), math.log10(highest), settings.frequencies, dtype=torch.float64)
+
+
+def row_edges_hz(settings: ScalogramSettings, sampling_rate_hz: float, num_rows: int) -> np.ndarray:
+    """Edges of the rows of an image, ascending: (num_rows + 1,); raises as `row_frequencies_hz`."""
+    centre_f = row_frequencies_hz(settings, sampling_rate_hz).numpy()
+    half_step = (centre_f[-1] / centre_f[0]) ** (0.5 / max(len(centre_f) - 1, 1))
+    return np.geomspace(centre_f[0] / half_step, centre_f[-1] * half_step, num_rows + 1)
+
+
+def decibels(image: Tensor) -> Tensor:
+    """The pixels of a scalogram in dB; 0 dB is the amplitude 1, in the units of the input of the transform."""
+    return 20 * (image + math.log10(AMPLITUDE_FLOOR))
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def _decoded(data: bytes, name: str, notes: Notes) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         notes.add(
             "LF101",
-            f"bytes that are no {encoding.upper()}, first in line {line} of the file, were read as Windows-1252",
+            f"bytes that are not {encoding.upper()}, first in line {line} of the file, were read as Windows-1252",
             keeps=Keeps.EQUIVALENT,
             action="check the letters with accents in this notebook",
         )
@@ -120,8 +120,8 @@ def _decoded(data: bytes, name: str, notes: Notes) -> str:
 def _text(data: bytes, encoding: str, errors: str) -> str:
     r"""The bytes as a text.
 
-    One emoji makes Python store a text with four bytes for every letter. In a large file letters beyond ASCII become
-    JSON's own `\u` escapes instead: JSON has them in strings only, where the parser turns them back.
+    One emoji makes Python store a text with four bytes for each character. In a large file, non-ASCII characters are
+    therefore replaced by JSON's `\u` escapes. They can occur in strings only, where the parser decodes them.
     """
     if len(data) < _LARGE or data.isascii():
         return data.decode(encoding, errors)
@@ -142,7 +142,7 @@ def _windows_1252(error: UnicodeError) -> tuple[str, int]:
 
 
 def _json_escape(error: UnicodeError) -> tuple[str, int]:
-    """Writes letters beyond ASCII as the escapes of JSON."""
+    """Replaces non-ASCII characters by the escapes of JSON."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return encode_basestring_ascii(error.object[error.start : error.end])[1:-1], error.end
@@ -174,11 +174,11 @@ def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
 
 
 def _without_half_pairs(text: str, notes: Notes) -> str:
-    r"""The JSON text with `\ufffd` for escapes of half a surrogate pair, which no file in UTF-8 can hold."""
+    r"""The JSON text with `\ufffd` for escapes of half a surrogate pair, which cannot be encoded in UTF-8."""
     half = r"\\u[dD](?:[89abAB]\w\w(?!\\u[dD][c-fC-F])|[c-fC-F](?<!\\u[dD][89abAB]\w\w....))"
     if not re.search(half, text):
         return text
-    # Whole pairs and escaped backslashes go first: in `\\ud83d` no escape begins at the second backslash.
+    # Complete pairs and escaped backslashes are matched first: in `\\ud83d` no escape begins at the second backslash.
     escape = r"\\(?:\\|u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w))"
     fixed = re.sub(escape, lambda match: "\\ufffd" if match[1] else match[0], text)
     if fixed != text:
@@ -218,7 +218,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
             else:
                 raise UsageError(f"{name} is not a notebook: {_reason(text, error)}") from None
         except ValueError:
-            # A number of more digits than Python turns into an integer.
+            # A number with more digits than Python converts to an integer.
             parse_int = float
         else:
             if text[end:].strip("\0 \t\r\n\x1a"):
@@ -262,7 +262,7 @@ def _reason(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _compacted(record: dict[str, Any]) -> dict[str, Any]:
-    """An object of a large file as soon as it is parsed: long lists of lines joined, widget state dropped."""
+    """Reduces an object of a large file as soon as it is parsed: joins long lists of lines, drops widget state."""
     if "output_type" in record:
         _join(record, "text")
         data = record.get("data")

@@ -41,7 +41,7 @@ class CellMagic:
 
 
 class CellSource:
-    """The source of one code cell, parsed when asked for.
+    """The source of one code cell, parsed on first use.
 
     `index` is the cell's position in the original notebook, `prose` Markdown to insert above it. Raises nothing: if the
     Python does not parse, `tree` is None and `error` contains the reason.

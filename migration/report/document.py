@@ -211,7 +211,7 @@ def summarise(notebooks: Sequence[NotebookReport]) -> Summary:
 
 
 def found_items(findings: Iterable[Finding], file_lines: Sequence[Sequence[int]] = ()) -> tuple[FoundItem, ...]:
-    """The findings as the report has them, in the order of the cells; those about the whole notebook come first.
+    """The findings as items of the report, in the order of the cells; those about the whole notebook are first.
 
     `file_lines` are those of `migration.notebook.positions.lines_of_cells`. An action for several cells is one item.
     """
@@ -277,8 +277,8 @@ def landfall_version() -> str:
 
 
 def shown(path: Path) -> str:
-    """A path as a report names it: relative to the current folder where it is below that, else `~/…` below the home
-    folder, else in full."""
+    """A path as it is written in a report: relative to the current folder if it is below that, else `~/…` below the
+    home folder, else absolute."""
     full = Path(os.path.normpath(Path.cwd() / path))
     for base, prefix in ((Path.cwd(), ""), (_home(), "~/")):
         if base is not None and full.is_relative_to(base):
@@ -304,7 +304,7 @@ def place_of(item: FoundItem) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without halves of surrogate pairs, which names of files and notebooks can hold and UTF-8 cannot."""
+    """The text without halves of surrogate pairs, which names of files and notebooks can contain but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -58,7 +58,7 @@ _ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a
 
 
 def _certain(text: str) -> str:
-    """Code as text with the names of the runtime instead of Colab's, if the text is unambiguous."""
+    """Code in a text with the names of the runtime instead of those of Colab, if the text is unambiguous."""
     text = _TEST.sub(lambda found: str(found["not"] is not None), text)
     text = _FROM.sub(_new_from, text)
     text = _FROM_GOOGLE.sub(lambda found: f"import {RUNTIME}{found['alias'] or ' as colab'}", text)
@@ -75,13 +75,13 @@ def _new_from(found: re.Match[str]) -> str:
 
 
 def _new_import(found: re.Match[str]) -> str:
-    """Without an alias only the package is bound, and it holds its parts."""
+    """Without an alias, only the package is bound; its modules are attributes."""
     part = found["part"] or "" if found["alias"] else ""
     return f"import{found['gap']}{RUNTIME}{part}{found['alias'] or ''}"
 
 
 def _in_doubt(text: str) -> str:
-    """The same, and the runtime's name wherever Colab's is left."""
+    """The same; every remaining name of Colab is replaced too."""
     return _ANY.sub(RUNTIME, _certain(text))
 
 
@@ -113,7 +113,7 @@ def _find_strings(source: CellSource) -> Iterator[Match]:
         start, end = literal.body
         if port := _ASKS_PORT.fullmatch(source.text, start, end):
             edit = Edit(*port.span("module"), RUNTIME)
-            yield Match(*port.span(), "JavaScript asks where a port is shown", (edit,))
+            yield Match(*port.span(), "JavaScript requests the URL of a port", (edit,))
         if port or _IS_SCRIPT.search(source.text, start, end):
             continue
         if literal.start in loaded:
@@ -123,7 +123,7 @@ def _find_strings(source: CellSource) -> Iterator[Match]:
 
 
 def _is_code(text: str) -> bool:
-    """Whether a string is Python that imports from Colab, and no message that names a part of it."""
+    """Whether a string is Python code that imports from Colab; a message that names a module of it is not."""
     if not _IMPORTS.search(text):
         return False
     try:
@@ -152,7 +152,7 @@ def _literals(source: CellSource) -> list[Literal]:
 
 
 def _loaded_modules(source: CellSource) -> set[int]:
-    """Where the strings begin that are the first argument of a call that loads a module."""
+    """Start positions of the strings that are the first argument of a call that loads a module."""
     found = set()
     for node in source.nodes if _LOADS.search(source.text) and source.tree else ():
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
@@ -163,7 +163,7 @@ def _loaded_modules(source: CellSource) -> set[int]:
 
 
 def _shown_texts(source: CellSource) -> set[int]:
-    """Where the strings begin that are only printed: messages stay as their author wrote them."""
+    """Start positions of the strings that are only printed: messages are not changed."""
     return {
         source.span(argument)[0]
         for node in source.nodes
@@ -177,7 +177,7 @@ def _find_resizes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`google.colab.output.setIframeHeight(…)` only fits a frame that a plain notebook does not have."""
     for start, end in _script_spans(source):
         for match in _RESIZES.finditer(source.text, start, end):
-            yield Match(*match.span(), "JavaScript fits the height of Colab's frame", (Edit(*match.span(), ""),))
+            yield Match(*match.span(), "JavaScript sets the height of Colab's frame", (Edit(*match.span(), ""),))
 
 
 def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -188,7 +188,7 @@ def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
             yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
         if match := _ELEMENT.search(source.text, start, end):
-            yield Match(*match.span(), f"JavaScript presses `{match[0]}` of Colab's page", action=_ELEMENT_ACTION)
+            yield Match(*match.span(), f"JavaScript clicks `{match[0]}` on Colab's page", action=_ELEMENT_ACTION)
 
 
 def _script_spans(source: CellSource) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
-# From the sign on, which is rare; the name before it is read only after a match.
+# The pattern begins at the sign, which is rare; the name before it is read only after a match.
 _VALUE = re.compile(r"""=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)""")
 _NAME = re.compile(r"""(?<!\w)([A-Za-z_]\w*)(?:["']\s*\])?\s*\Z""")
 _SAYS_SO = re.compile(
@@ -57,7 +57,8 @@ def _variable(source: CellSource, secret: Secret) -> str:
 
 
 def _edit(source: CellSource, secret: Secret) -> Edit:
-    """Replaces the secret by a look-up in the environment where the place allows one, else by the variable's name."""
+    """Replaces the secret by a look-up in the environment if an expression is possible there, else by the name of the
+    variable."""
     variable = _variable(source, secret)
     if source.is_shell and secret.start >= source.body:
         return _in_shell(source.text[source.body :], source.body, secret, variable, is_line=False)
@@ -115,14 +116,14 @@ def _in_literal(source: CellSource, literal: Literal, secret: Secret, variable: 
 
 
 def _has_neighbour(text: str, literal: Literal) -> bool:
-    """Adjacent strings are one string: none of them can become an expression alone."""
+    """Adjacent strings are one string: a single one of them cannot become an expression."""
     before = text[: literal.start].rstrip(" \t\n\\")
     after = text[literal.end :].lstrip(" \t\n\\")
     return before.endswith(("'", '"')) or bool(re.match(r"[rRbBuUfF]{0,2}[\"']", after))
 
 
 def _is_statement(source: CellSource, literal: Literal) -> bool:
-    """A text that is a statement, such as a docstring."""
+    """A string that is a statement, such as a docstring."""
     nodes = source.nodes if source.tree else ()
     return any(
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and source.span(node)[0] == literal.start

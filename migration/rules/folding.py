@@ -110,7 +110,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     uses_error = handler.name and handler.name in read_names_of(source, handler.body)
     if uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
         if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
-            return ()  # it raises KeyError itself
+            return ()  # the lookup raises KeyError
         raised = Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE)
         return (raised, *_without_else(source, node))
     inner = indent if not node.finalbody else indent + "    "

@@ -1,7 +1,7 @@
 """Applies the rules to one cell until nothing more matches, and keeps track of the original lines.
 
-Rules stand in order of priority. In each round every rule looks at the same text; of matches whose edits overlap only
-the first rule's is applied, the others get their turn in the next round, on the new text.
+The rules are in order of priority. In each round, all rules search the same text. If the edits of several matches
+overlap, only the match of the first rule is applied. The next round searches the new text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from migration.rules.rule import Match, Rule
 
 MAX_ROUNDS = 20
 
-# The same lines are found by several rules and in many notebooks of a folder, in the same words.
+# Cached: several rules match the same line, and many notebooks contain the same lines.
 _masked_before = lru_cache(maxsize=4096)(masked)
-_MOST_KEPT = 1000  # characters; a line may as well be megabytes
+_MOST_KEPT = 1000  # characters; a line may have megabytes
 
 
 def rewrite(
@@ -32,9 +32,9 @@ def rewrite(
     facts: NotebookFacts,
     possible: Candidates | None = None,
 ) -> tuple[CellSource, list[Finding]]:
-    """The cell as the rules leave it, and what was found in it; a cell no rule touched comes back as it is.
+    """The rewritten cell and its findings. A cell without a match is returned unchanged.
 
-    `possible` are those that can match before anything is rewritten, by default all of this cell type.
+    possible: the rules that can match the original cell; default: all for this cell type.
     """
     candidates = possible or Candidates.of(rules, cell_type)
     origin = list(range(1, source.text.count("\n") + 2))
@@ -57,7 +57,7 @@ def rewrite(
 
 
 def _as_they_are(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
-    """The changes with their lines as all rules together leave them."""
+    """The changes with their final lines, after all rules."""
     lines = source.text.split("\n") if changes else []
     now: dict[int, list[str]] = {}
     for line, row in zip(lines, origin, strict=True) if lines else ():
@@ -81,14 +81,14 @@ def _as_they_are(changes: list[Finding], source: CellSource, origin: list[int]) 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The rules that look at some cells, and the words of their triggers that these can hold."""
+    """The rules for some cells, and the words of their triggers that these cells can contain."""
 
     rules: tuple[Rule, ...]
     words: frozenset[str]
 
     @staticmethod
     def of(rules: Sequence[Rule], cell_type: str) -> Candidates:
-        """All that look at cells of one type."""
+        """All rules for one cell type."""
         return _candidates(tuple(rules), cell_type)
 
     def within(self, texts: Iterable[str]) -> Candidates:
@@ -103,14 +103,14 @@ def _candidates(rules: tuple[Rule, ...], cell_type: str) -> Candidates:
     return Candidates(found, frozenset().union(*(rule.trigger.words for rule in found if rule.trigger)))
 
 
-@lru_cache(maxsize=4096)  # most cells hold none of the words, or the same few
+@lru_cache(maxsize=4096)  # most cells contain none of the words, or the same few
 def _asked_by(words: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """The rules whose trigger asks for no word, or for one of these."""
+    """The rules whose trigger needs no word, or one of these."""
     return tuple(rule for rule in rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
 
 
 def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
-    """What the rules find whose trigger the cell holds; rules of one family share a trigger."""
+    """The matches of the rules whose trigger the cell satisfies. Rules of one family share a trigger."""
     held = frozenset(filter(source.text.__contains__, candidates.words))
     fired: dict[Trigger, bool] = {}
     concerns_colab = facts.colab.concern(source)
@@ -130,7 +130,8 @@ def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -
 
 
 def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:
-    """Matches in order of priority whose spans of edits do not meet; two insertions at one place meet."""
+    """Matches in order of priority, without those whose edits overlap with an earlier match; two insertions at one
+    position overlap."""
     taken: list[tuple[int, int]] = []
     chosen = []
     for rule, match in pairs:
@@ -160,22 +161,22 @@ def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], af
 
 
 def _lines_of(source: CellSource, match: Match) -> tuple[int, int]:
-    """The whole lines that a match spans or changes; an edit may reach beyond the match, to a comment above it."""
+    """The complete lines that a match spans or changes. An edit may begin before the match, at a comment above it."""
     start, end = match.start, match.end
     for edit in _changing(source, match):
-        # The newline before the last line goes with that line.
+        # The newline before the last line is removed together with that line.
         start = min(start, edit.start + source.text.startswith("\n", edit.start, edit.end))
         end = max(end, edit.end)
     return source.line_span(start, end)
 
 
 def _changing(source: CellSource, match: Match) -> list[Edit]:
-    """The edits that change something, in order; others only hold their place against other rules."""
+    """The edits that change something, in order; the others only reserve their position."""
     return sorted(edit for edit in match.edits if source.text[edit.start : edit.end] != edit.text)
 
 
 def _after(source: CellSource, match: Match) -> str:
-    """The lines of the match as they will be."""
+    """The lines of the match after its edits."""
     edits = _changing(source, match)
     start, end = _lines_of(source, match)
     pieces, at = [], min((start, *(edit.start for edit in edits)))

@@ -284,7 +284,7 @@ def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:
 
 
 def _without_options(values: list[str]) -> list[str]:
-    """The arguments from the first that is no option on."""
+    """The arguments from the first one that is not an option."""
     return values[next((index for index, value in enumerate(values) if not value.startswith("-")), len(values)) :]
 
 

@@ -88,7 +88,7 @@ class _Scanner:
             elif char == "(":
                 parts = self._parenthesis(parts)
             elif char == ")":
-                # The end of a pattern of `case`, or one too many.
+                # The end of a pattern of `case`, or an unmatched bracket.
                 self.at += 1
                 parts = _Parts(before=")") if cases > 0 else self._finish(parts, ")")
             elif redirection := _REDIRECTION.match(self.text, self.at):
@@ -315,7 +315,7 @@ class _Scanner:
         return quoted if self.script else re.sub(r"\\\r?\n", " ", quoted)
 
     def _dollar(self, code: str) -> str:
-        """`$name`, `${…}`, `$(…)`, `$((…))`, `$'…'` or a mere `$`."""
+        """`$name`, `${…}`, `$(…)`, `$((…))`, `$'…'` or a single `$`."""
         start, text = self.at, self.text
         if text.startswith("$((", start) and (end := text.find("))", start)) >= 0:
             self.at = end + 2

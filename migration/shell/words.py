@@ -91,8 +91,8 @@ class Command:
 
     @cached_property  # used by every rule about shell lines
     def program_at(self) -> int:
-        """Which word is the program, past `sudo`, `env`, `time`, `nohup` and the like with their options; the number
-        of words where there is none."""
+        """Index of the word that is the program, after `sudo`, `env`, `time`, `nohup` and similar programs with their
+        options; the number of words if there is none."""
         words = self.words
         at = 0
         while at < len(words) and (wrapper := _basename(words[at])) in _WRAPPERS:
@@ -122,7 +122,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Script:
-    """A text as read: its simple commands in order of their beginning, its comments, and each character's context.
+    """A parsed text: its simple commands in the order of their start, its comments, and the context of each character.
 
     `blocks`: there is more than simple commands and separators: loops, conditions, groups, functions.
     """

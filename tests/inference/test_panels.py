@@ -109,7 +109,7 @@ def test_a_vibration_panel_shows_waveform_and_maps_over_hertz_and_milliseconds(d
         low, high = axes.get_ylim()
         assert 25 < low < 31  # four cycles in a window of 128 samples, half a row below
         assert 350 < high < 500
-    assert [axes.get_xlabel() for axes in rows[-1]] == ["ms"] * 4
+    assert [axes.get_xlabel() for axes in rows[-1]] == ["time (ms)"] * 4
     assert rows[0, 0].get_xlim()[1] == pytest.approx(128, abs=1)
     seen, expected, difference = (np.asarray(axes.collections[0].get_array()) for axes in rows[0, 1:])
     np.testing.assert_allclose(difference, seen - expected)

@@ -141,7 +141,7 @@ def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parameters = cells.pop(0)
     told_at = next(at for at, cell in enumerate(cells) if "device_reason" in cell)
-    environment, table, _, picture = cells[told_at : told_at + 4]
+    environment, table, sizes, picture = cells[told_at : told_at + 4]
     kernel = notebook.metadata.kernelspec.name
     session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": kernel}}
     channel = lab.connect(lab.ask("/api/sessions", session)["kernel"]["id"])
@@ -157,7 +157,8 @@ def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
         assert "error" not in kinds(shown)
         html = next(o["content"]["data"]["text/html"] for o in shown if o["msg_type"] == "execute_result")
         assert html.count("data/fdc/") == 4
-        assert {"display_data", "image/png"} <= kinds(execute(channel, picture))
+        assert {"execute_result", "text/html"} <= kinds(execute(channel, sizes))
+        assert {"execute_result", "image/png"} <= kinds(execute(channel, picture))
         assert "NameError" in execute(channel, "no_such_name")[0]["content"]["ename"]
     finally:
         channel.close()

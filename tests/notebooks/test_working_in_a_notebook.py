@@ -18,7 +18,7 @@ from tests.support.small_workspace import CONFIGS, build_small_workspace
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 120
-# A window longer than any part.
+# A window longer than any split.
 WIDE = "wide = load_config(config, ['data.window=8192'], root=root).config"
 
 
@@ -95,7 +95,7 @@ class Page:
         settings = self.cells[0].replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"])
         settings = settings.replace("overrides = []", f"overrides = {list(overrides)}")
         self.run(re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", settings))
-        last = self.cells.index(self.cell("yticklabels"))
+        last = self.cells.index(self.cell("data.plot()"))
         for cell in self.cells[1 : last + 1]:
             answer = self.run(cell)
             assert (answer.reply["status"], answer.complained) == ("ok", "")
@@ -180,9 +180,7 @@ def test_bar_and_curve_update_in_place_without_stderr(page):
 
 def test_a_failure_starts_with_cause_and_remedy(page):
     page.open(epochs=2)
-    failed = page.run(
-        page.cell("load_stream_data").replace("loaded.config", "wide").replace("import pandas as pd", WIDE)
-    )
+    failed = page.run(f"{WIDE}\n" + page.cell("load_stream_data").replace("loaded.config", "wide"))
     cause, cure, blank, *trace = "\n".join(failed.reply["traceback"]).splitlines()
     assert "DataError: the split validation has no rows" in cause
     assert cure.startswith("\x1b[1m→ ")
