@@ -122,6 +122,45 @@ def test_every_faulty_file_is_named(workspace, tmp_path, capsys):
     assert found["patchtst"]["next"] is None
 
 
+def test_irregular_and_different_sampling_is_named(workspace, tmp_path, capsys):
+    slow, fast = pump(1000), pump(1000)
+    slow["timestamp"] = pd.date_range("2026-04-01", periods=1000, freq="2s")
+    fast["timestamp"] += pd.to_timedelta(np.where(np.arange(1000) % 10 == 5, 0.3, 0.0), unit="s")
+    slow.to_csv(tmp_path / "train_slow.csv", index=False)
+    fast.to_csv(tmp_path / "train_fast.csv", index=False)
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    warned = texts(found["patchtst"], "warn")
+    assert "train_fast.csv: 20" in warned, "a shifted stamp makes two steps irregular"
+    assert "different sampling: 1 s in train_fast.csv, 2 s in train_slow.csv" in warned
+
+
+def test_a_file_that_the_quality_check_drops_is_named(workspace, tmp_path, capsys):
+    frame = pump(1000)
+    frame.loc[::2, ["flow", "pressure", "current"]] = np.nan
+    frame.to_csv(tmp_path / "train_1.csv", index=False)
+    drop = "dqvl.hard.missing_ratio=0.4"
+    code, found = check(capsys, workspace, tmp_path, drop, "--no-time", "--stream", "patchtst")
+    assert (code, found["patchtst"]["rows"], found["patchtst"]["splits"]) == (EXIT_DATA, 0, [])
+    assert "train_1.csv is not used" in texts(found["patchtst"], "stop")
+
+
+def test_data_without_times_is_counted_in_rows(workspace, tmp_path, capsys):
+    pump(1000).drop(columns="timestamp").to_csv(tmp_path / "train_1.csv", index=False)
+    code, found = check(capsys, workspace, tmp_path, "--no-time")
+    assert code == EXIT_OK
+    assert {split["seconds"] for split in found["patchtst"]["splits"]} == {None}
+    check_data.main([str(tmp_path), "--repo-root", str(workspace), "--no-time"])
+    assert "no times: rows are numbered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["absent.csv", "notes.md", "empty"])
+def test_a_path_without_sensor_files_is_an_error(workspace, tmp_path, capsys, name):
+    (tmp_path / "notes.md").touch()
+    (tmp_path / "empty").mkdir()
+    assert check_data.main([str(tmp_path / name), "--repo-root", str(workspace)]) == EXIT_DATA
+    assert name in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "name, stream", [("wave.npy", "swinmae"), ("axes.csv", "swinmae"), ("sensors.csv", "patchtst")]
 )

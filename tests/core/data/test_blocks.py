@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.data import arrays, blocks, medians, sampling, tables
-from core.data.medians import median
+from core.data.medians import median, percentiles
 from core.data.store import Store
 from core.errors import DataError
 from tests.core.data.test_bad_files import JUDGED, REFUSED, config_for, names
@@ -95,6 +95,16 @@ def test_the_median_of_blocks_is_the_median_of_all_rows(dtype, count, monkeypatc
     expected = np.median(number_n.astype(np.float64))
     monkeypatch.setattr(medians, "_FEW", 0)
     assert median(lambda: np.array_split(number_n, 3), count) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 1000, 10_001])
+def test_the_percentiles_of_blocks_are_those_of_all_rows(count, monkeypatch):
+    rng = np.random.default_rng(count)
+    number_n = (rng.normal(size=count) * 10.0 ** rng.integers(-5, 9, count)).astype(np.float32)
+    percents = [0.0, 0.1, 25.0, 50.0, 75.0, 99.9, 100.0]
+    expected = np.percentile(number_n.astype(np.float64), percents)
+    monkeypatch.setattr(medians, "_FEW", 0)
+    assert percentiles(lambda: np.array_split(number_n, 3), count, percents) == pytest.approx(expected, rel=1e-12)
 
 
 def test_blocks_cover_all_rows_once_with_the_requested_overlap(monkeypatch):
