@@ -70,7 +70,7 @@ test-nightly: $(READY_DEV)  ## The tests marked nightly: tutorials, memory, two 
 test-all: test test-slow test-nightly  ## All tests; CI runs the first two
 
 .PHONY: coverage
-coverage: $(READY_DEV)  ## Which lines the tests run, of each package: at least 90 % (as long as the tests, and a quarter)
+coverage: $(READY_DEV)  ## Which lines the tests run: at least 95 % (as long as the tests, and a quarter)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run $(PYTEST) $(ARGS)
 	$(BIN)/python -m coverage combine --quiet

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from core import checkpoint
 from core.config.compose import local_config_file
@@ -34,6 +35,37 @@ def test_unknown_keys_are_reported_in_one_line(plant, capsys):
     assert code == 2
     assert "training.epoch: unknown key; did you mean epochs?" in line
     assert "model.heads: unknown key" in line
+
+
+@pytest.mark.parametrize(
+    "words, key, value",
+    [
+        (["--device", "cpu"], ("device", "prefer"), "cpu"),
+        (["--device", "cuda"], ("device", "prefer"), "gpu"),
+        (["--device", "auto", "device.prefer=cpu"], ("device", "prefer"), "auto"),
+        (["--batch-size", "5"], ("training", "batch_size"), 5),
+        (["--resume", "never"], ("training", "resume"), "never"),
+        (["--allow-changes"], ("training", "allow_changes"), True),
+    ],
+)
+def test_an_option_sets_its_key(workspace, capsys, monkeypatch, words, key, value):
+    monkeypatch.setenv("COMPUTE_PREFER", "tpu")
+    assert train_patchtst_ssl.main(["--repo-root", str(workspace), "--print-config", *words]) == 0
+    section, name = key
+    assert yaml.safe_load(capsys.readouterr().out)[section][name] == value
+
+
+def test_an_unknown_device_is_refused_with_the_known_ones(workspace, capsys):
+    with pytest.raises(SystemExit) as caught:
+        train_patchtst_ssl.main(["--repo-root", str(workspace), "--device", "abacus"])
+    assert caught.value.code == 2
+    assert "mps" in capsys.readouterr().err
+
+
+def test_the_name_of_a_device_is_no_number_of_devices(workspace, capsys):
+    code, line = complaint(capsys, ["--repo-root", str(workspace), "devices=cpu"])
+    assert code == 2
+    assert "device.prefer=cpu" in line
 
 
 @pytest.mark.parametrize(
