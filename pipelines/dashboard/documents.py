@@ -1,7 +1,7 @@
 """Common parts of the documents of the training dashboard.
 
 All are of schema version 1 and without NaN or infinity. A reader ignores fields it does not know, so fields may be
-added without a new version; a changed meaning needs one. `docs/dashboard.md` lists the documents.
+added without a new version; a changed meaning needs one. `dev/DASHBOARD.md` lists the documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example view of docs/dashboard.md works unchanged, and the code is as small as the page says."""
+"""The example view of dev/DASHBOARD.md works unchanged, and the code is as small as the page says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.dashboard.builders import REPOSITORY
 
 
 def add_documented_view(page):
-    text = (REPOSITORY / "docs/dashboard.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "dev/DASHBOARD.md").read_text(encoding="utf-8")
     (page / "js/views/checks.mjs").write_text(re.search(r"^```js\n(.*?)^```", text, re.M | re.S)[1], encoding="utf-8")
     app = page / "js/app.mjs"
     source = app.read_text(encoding="utf-8").replace("const VIEWS = { ", "const VIEWS = { checks, ")
