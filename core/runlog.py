@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from core.config.schema import AnyConfig
-from core.devices.gauges import Reading
 from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
@@ -38,6 +37,15 @@ class EpochRecord:
     lr: float
     seconds: float
     windows_per_second: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Memory in MiB that this process has taken from the device: allocators keep allocated memory, so occasional
+    readings find the peak. The share of the time the GPU computed, 0 to 1, None if unknown."""
+
+    memory_mb: float
+    gpu_utilisation: float | None
 
 
 class RunLog:

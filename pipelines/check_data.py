@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.cli import add_root_argument, root_of, run_command
-from core.colour import with_colour
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_DATA, EXIT_OK, LandfallError
 from core.numbers import duration_in_words, plain
+from pipelines.colour import with_colour
 from pipelines.dashboard.state_documents import TITLES
 from pipelines.imported_models import streams_off_here
 
 if TYPE_CHECKING:
-    from core.data.readiness import Finding, Readiness, SplitState
+    from pipelines.readiness import Finding, Readiness, SplitState
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def _check_configured(
         for stream, reason in off.items():
             log.info("%s is not in use: %s", stream, reason)
         configs = {stream: configs[stream] for stream in streams if stream not in off or arguments.stream}
-    from core.data.readiness import readiness
+    from pipelines.readiness import readiness
 
     checked = []
     for stream, loaded in configs.items():
@@ -115,8 +115,8 @@ def _check_files(
     overrides: Sequence[str],
     root: Path,
 ) -> list[Checked]:
-    from core.data.readiness import readiness
     from pipelines.own_files import by_stream, sensor_files, with_files
+    from pipelines.readiness import readiness
 
     files = sensor_files(paths)
     of_stream: Mapping[Stream, list[Path]] = {streams[0]: files} if arguments.stream else by_stream(files)

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command, run_name
-from core.colour import with_colour
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.devices.host import usable_cores
@@ -34,6 +33,7 @@ from core.switching import finish
 from core.workspace import new_run_id
 from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
+from pipelines.colour import with_colour
 from pipelines.dashboard.pipeline_run import FOLDER
 from pipelines.imported_models import streams_off_here
 from pipelines.notebook_parameters import check_parameters, parameter

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from core.cli import add_root_argument, root_of, run_command
-from core.colour import with_colour
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError
@@ -27,6 +26,7 @@ from core.switching import finish
 from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
+from pipelines.colour import with_colour
 from pipelines.imported_models import streams_off_here
 
 log = logging.getLogger(__name__)

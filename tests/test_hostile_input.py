@@ -23,7 +23,6 @@ from core import checkpoint
 from core.config.compose import config_from_dict
 from core.config.schema import Data
 from core.data.readers import read_recordings
-from core.environment import git_state
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
 from core.models.factory import build_model, refuse_other_weights
 from core.redaction import HIDDEN, redacted, redacted_text
@@ -32,6 +31,7 @@ from inference.detector_file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
 from tests.support import REPO_ROOT
+from trainers.environment import git_state
 
 CANARY = "canary"
 

@@ -17,7 +17,6 @@ from torch import nn
 from core.data.inputs import Inputs
 from core.devices import threads
 from core.devices.batching import BatchPlan
-from core.devices.gauges import Gauges
 from core.devices.plan import DevicePlan
 from core.errors import LandfallError, StoppedError
 from core.loss_curve import LossCurve
@@ -30,6 +29,7 @@ from core.workspace import relative
 from trainers.checkpointer import Checkpointer
 from trainers.consensus import StopConsensus
 from trainers.context import RunContext
+from trainers.gauges import Gauges
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
 from trainers.profiling import profiled

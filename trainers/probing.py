@@ -1,4 +1,4 @@
-"""Measures the micro-batch of a run: real steps for the probe in `core.devices.probe`."""
+"""Measures the micro-batch of a run: real steps for the search in `trainers.micro_batch`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import nn
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
 from core.devices.backend import backend
-from core.devices.probe import ProbeCache, ProbeResult, agree, find_batch_size
-from core.devices.random_state import preserved
 from core.errors import LandfallError
 from trainers.context import RunContext
+from trainers.micro_batch import ProbeCache, ProbeResult, agree, find_batch_size
 from trainers.optimizer import build_optimizer
+from trainers.random_state import preserved
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from core.config.compose import flatten
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig
 from core.data.identity import changes
-from core.environment import version_of
 from core.errors import CheckpointError
 from core.runlog import read_status
+from trainers.environment import version_of
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from core.devices.backend import backend
 from core.devices.manager import DeviceManager
 from core.devices.profiles import seed_and_fix
 from core.devices.record import RECORD_FILE, device_record
-from core.environment import environment_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
 from core.models.factory import build_model, count_parameters
@@ -36,6 +35,7 @@ from trainers import elastic
 from trainers.context import RunContext, Watcher
 from trainers.decisions import SizeDecision, decide_batch, decide_model_size, origin_of, start_report
 from trainers.distributed import World, process_group
+from trainers.environment import environment_record
 from trainers.loop import Trainer
 from trainers.resuming import checkpoint_to_resume
 from trainers.starting import start_from

@@ -11,9 +11,9 @@ import torch
 
 from core.config.schema import Training
 from core.devices.batching import BatchPlan
-from core.devices.random_state import random_state, set_random_state
 from core.runlog import EpochRecord
 from trainers.objective import Objective
+from trainers.random_state import random_state, set_random_state
 from trainers.recovery import Recovery
 from trainers.resuming import versions
 

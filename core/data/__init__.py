@@ -33,7 +33,6 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `scalogram`: images of vibration
 - `figures`: tables and figures of a split, for notebooks
 - `dataset`: the data of a stream
-- `readiness`: whether the data is enough
 - `identity`: digests of a split, to detect changed data
 - `overlap`: rows that two splits share
 - `feed`: batches on the device

@@ -23,11 +23,11 @@ from core.data.inputs import Inputs, build_transform
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
-from core.devices.probe import ProbeResult
 from core.errors import LandfallError
 from core.models.factory import build_model
 from trainers import optimizer, probing
 from trainers.context import RunContext
+from trainers.micro_batch import ProbeResult
 from trainers.probing import CACHE_FILE, measure
 
 PLAN = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test", memory_limit_mb=8000)

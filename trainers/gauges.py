@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from core.config.execution import DeviceKind
+from core.devices.backend import backend
+from core.runlog import Reading
 
 SECONDS_BETWEEN_READINGS = 1.0
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Memory in MiB that this process has taken from the device: allocators keep allocated memory, so occasional
-    readings find the peak. The share of the time the GPU computed, 0 to 1, None if unknown."""
-
-    memory_mb: float
-    gpu_utilisation: float | None
 
 
 class Gauges:
@@ -29,8 +21,6 @@ class Gauges:
     def read(self) -> Reading | None:
         """None if the last reading is less than a second old. Reads from drivers and the system, never from the device,
         so queued work does not block it."""
-        from core.devices.backend import backend
-
         now = time.monotonic()
         if now < self._next:
             return None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from core.devices.probe import EQUAL, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
 from tests.support import REPO_ROOT
+from trainers.micro_batch import EQUAL, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
 
 
 def level(plateau: int, power: float = 1.0) -> Callable[[int], float]:
@@ -221,8 +221,8 @@ AGREE = """
 import json, sys
 from dataclasses import replace
 from torch import distributed
-from core.devices.probe import agree
-from tests.core.devices.test_probe import Machine, level
+from trainers.micro_batch import agree
+from tests.trainers.test_micro_batch import Machine, level
 
 rank, store = int(sys.argv[1]), sys.argv[2]
 distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -260,7 +260,7 @@ from core.config.schema import PatchTSTModel
 from core.devices import host
 from core.devices.backend import backend
 from core.devices.memory import is_out_of_memory
-from core.devices.probe import find_batch_size
+from trainers.micro_batch import find_batch_size
 from core.models.patchtst import PatchTST
 
 torch.set_num_threads(1)

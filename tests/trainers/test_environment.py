@@ -7,8 +7,8 @@ import pytest
 from core.devices import nvidia
 from core.devices.detect import devices_used
 from core.devices.plan import DevicePlan
-from core.environment import environment_record
 from tests.support import REPO_ROOT
+from trainers.environment import environment_record
 
 CPU = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test")
 UUIDS = ("5a0b1c2d-0000-1111-2222-333344445555", "6a0b1c2d-0000-1111-2222-333344445555")

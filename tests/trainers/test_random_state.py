@@ -8,9 +8,9 @@ from torch import nn
 
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.devices.backend import backend
-from core.devices.random_state import preserved
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
+from trainers.random_state import preserved
 
 CPU = backend("cpu")
 PATCHTST = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=1, d_ff=32, dropout=0.2)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from core.colour import has_colour, with_colour
+from pipelines.colour import has_colour, with_colour
 
 TEXT = "  ✗ FAIL  a ! b\n  ✓ V-01\n  a ✗ b\n"
 

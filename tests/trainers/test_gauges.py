@@ -1,7 +1,7 @@
 import pytest
 
 from core.devices.backend import backend
-from core.devices.gauges import Gauges
+from trainers.gauges import Gauges
 
 
 def test_a_reading_is_taken_once_a_second():
