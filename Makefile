@@ -50,7 +50,7 @@ always:
 sample-data: $(SAMPLE)  ## Make the synthetic plant's data under samples/, once
 
 $(SAMPLE): $(READY) | pipelines/sample_data/command.py
-	$(BIN)/python -m pipelines.sample_data --root samples >/dev/null
+	$(BIN)/python -m pipelines.sample_data --out samples >/dev/null
 	@touch $@
 
 .PHONY: validate

@@ -232,7 +232,11 @@ def _table_bytes(frame: pd.DataFrame, suffix: str, float_format: str | None = No
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall sample-data", description="Writes synthetic sample data.")
     parser.add_argument(
-        "--root", type=Path, default=Path(SAMPLES), help=f"folder for data/fdc and data/vib (default: {SAMPLES})"
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path(SAMPLES),
+        help=f"folder for data/fdc and data/vib (default: {SAMPLES})",
     )
     parser.add_argument("--seed", type=int, default=7, help="seed of all randomness (default: 7)")
     parser.add_argument("--force", action="store_true", help="write again, and replace files that are not sample data")
@@ -240,9 +244,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    if arguments.root.exists() and not arguments.root.is_dir():
-        raise UsageError(f"--root {arguments.root} is not a folder", hint="pass the folder for data/fdc and data/vib")
-    manifest = make_sample_data(arguments.root, seed=arguments.seed, force=arguments.force)
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out} is not a folder", hint="pass the folder for data/fdc and data/vib")
+    manifest = make_sample_data(arguments.out, seed=arguments.seed, force=arguments.force)
     sys.stdout.write(json.dumps(manifest, indent=2) + "\n")
     return EXIT_OK
 

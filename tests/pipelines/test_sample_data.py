@@ -195,12 +195,12 @@ def test_rows_before_an_onset_are_unchanged(fault):
 
 def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert main(["--root", str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.startswith(f"landfall sample-data: --root {tmp_path / 'file'} is not a folder — ")
+    assert main(["--out", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith(f"landfall sample-data: --out {tmp_path / 'file'} is not a folder — ")
 
 
 def test_command_line_writes_json_to_stdout(tmp_path):
-    command = [sys.executable, "-m", "pipelines.sample_data", "--root", str(tmp_path), "--seed", "3"]
+    command = [sys.executable, "-m", "pipelines.sample_data", "--out", str(tmp_path), "--seed", "3"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["seed"] == 3
     assert "wrote" in done.stderr

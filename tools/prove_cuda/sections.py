@@ -111,7 +111,7 @@ def main_job(where: Where) -> Iterator[Row]:
     if not workspace.exists():
         init_workspace(workspace)
     started = time.monotonic()
-    code = _module("pipelines.sample_data", "--root", str(workspace / "samples"))
+    code = _module("pipelines.sample_data", "--out", str(workspace / "samples"))
     facts = {"seconds": time.monotonic() - started}
     yield Row("sample data", "failed" if code else "passed", facts, _status(code))
     words += ["--repo-root", str(workspace), *where.words, *(("trainer=quick",) if where.is_small else ())]
