@@ -15,6 +15,8 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 # Maximum number of actions per notebook in a summary of several.
 _SHOWN_ACTIONS = 5
 _MANY = 4
+# Rules for mounts of the drive, and for paths on it.
+_DRIVE_RULES = frozenset({"LF203", "LF204", "LF403", "LF405"})
 
 
 # ------------------------------------------------------------------------------------------------------------ summaries
@@ -41,6 +43,8 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     facts += [f"next to it {', '.join(name.rpartition('/')[2] for name in notebook.files)}"] if notebook.files else []
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
+    if notebook.output and not _DRIVE_RULES.isdisjoint(notebook.rules):
+        yield "  uses Google Drive: copy its files to the folder `drive_dir`, a parameter in the first code cell"
     todo = notebook.needs_human
     for item in todo[:most]:
         yield from wrapped(f"{place_of(item)}: {item.message} ({item.rule})", "  ! ", 4)

@@ -42,6 +42,13 @@ def test_the_summary_of_many_notebooks_is_short():
     assert summary_text(make_report(notebooks[:2], "write")).count("! cell 3, line 2") == 14
 
 
+def test_the_summary_says_where_files_of_the_drive_belong():
+    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF403": 2})
+    plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1, rules={"LF402": 2})
+    lines = summary_text(make_report([drive, plain], "write")).splitlines()
+    assert [number for number, line in enumerate(lines) if "drive_dir" in line] == [2]
+
+
 def test_check_has_a_line_for_each_finding():
     text = check_text(sample_report(RULE, mode="check", hostile="a\nthing"))
     assert text.splitlines() == [
