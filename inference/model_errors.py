@@ -109,14 +109,15 @@ def split_errors(
     of the model holds the series and a batch.
 
     look_ahead: whether a row of process sensors counts in every window that contains it, so also as predicted from
-    later rows; else only in the newest patch of a window, as predicted from the rows before it. Vibration has one score
-    per window, at its end, and never looks ahead.
+    later rows; else only in the first window whose newest patch it is in, as predicted from the rows before that patch,
+    so that its error does not depend on how many rows follow. Vibration has one score per window, at its end, and never
+    looks ahead.
     keep_expected: keep the predictions of rows of process sensors.
     """
     with Progress(len(windows), label, unit="windows", mode=progress) as bar:
         if scoring.stream == "patchtst" and not look_ahead:
             inferred = _inferred(scoring, windows, batch_size, bar, partial(infer_forecast, model=scoring.model))
-            return _row_errors(inferred, windows, keep_expected=keep_expected)
+            return _row_errors(inferred, windows, keep_expected=keep_expected, only_first=True)
         inferred = _inferred(scoring, windows, batch_size, bar, partial(_scored, scoring))
         if scoring.stream == "swinmae":
             return _window_errors(inferred, windows)
@@ -150,15 +151,24 @@ def _inferred(
         bar.advance(len(index_b))
 
 
-def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) -> SplitErrors:
+def _row_errors(
+    inferred: Inferred, windows: WindowSet, *, keep_expected: bool, only_first: bool = False
+) -> SplitErrors:
     """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
     predictions likewise. These rows are in the segments of the split; earlier rows of a window may not be.
+
+    only_first: each row counts in the first window that reaches it only, so the mean is of one.
 
     They are added on the CPU in a fixed order, so rounding is the same at every call. A value missing in one window is
     missing in all, so NaN adds up correctly and needs no count of its own.
     """
     segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.scratch
-    entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segments.at(stop_w - 1)])
+    segment_w = segments.at(stop_w - 1)
+    entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segment_w])
+    # The first entry that each window counts for.
+    fresh_w = torch.zeros_like(entry_w)
+    if only_first:
+        fresh_w[1:] = torch.where(torch.from_numpy(np.diff(segment_w) == 0), entry_w[:-1], 0)
 
     num_entries = int(segments.lengths_k.sum())
     names = ("error", "expected") if keep_expected else ("error",)
@@ -167,9 +177,11 @@ def _row_errors(inferred: Inferred, windows: WindowSet, *, keep_expected: bool) 
     sums, count_s = {name: torch.from_numpy(mean_sc) for name, mean_sc in means.items()}, torch.from_numpy(windows_s)
     pages = [Pages(array) for array in (*means.values(), windows_s)]
     for index_b, aux in inferred:
-        entry_m = (entry_w[index_b].unsqueeze(1) + torch.arange(-aux["error"].shape[1], 0)).flatten()
+        entry_bt = entry_w[index_b].unsqueeze(1) + torch.arange(-aux["error"].shape[1], 0)
+        counts_bt = entry_bt >= fresh_w[index_b].unsqueeze(1)
+        entry_m = entry_bt[counts_bt]
         for name, sum_sc in sums.items():
-            sum_sc.index_add_(0, entry_m, aux[name].flatten(0, 1).cpu())
+            sum_sc.index_add_(0, entry_m, aux[name].cpu()[counts_bt])
         count_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
         for each in pages:
             each.looked_at(entry_m.numel() * aux["error"].shape[-1] * aux["error"].itemsize)
