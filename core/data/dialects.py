@@ -36,8 +36,8 @@ class Dialect(NamedTuple):
     quoted: bool
 
 
-def sniff(path: Path, scratch: Path | None = None) -> Dialect:
-    """The dialect, from the first rows of the file, after a check of all its bytes.
+def sniff(path: Path, scratch: Path | None = None, *, is_growing: bool = False) -> Dialect:
+    """The dialect, from the first rows of the file, after a check of all its bytes. is_growing: without that check.
 
     Raises DataError with the row for NUL bytes, for a header
     of values and for two columns of one name; and where memory or disk is too small for the file.
@@ -48,7 +48,7 @@ def sniff(path: Path, scratch: Path | None = None) -> Dialect:
             f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is not a table"
         )
     encoding = _encoding(head, is_cut)
-    quoted = True if encoding.startswith("utf-16") else _look_through(path, scratch)
+    quoted = True if is_growing or encoding.startswith("utf-16") else _look_through(path, scratch)
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
