@@ -37,6 +37,7 @@ COMMANDS: dict[str, Command] = {
     "tag": Command("pipelines.tag_run", "set tags and a note of a run"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
+    "watch": Command("inference.watch.command", "score rows of process sensors as they come"),
     "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
     "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are valid"),
     "export": Command("pipelines.export_training_dashboard_state", "write the documents of the dashboard"),

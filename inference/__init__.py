@@ -34,4 +34,5 @@
 - `score_text`: the summary as text
 - `run_scoring_example`: the command `landfall score`
 - `recalibrate`: the command `landfall calibrate`
+- `watch`: monitoring as it happens, and the command `landfall watch`
 """

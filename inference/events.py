@@ -60,11 +60,12 @@ def find_events(
             "label_overlap": members["label"].mean().to_numpy(dtype=np.float64, na_value=np.nan),
         }
     )
-    return events.assign(sentence=[_sentence(event) for event in events.itertuples(index=False)])
+    return events.assign(sentence=[sentence_of(event) for event in events.itertuples(index=False)])
 
 
-def _sentence(event: Any) -> str:
-    """When, for how long, how far above the threshold, and which channels."""
+def sentence_of(event: Any) -> str:
+    """When, for how long, how far above the threshold, and which channels. event: has the columns of `find_events` as
+    attributes."""
     begin = (
         f"second {event.start_seconds:.2f} of {event.recording}"
         if pd.isna(event.start)

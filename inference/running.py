@@ -22,7 +22,7 @@ _NEGLIGIBLE = 1e-9
 
 class Running:
     """Base of what continues along rows that come in pieces. Its state: the attributes that `STATE` names, arrays or
-    whole numbers, and the states of the attributes that are `Running` themselves, or tuples of them."""
+    numbers, and the states of the attributes that are `Running` themselves, or tuples of them."""
 
     STATE: ClassVar[tuple[str, ...]] = ()
 
@@ -36,7 +36,7 @@ class Running:
     def restore(self, held: Mapping[str, np.ndarray]) -> None:
         """Continues from a state. Raises KeyError if it is of something else."""
         for name in self.STATE:
-            setattr(self, name, held[name].copy() if held[name].ndim else int(held[name]))
+            setattr(self, name, held[name].copy() if held[name].ndim else held[name].item())
         for prefix, part in self._parts():
             within = f"{prefix}."
             part.restore({name.removeprefix(within): held[name] for name in held if name.startswith(within)})

@@ -63,8 +63,10 @@ def _prepared(config: AnyConfig) -> DevicePlan:
 
 
 # -------------------------------------------------------------------------------------------------------- charts alone
-def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamData, DevicePlan]:
-    """A detector of the control charts alone, fitted to the reference splits of the configuration, the data with all
+def charts_and_data(
+    config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SPLIT_NAMES
+) -> tuple[Detector, StreamData, DevicePlan]:
+    """A detector of the control charts alone, fitted to the reference splits of the configuration, the data with these
     splits loaded, and the device, which is the CPU.
 
     Raises DataError for data that cannot be scored, is not available, or is too small to fit a detector.
@@ -74,7 +76,7 @@ def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamD
     )
     plan = _prepared(config)
     log.info("scoring with control charts alone, without a model")
-    data = load_stream_data(config, root=root, splits=SPLIT_NAMES)
+    data = load_stream_data(config, root=root, splits=splits)
     reference = reference_of(data.splits)
     entries = {"calibration": SplitErrors.without_model(config.stream, reference["calibration"])}
     return fit(data.config, None, reference, entries), data, plan

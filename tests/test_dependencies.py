@@ -21,7 +21,7 @@ EXTRAS = {
     "migration": (),
     "core": ("train",),
     "trainers": ("train",),
-    "inference": ("train",),
+    "inference": ("mqtt",),
     "pipelines": ("lab",),
     "benchmarks": ("dev", "bench"),
     "tools": ("dev",),
@@ -38,6 +38,7 @@ DISTRIBUTIONS = {
     "pywt": "pywavelets",
     "websocket": "websocket-client",
     "pre_commit": "pre-commit",
+    "paho": "paho-mqtt",
 }
 # A runtime that only some machines have; the code that imports it looks first.
 OPTIONAL = {"torch-xla"}

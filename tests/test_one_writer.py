@@ -18,6 +18,7 @@ WRITERS = {
     "train": ("trainers.train_patchtst_ssl", [], MODEL),
     "score": ("inference.run_scoring_example", ["--stream", "patchtst"], MODEL),
     "score the same with another model": ("inference.run_scoring_example", ["--stream", "patchtst"], SUMMARY),
+    "watch": ("inference.watch.command", ["patchtst", "--detector", "charts"], "artifacts/watch/patchtst_state.bin"),
     "calibrate": ("inference.recalibrate", ["--stream", "patchtst", NEWER], MODEL),
     "pipeline, while a model is trained": ("pipelines.run_local_training_pipeline", [], MODEL),
     "pipeline, while one is scored": ("pipelines.run_local_training_pipeline", [], SUMMARY),

@@ -1,0 +1,167 @@
+"""Scores rows of process sensors as they come: `python -m inference.watch.command patchtst [key=value …]`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.checkpoint import detector_path
+from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.config.compose import LoadedConfig, local_config_file
+from core.config.schema import STREAMS
+from core.devices.process import start_right
+from core.errors import EXIT_OK, OutputError, UsageError
+from core.lock import Lock
+from core.switching import finish
+
+if TYPE_CHECKING:
+    from inference.watch.followed_file import Monitor
+
+log = logging.getLogger(__name__)
+
+_DETECTORS = ("model", "charts")
+
+
+def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None) -> Monitor:
+    """The stored detector of a model, or control charts fitted to the reference splits of the configuration.
+
+    Raises UsageError for a configuration that looks ahead, OutputError if there is no detector for it, and
+    CheckpointError and DataError as scoring does.
+    """
+    from inference.stored_detector import charts_and_data, load_stored, open_model
+    from inference.watch.followed_file import Monitor
+
+    if loaded.config.scoring.look_ahead:
+        raise UsageError("a monitor cannot look ahead", hint="scoring.look_ahead=false, and score again to fit for it")
+    if detector == "charts":
+        fitted, data, _ = charts_and_data(loaded.config, root=root, splits=("train", "validation", "calibration"))
+        config, model, channels = data.config, None, data.channels
+    else:
+        with Lock(command="landfall watch") as lock:
+            path = root / (checkpoint or loaded.config.logging.checkpoint_path)
+            lock.take_if_writable(path, key="--checkpoint")
+            finish(root)
+            config, model = open_model(loaded, root=root, checkpoint=checkpoint)
+            fitted, reason = load_stored(detector_path(path))
+        reason = reason or fitted.mismatch(config, model.sha256)
+        if reason:
+            hint = f"`landfall score --stream {config.stream}` fits and stores one"
+            raise OutputError(f"there is no detector to watch with: {reason}", hint=hint)
+        channels = model.channels
+    fitted = fitted.with_alarms(config.scoring)
+    if fitted.sample.seconds_per_score is None:
+        hint = "watch with a detector that was fitted to recordings with time stamps"
+        raise UsageError("the calibration data has no time stamps: missing rows cannot be known", hint=hint)
+    if fitted.own_past:
+        log.warning(
+            "the detector scores %d recordings separately; the files that are followed are none of them, and are "
+            "scored with that of all recordings", len(fitted.own_past),
+        )  # fmt: skip
+    log.info("%s", fitted.threshold.statement)
+    return Monitor(config, fitted, model, tuple(channels), fitted.sample.seconds_per_score)
+
+
+# --------------------------------------------------------------------------------------------------------- command line
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="landfall watch",
+        description="Follows the files of data.splits.test.files and scores each new row with the detector.",
+    )
+    parser.add_argument("stream", choices=STREAMS, help="stream to follow; process sensors only")
+    parser.add_argument(
+        "--detector", choices=_DETECTORS, default="model",
+        help="charts: control charts alone, fitted at the start, without a checkpoint (default: model)",
+    )  # fmt: skip
+    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
+    parser.add_argument("--webhook", metavar="URL", help="post each event to this address, as JSON")
+    parser.add_argument("--command", metavar="COMMAND", help="run this for each event, with the JSON as its input")
+    parser.add_argument("--once", action="store_true", help="score what is there, regard all files as ended, and exit")
+    parser.add_argument(
+        "--mqtt", type=Path, metavar="FILE",
+        help="take rows from the MQTT broker that this file describes, and follow the csv files they are appended to",
+    )  # fmt: skip
+    parser.add_argument(
+        "--poll", type=_positive, default=0.05, metavar="SECONDS", help="pause before the next look (default: .05)"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=1000, metavar="ROWS", help="rows of a file that are read at a time (default: 1000)"
+    )
+    parser.add_argument(
+        "--finished-after", type=_positive, default=3600.0, metavar="SECONDS",
+        help="a file without new rows for so long has ended (default: 3600)",
+    )  # fmt: skip
+    add_config_arguments(
+        parser, default=local_config_file("<stream>"), example="'data.splits.test.files=[data/live/*.csv]'"
+    )
+    parser.set_defaults(config=None)
+    return run_command(_watch, parser, argv)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    arguments.config = arguments.config or local_config_file(arguments.stream)
+    loaded = config_of(arguments, stream=arguments.stream)
+    if arguments.print_config:
+        return print_config(arguments, loaded)
+    if arguments.stream != "patchtst":
+        hint = f"`landfall score --stream {arguments.stream}` scores complete recordings"
+        raise UsageError("only process sensors (patchtst) can be followed row by row", hint=hint)
+    if arguments.limit < 1:
+        raise UsageError("--limit must be 1 or more", hint="--limit 1000")
+    if arguments.detector == "charts" and arguments.checkpoint is not None:
+        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
+    if arguments.mqtt is not None and arguments.once:
+        raise UsageError("a broker has no end", hint="omit --mqtt, or --once")
+    if arguments.owns_process:
+        start_right(loaded.config)
+    _follow(arguments, loaded, root_of(arguments))
+    return EXIT_OK
+
+
+def _follow(arguments: argparse.Namespace, loaded: LoadedConfig, root: Path) -> None:
+    from inference.watch.delivery import Delivery
+    from inference.watch.mqtt import Recorder, read_broker
+    from inference.watch.watching import Watch, WatchPaths
+
+    broker = read_broker(root / arguments.mqtt) if arguments.mqtt is not None else None
+    paths = WatchPaths.of(loaded.config, root=root)
+    delivery = None
+    if arguments.webhook is not None or arguments.command is not None:
+        delivery = Delivery(paths.events, paths.delivered, webhook=arguments.webhook, command=arguments.command)
+    with Lock(command="landfall watch") as lock:
+        lock.take(paths.state, key="logging.artifacts_dir")
+        monitor = open_monitor(loaded, root=root, detector=arguments.detector, checkpoint=arguments.checkpoint)
+        watch = Watch(
+            monitor, root=root, keeps_scores=arguments.scores, limit=arguments.limit,
+            finished_after_s=arguments.finished_after,
+            patterns=None if broker is None else [str(root / broker.folder / "*.csv")],
+        )  # fmt: skip
+        if broker is not None:
+            Recorder(broker, root=root, channels=monitor.channels).start()
+        if delivery is not None:
+            delivery.start()
+        while not arguments.once:
+            if not watch.round():
+                time.sleep(arguments.poll)
+        while watch.round() or watch.round(is_complete=True):
+            pass
+        watch.finish()
+        if delivery is not None:
+            delivery.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

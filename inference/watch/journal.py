@@ -1,0 +1,66 @@
+"""A file of JSON lines that grows, in which no line is lost or repeated when the writer is killed.
+
+The state of a monitor holds the length of each journal. Lines after that length were written by a process that was
+killed before it stored its state. The next process reads the same rows again and gets the same lines; those that are
+there already are not written again. Until it has reached all of them, its own state lists the others. A line that was
+cut is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from core.errors import OutputError
+from core.workspace import flush_folder, writing
+
+
+class Journal:
+    """Each line is a JSON object. key: the fields that identify a line."""
+
+    def __init__(self, path: Path, key: tuple[str, ...]):
+        self.path, self._key = path, key
+        self._known: set[tuple[Any, ...]] = set()
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+
+    def resume(self, stored: dict[str, Any]) -> None:
+        """Continues a journal from what `store` returned. Raises OutputError if it is shorter than then."""
+        length = stored["bytes"]
+        if self.path.stat().st_size < length:
+            hint = "restore the file, or remove it with the state to begin again at the first row"
+            raise OutputError(f"{self.path} is shorter than when its state was stored", hint=hint)
+        with self.path.open("rb") as file:
+            file.seek(length)
+            lines = file.read().split(b"\n")
+        cut = lines.pop()
+        self._known = {tuple(key) for key in stored["ahead"]} | {self._key_of(json.loads(line)) for line in lines}
+        if cut:
+            self._file.truncate(self.path.stat().st_size - len(cut))
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Appends a line, unless a killed process has written it."""
+        if self._known and (key := self._key_of(line)) in self._known:
+            self._known.discard(key)
+            return
+        with writing(self.path):
+            self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n")
+
+    def flush(self) -> None:
+        """Makes the lines visible to readers."""
+        with writing(self.path):
+            self._file.flush()
+
+    def store(self) -> dict[str, Any]:
+        """Writes all lines to the disk. Returns the length, and the keys of lines that are ahead of the state."""
+        with writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            flush_folder(self.path.parent)
+        return {"bytes": self.path.stat().st_size, "ahead": sorted(self._known)}
+
+    def _key_of(self, line: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(line[name] for name in self._key)

@@ -1,0 +1,120 @@
+"""A detector along the rows of one recording that come in pieces: the scores of a complete file, row by row.
+
+All components are those of scoring complete files (`inference.charts`, `inference.model_errors`,
+`inference.split_scores`). Means and sums have an infinite memory, so their states are kept and stored, instead of
+computing them again from the last rows. The model needs the last rows of its window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from core.config.schema import AnyConfig
+from core.data.recording import Recording
+from core.data.windows import Series, WindowSet
+from inference.detector import Detector
+from inference.model_errors import SplitErrors, split_errors
+from inference.running import Running
+from inference.scoring import ScoringModel
+from inference.split_scores import SplitScores, model_mean, score_split
+
+
+class RunningDetector(Running):
+    """Scores of the rows of one recording.
+
+    With control charts alone, also where the weight of the model is 0, a row has its score at once. With a model, it
+    has it at the end of its patch, or of its segment.
+
+    model: None for control charts alone. recording: its name, file and channels count, not its rows.
+    """
+
+    STATE = ("_rows_mc", "_num_rows", "_num_scored", "_segment")
+
+    def __init__(self, detector: Detector, model: ScoringModel | None, config: AnyConfig, recording: Recording):
+        self._detector, self._config, self._recording = detector, config, recording
+        self._model = model if detector.model_weight > 0 else None
+        num_channels = len(recording.channels)
+        self._charts = detector.charts.running(recording.file_id) if detector.charts is not None else None
+        self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
+        # Rows of the segment: those that the next window needs, the last ones without a score; all; those with a score.
+        self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
+        self._num_rows = self._num_scored = 0
+        self._segment = -1
+
+    @property
+    def num_waiting(self) -> int:
+        """Rows whose score is not complete."""
+        return self._num_rows - self._num_scored
+
+    def __call__(self, values_nc: np.ndarray, segment: int) -> SplitScores | None:
+        """Scores of the oldest rows that have none, as far as they are complete; None if there are none.
+
+        values_nc: float32 (n, C), the next rows. segment: its number, ascending; the one before must have been ended.
+        """
+        if segment != self._segment:
+            self._rows_mc, self._segment = self._rows_mc[:0], segment
+            self._num_rows = self._num_scored = 0
+        self._rows_mc = np.concatenate([self._rows_mc, values_nc])
+        self._num_rows += len(values_nc)
+        return self._scores_up_to(self._num_complete())
+
+    def end(self) -> SplitScores | None:
+        """Scores of the rows that wait: the segment has ended."""
+        return self._scores_up_to(self._num_rows, ended=True)
+
+    def _num_complete(self) -> int:
+        """Rows of the segment whose score does not depend on later rows."""
+        if self._model is None:
+            return self._num_rows
+        window, patch, stride = self._config.data.window, self._config.model.patch_length, self._config.score_stride
+        if self._num_rows < window:
+            return min(self._num_rows, window - patch)
+        return window + (self._num_rows - window) // stride * stride
+
+    def _scores_up_to(self, stop: int, *, ended: bool = False) -> SplitScores | None:
+        start = self._num_scored
+        if stop <= start:
+            return None
+        first = self._num_rows - len(self._rows_mc)  # of the rows that are kept
+        error_mc = self._model_errors(first, stop, ended=ended)
+        piece = slice(start - first, stop - first)
+        values_nc, segment_n = self._rows_mc[piece], np.full(stop - start, self._segment)
+        chart_nc = None if self._charts is None else self._charts(values_nc, self._segment).astype(np.float32)
+        errors = SplitErrors(None if error_mc is None else error_mc[piece], np.arange(stop - start), segment_n, 1)
+        scores = score_split(
+            errors, self._detector.baseline_c if error_mc is not None else None,
+            smoothing_span=self._detector.settings["scoring.smoothing_span"], chart_sc=chart_nc,
+            model_weight=self._detector.model_weight, smooth=self._smooth,
+        )  # fmt: skip
+        self._num_scored = stop
+        keep = 0 if self._model is None else self._config.data.window
+        self._rows_mc = self._rows_mc[max(0, stop - keep - first) :].copy()
+        return self._detector.scales.normalised(scores, self._windows(values_nc, np.empty(0, dtype=np.int64)))
+
+    def _model_errors(self, first: int, stop: int, *, ended: bool) -> np.ndarray | None:
+        """The model's errors of the rows that are kept, up to row `stop` of the segment, float32 (m, C); None without a
+        model. Those of rows that have a score are not computed again."""
+        if self._model is None:
+            return None
+        window, stride, done = self._config.data.window, self._config.score_stride, self._num_scored
+        last = stop - window
+        begin = 0 if done < window else done - window + stride
+        starts = list(range(begin, last + 1, stride))
+        if ended and last >= 0 and (not starts or starts[-1] != last):
+            starts.append(last)
+        rows_mc = self._rows_mc[: stop - first]
+        if not starts:
+            return np.full(rows_mc.shape, np.nan, dtype=np.float32)
+        windows = self._windows(rows_mc, np.array(starts) - first)
+        found = split_errors(
+            self._model, windows, batch_size=self._config.scoring.batch_size, look_ahead=False, progress="off"
+        )
+        return found.error_sc
+
+    def _windows(self, values_mc: np.ndarray, starts_w: np.ndarray) -> WindowSet:
+        recording = replace(self._recording, values_tc=values_mc)
+        series = Series.of([recording], values_mc, self._model.scaler if self._model is not None else None)
+        return WindowSet(series, torch.from_numpy(starts_w), self._config.data.window)

@@ -1,0 +1,222 @@
+"""Follows the files of a stream and scores their rows as they come.
+
+Per round, each file with new rows gives at most `limit` of them, so that memory does not depend on how much is waiting:
+a logger that is faster than the scores only makes the files longer. Then scores and events are appended, and at most
+once per `STORE_EVERY_S` the state of all files is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.config.schema import AnyConfig
+from core.data.files import matches
+from core.errors import LandfallError, UsageError
+from core.workspace import relative
+from inference.detector import ALARM_SETTINGS
+from inference.watch.followed_file import FollowedFile, Monitor, Scored
+from inference.watch.journal import Journal
+from inference.watch.state_file import read_state, write_state
+
+log = logging.getLogger(__name__)
+
+STORE_EVERY_S, LOOK_FOR_FILES_EVERY_S = 1.0, 1.0
+
+
+@dataclass(frozen=True)
+class WatchPaths:
+    """The output files."""
+
+    events: Path
+    scores: Path
+    state: Path
+    delivered: Path
+
+    @classmethod
+    def of(cls, config: AnyConfig, *, root: Path) -> WatchPaths:
+        folder, stream = root / config.logging.artifacts_dir / "watch", config.stream
+        return cls(
+            events=folder / f"{stream}_events.jsonl",
+            scores=folder / f"{stream}_scores.jsonl",
+            state=folder / f"{stream}_state.bin",
+            delivered=folder / f"{stream}_delivered.json",
+        )
+
+
+class Watch:
+    """patterns: of the files to follow, by default `data.splits.test.files`. keeps_scores: whether every score is
+    appended to a file, not only events. limit: rows of a file per round. finished_after_s: a file without new rows for
+    so long has ended.
+    """
+
+    def __init__(
+        self, monitor: Monitor, *, root: Path, keeps_scores: bool, limit: int = 1000, finished_after_s: float = 3600.0,
+        patterns: Sequence[str] | None = None,
+    ):  # fmt: skip
+        config = monitor.config
+        self.paths = WatchPaths.of(config, root=root)
+        self._monitor, self._limit, self._finished_after_s = monitor, limit, finished_after_s
+        self._data_root = (root / config.data.root).resolve()
+        splits = config.data.splits
+        self._patterns = splits.test.files if patterns is None else tuple(patterns)
+        reference = (*splits.train.files, *splits.validation.files, *splits.calibration.files)
+        self._reference = set(self._matching(reference))
+        self._files: dict[Path, FollowedFile] = {}
+        self._left_out: set[Path] = set()
+        self._keeps_scores = keeps_scores
+        self._identity = identity(monitor)
+        self._stored_at = self._looked_at = -np.inf
+        self._is_stored = True
+        self._events = Journal(self.paths.events, ("id", "state"))
+        self._scores = Journal(self.paths.scores, ("recording", "row")) if keeps_scores else None
+        if self.paths.state.is_file():
+            self._resume()
+        else:
+            self.store()
+
+    def round(self, *, is_complete: bool = False) -> bool:
+        """Scores the rows that have come, at most `limit` of each file. Returns whether there were any.
+
+        is_complete: whether the last line of a file is a row without a line break too.
+        """
+        self._look_for_files()
+        found = False
+        for path, file in [each for each in self._files.items() if each[0] not in self._left_out]:
+            try:
+                scored = file.advance(self._limit, is_complete=is_complete)
+                if scored is None and not file.is_idle and self._is_silent(path):
+                    scored = file.end()
+            except FileNotFoundError:
+                log.info("%s was removed: it has ended", file.file_id)
+                scored = [] if file.is_idle else file.end()
+                del self._files[path]
+            except (LandfallError, OSError) as error:
+                log.warning("%s; it is not followed any more", error)
+                self._left_out.add(path)
+                continue
+            if scored is not None:
+                found = True
+                self._write(file, scored)
+        self._flush()
+        self._is_stored &= not found
+        if not self._is_stored and time.monotonic() - self._stored_at > STORE_EVERY_S:
+            self.store()
+        return found
+
+    def finish(self) -> None:
+        """All files have ended: scores the rows that wait and closes open events."""
+        for path, file in self._files.items():
+            if path not in self._left_out and not file.is_idle:
+                self._write(file, file.end())
+        self.store()
+
+    def store(self) -> None:
+        """Makes everything so far permanent."""
+        journals = {"events": self._events.store()} | ({"scores": self._scores.store()} if self._scores else {})
+        header = {
+            "detector": self._identity,
+            "journals": journals,
+            "files": [relative(path, self._data_root) for path in self._files],
+        }
+        write_state(self.paths.state, header, {str(at): file.state() for at, file in enumerate(self._files.values())})
+        self._stored_at, self._is_stored = time.monotonic(), True
+
+    # ------------------------------------------------------------------------------------------------------------ state
+    def _resume(self) -> None:
+        header, arrays = read_state(self.paths.state)
+        if header["detector"] != self._identity:
+            hint = f"move {self.paths.state.parent} away to begin again at the first row of each file"
+            raise UsageError("the state was stored with another detector, configuration or channels", hint=hint)
+        if self._keeps_scores != ("scores" in header["journals"]):
+            hint = f"move {self.paths.state.parent} away, or start as before"
+            raise UsageError("--scores is not as it was when the state was stored", hint=hint)
+        self._events.resume(header["journals"]["events"])
+        if self._scores is not None:
+            self._scores.resume(header["journals"]["scores"])
+        for at, name in enumerate(header["files"]):
+            file = self._follow(self._data_root / name)
+            file.restore(arrays[str(at)])
+        log.info("continuing with %d files", len(self._files))
+
+    # ------------------------------------------------------------------------------------------------------------ files
+    def _matching(self, patterns: Sequence[str]) -> Iterator[Path]:
+        for pattern in patterns:
+            yield from matches(pattern, self._data_root)
+
+    def _look_for_files(self) -> None:
+        if time.monotonic() - self._looked_at < LOOK_FOR_FILES_EVERY_S:
+            return
+        self._looked_at = time.monotonic()
+        for path in self._matching(self._patterns):
+            if path in self._files or path in self._left_out:
+                continue
+            if path in self._reference:
+                log.warning(
+                    "%s is not followed: the detector was fitted to it; write new rows to a new file, or score it "
+                    "with `landfall score`", path,
+                )  # fmt: skip
+                self._left_out.add(path)
+            else:
+                log.info("following %s", self._follow(path).file_id)
+
+    def _follow(self, path: Path) -> FollowedFile:
+        self._files[path] = FollowedFile(self._monitor, path, relative(path, self._data_root))
+        return self._files[path]
+
+    def _is_silent(self, path: Path) -> bool:
+        return time.time() - path.stat().st_mtime > self._finished_after_s
+
+    # ----------------------------------------------------------------------------------------------------------- output
+    def _write(self, file: FollowedFile, scored: list[Scored]) -> None:
+        for each in scored:
+            for report in each.reports:
+                self._events.add(report)
+                log.info("event %s: %s", report["state"], report["sentence"])
+            if self._scores is not None and each.scores is not None:
+                for line in _score_lines(file.file_id, each, self._monitor):
+                    self._scores.add(line)
+
+    def _flush(self) -> None:
+        self._events.flush()
+        if self._scores is not None:
+            self._scores.flush()
+
+
+def _score_lines(recording: str, scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
+    threshold, top_n = monitor.detector.threshold.value, scored.scores.top_channel_s
+    times = np.datetime_as_string(scored.time_n.view("datetime64[ns]"), unit="ms").tolist()
+    for at, (row, score) in enumerate(zip(scored.row_n.tolist(), scored.scores.score_s.tolist(), strict=True)):
+        yield {
+            "recording": recording,
+            "row": row,
+            "time": times[at],
+            "score": None if np.isnan(score) else score,
+            "alarm": score > threshold,
+            "top_channel": monitor.channels[top_n[at]] if top_n[at] >= 0 else None,
+        }
+
+
+def identity(monitor: Monitor) -> str:
+    """Digest of what decides scores and events: a state is continued only with the same."""
+    detector, config = monitor.detector, monitor.config
+    made_of = {
+        "checkpoint": detector.checkpoint_sha256,
+        "settings": dict(detector.settings),
+        "events": config.scoring.model_dump(mode="json", include=ALARM_SETTINGS),
+        "data": dict(detector.data),
+        "threshold": detector.threshold.value,
+        "weight": detector.model_weight,
+        "channels": monitor.channels,
+        "gap": [config.data.gap_factor, monitor.step_s],
+        "timestamp": config.data.timestamp,
+    }
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode("utf-8")).hexdigest()

@@ -1,0 +1,196 @@
+"""Rows of a real MQTT broker (Debian's mosquitto), over TLS with a password: none is lost or repeated."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+
+from core.errors import EXIT_OK, UsageError
+from inference.watch.mqtt import Recorder, read_broker
+from tests.inference.watch.following import (
+    arguments_of,
+    assert_equal_to_files,
+    lines_of,
+    scored_by_files,
+    watch_once,
+)
+from tests.support import REPO_ROOT
+
+mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed (extra mqtt)")
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="no mosquitto: apt-get install mosquitto")
+PASSWORD, CHANNELS = "not-a-secret", ("p", "q", "r", "s")
+
+
+class RunningBroker(NamedTuple):
+    port: int
+    ca_file: Path
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    """A broker with TLS that asks for a password."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+
+    def run(*command: str) -> None:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "ca.pem", *name)
+    passwords = Path(MOSQUITTO).parents[1] / "bin/mosquitto_passwd"
+    run(str(passwords), "-b", "-c", "passwords", "plant", PASSWORD)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    folder.chmod(0o755)
+    (folder / "mosquitto.conf").write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {folder}/passwords\n"
+        f"certfile {folder}/ca.pem\nkeyfile {folder}/key.pem\nmax_queued_messages 0\nuser root\n"
+    )
+    process = subprocess.Popen([MOSQUITTO, "-c", str(folder / "mosquitto.conf")], stderr=subprocess.DEVNULL)
+    until(lambda: _answers(port))
+    yield RunningBroker(port, folder / "ca.pem")
+    process.terminate()
+    process.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
+
+
+def settings_of(root: Path, broker: RunningBroker, **more: Any) -> Path:
+    path = root / "broker.json"
+    settings = {"host": "localhost", "port": broker.port, "topic": "plant/+/rows", "username": "plant",
+                "ca_file": str(broker.ca_file)}  # fmt: skip
+    path.write_text(json.dumps(settings | more))
+    return path
+
+
+class Publisher:
+    def __init__(self, broker: RunningBroker):
+        self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        self._client.username_pw_set("plant", PASSWORD)
+        self._client.tls_set(ca_certs=str(broker.ca_file))
+        self._client.connect("localhost", broker.port)
+        self._client.loop_start()
+
+    def send(self, topic: str, payload: Any) -> None:
+        self._client.publish(topic, json.dumps(payload), qos=1).wait_for_publish(20)
+
+
+@pytest.mark.slow
+def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker):
+    settings, publisher = settings_of(trained, broker), Publisher(broker)
+    frame = pd.read_csv(trained / "data/fdc/test_1.csv")
+    rows = [
+        {name: value for name, value in row.items() if value == value}  # without the missing values
+        for row in frame.to_dict("records")
+    ]
+    command = [sys.executable, "-m", "inference.watch.command", *arguments_of(trained), "--detector", "charts"]
+    environment = {**os.environ, "PYTHONPATH": f"{REPO_ROOT}:{os.environ.get('PYTHONPATH', '')}",
+                   "MQTT_PASSWORD": PASSWORD}  # fmt: skip
+
+    def start() -> subprocess.Popen:
+        said = (trained / "said.log").open("a")
+        return subprocess.Popen([*command, "--mqtt", str(settings)], env=environment, stderr=said)
+
+    process = start()
+    until(lambda: "connected" in (trained / "said.log").read_text())
+    for row in rows[:150]:
+        publisher.send("plant/chamber 1/rows", row)
+    until(lambda: len(lines_of(trained, "scores")) > 40)
+    process.kill()
+    process.wait()
+    publisher.send("plant/chamber 1/rows", "no row")
+    for row in rows[150:]:  # while nothing runs
+        publisher.send("plant/chamber 1/rows", row)
+    process = start()
+    until(lambda: len(lines_of(trained, "scores")) >= len(rows))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    live = "data.splits.test.files=[data/live/*.csv]"
+    assert watch_once(trained, "--detector", "charts", live) == EXIT_OK
+    assert [path.name for path in (trained / "data/live").iterdir()] == ["plant_chamber_1_rows_2026-01-07.csv"]
+    assert_equal_to_files(trained, scored_by_files(trained, live))
+    by_file = scored_by_files(trained).scores.query("recording == 'data/fdc/test_1.csv'")
+    assert [line["score"] for line in lines_of(trained, "scores")] == pytest.approx(by_file["score"].tolist(), rel=1e-6)
+    assert "not a JSON object" in (trained / "said.log").read_text()
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    monkeypatch.setenv("MQTT_PASSWORD", PASSWORD)
+    made = Recorder(read_broker(settings_of(tmp_path, broker)), root=tmp_path, channels=CHANNELS)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker, caplog):
+    caplog.set_level(logging.INFO)
+    until(lambda: any("connected" in said for said in caplog.messages))
+    publisher = Publisher(broker)
+    stamp = "2026-02-01T01:00:00+01:00"
+    for payload in (
+        [1], {"p": 1.0}, {"timestamp": "soon", "p": 1.0}, {"timestamp": stamp, "x": 1.0}, {"timestamp": stamp, "p": "1"}
+    ):  # fmt: skip
+        publisher.send("plant/a/rows", payload)
+    publisher.send("plant/a/rows", {"timestamp": stamp, "p": 1, "r": None, "s": -2.5})
+    path = tmp_path / "data/live/plant_a_rows_2026-02-01.csv"
+    until(path.is_file)
+    assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,-2.5\n"
+    assert sum("plant/a/rows" in said and "left out" in said for said in caplog.messages) == 5
+
+
+@pytest.mark.parametrize("more", [{"username": "stranger"}, {"ca_file": None}], ids=["password", "certificate"])
+def test_a_broker_that_refuses_or_is_not_trusted_is_logged_and_tried_again(
+    tmp_path, broker, more, monkeypatch, caplog
+):  # fmt: skip
+    monkeypatch.setenv("MQTT_PASSWORD", PASSWORD)
+    made = Recorder(read_broker(settings_of(tmp_path, broker, **more)), root=tmp_path, channels=CHANNELS)
+    made.start()
+    try:
+        until(lambda: any("again" in said for said in caplog.messages), 20)
+    finally:
+        made.stop()
+    assert not any("connected" in said for said in caplog.messages)
+
+
+def test_settings_that_cannot_be_used_name_key_and_remedy(tmp_path, broker, monkeypatch):
+    monkeypatch.delenv("MQTT_PASSWORD", raising=False)
+    path = tmp_path / "broker.yaml"
+    for text, words in (("topic: a", "host"), ("host: a\ntopic: b\nprt: 3", "prt"), ("host: [", "broker.yaml")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=words):
+            read_broker(path)
+    with pytest.raises(UsageError, match="MQTT_PASSWORD"):
+        Recorder(read_broker(settings_of(tmp_path, broker)), root=tmp_path, channels=CHANNELS)
+    monkeypatch.setenv("MQTT_PASSWORD", PASSWORD)
+    other = read_broker(settings_of(tmp_path, broker, ca_file="missing.pem"))
+    with pytest.raises(UsageError, match="TLS"):
+        Recorder(other, root=tmp_path, channels=CHANNELS)
