@@ -12,9 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.implementations import Work
 from benchmarks.run import RESULTS, Effort, environment
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from core.config.schema import Stream
 
 BATCH, CHANNELS = 8, 8
 MEASURED_S = 1.5
@@ -184,7 +191,29 @@ def _work(title: str) -> tuple[Work, int]:
     import torch
 
     from benchmarks import scalogram
+
+    torch.manual_seed(0)
+    if title == "scalograms":
+        return scalogram.our_images(), scalogram.WINDOWS
+    stream: Stream = "patchtst" if title.startswith("PatchTST") else "swinmae"
+    if title.endswith("training"):
+        return training_work(stream), BATCH
+    model, batch = _model_and_batch(stream)
+    return lambda: model.inpaint(batch), BATCH
+
+
+def training_work(stream: Stream) -> Work:
+    """A training step of the reduced model of a stream with `BATCH` windows, in fp32."""
     from benchmarks.patchtst import training_step
+
+    model, batch = _model_and_batch(stream)
+    return training_step(model, lambda: model(batch).loss, "32", fused=True)
+
+
+def _model_and_batch(stream: Stream) -> tuple[nn.Module, torch.Tensor]:
+    """The reduced model of a stream, and random windows."""
+    import torch
+
     from core.config.compose import load_config, local_config_file
     from core.devices.manager import DeviceManager
     from core.models.factory import build_model
@@ -192,10 +221,6 @@ def _work(title: str) -> tuple[Work, int]:
     from trainers.context import RunContext
     from trainers.decisions import decide_model_size
 
-    torch.manual_seed(0)
-    if title == "scalograms":
-        return scalogram.our_images(), scalogram.WINDOWS
-    stream = "patchtst" if title.startswith("PatchTST") else "swinmae"
     root, words = find_root(__file__), ["precision='32'", "model.size=reduced"]
     if stream == "patchtst":
         words += ["data.window=256", "model.patch_length=16", "model.patch_stride=16"]
@@ -206,10 +231,7 @@ def _work(title: str) -> tuple[Work, int]:
         batch = torch.randn(BATCH, config.data.window, CHANNELS)
     else:
         batch = torch.randn(BATCH, 3, config.scalogram.image_size, config.scalogram.image_size)
-    model = build_model(config, num_channels=batch.shape[-1] if stream == "patchtst" else 3)
-    if title.endswith("scoring"):
-        return lambda: model.inpaint(batch), BATCH
-    return training_step(model, lambda: model(batch).loss, "32", fused=True), BATCH
+    return build_model(config, num_channels=batch.shape[-1] if stream == "patchtst" else 3), batch
 
 
 if __name__ == "__main__":
