@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from core.redaction import printable
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -25,14 +27,15 @@ EXIT_KILLED = 137
 
 
 class LandfallError(Exception):
-    """Base of all errors raised on purpose; `hint` says how to fix the problem."""
+    """Base of all errors raised on purpose; `hint` says how to fix the problem. Control characters and line breaks of
+    quoted names and cells are escaped."""
 
     exit_code = EXIT_FAILURE
 
     def __init__(self, message: str, *, hint: str | None = None):
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = printable(message)
+        self.hint = printable(hint) if hint else hint
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} — {self.hint}" if self.hint else self.message

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.numbers import plain
+from core.redaction import printable
 from core.workspace import write_bytes
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ _COLORS = 256
 
 
 def literal(text: str) -> str:
-    """Escapes text from data: matplotlib would typeset text between two dollar signs."""
-    return text.replace("$", r"\$")
+    """Escapes text from data: control characters, and dollar signs, between which matplotlib would typeset text."""
+    return printable(text).replace("$", r"\$")
 
 
 def label_decades(axis: Axis, low: float, high: float) -> None:

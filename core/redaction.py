@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from numbers import Number
 from typing import Any
 
 from core.secrets import find_secrets, is_placeholder, is_special_token
@@ -52,6 +54,7 @@ _TEXT_IN_CODE = re.compile(
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?[.(\[{]|(?:none|null|true|false)$|[$<*]", re.IGNORECASE)
 _BASIC = re.compile(r"(\bbasic\s+)(?=[\w+/]*[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-])", re.IGNORECASE)
 # Also if a URL became a path, which has one slash instead of two.
+_LINE = re.compile(r"[^\n\t]+")
 _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")
 # Shorter than `core.secrets` requires: in a log, few other texts look like these.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
@@ -65,6 +68,11 @@ def printable(text: str) -> str:
     """One line without effects on a terminal: control characters and overrides of the writing direction are escaped
     (`\\n`, `\\x1b`, `\\u202e`)."""
     return text if text.isprintable() else "".join(map(_spelled, text))
+
+
+def printable_lines(text: str) -> str:
+    """`printable` for a text of several lines: line breaks and tabs are kept."""
+    return _LINE.sub(lambda line: printable(line[0]), text)
 
 
 def _spelled(letter: str) -> str:
@@ -180,9 +188,13 @@ def _is_word(value: str, after_scheme: str) -> bool:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Hides secrets and escapes control characters. `%(severity)s` in its format is the level of warnings and errors,
-    such as `WARNING: `, and empty for lower levels."""
+    """Hides secrets and escapes control characters, in values also line breaks. `%(severity)s` in its format is the
+    level of warnings and errors, such as `WARNING: `, and empty for lower levels."""
 
     def format(self, record: logging.LogRecord) -> str:
+        record = copy(record)  # other handlers get it too
+        # A line break in a name would forge a line of the log.
+        if isinstance(record.args, tuple):
+            record.args = tuple(each if isinstance(each, Number) else printable(str(each)) for each in record.args)
         record.severity = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
         return "\n".join(map(printable, redacted_text(super().format(record)).split("\n")))

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from core.numbers import duration_in_words, plain, ratio_in_words
+from core.redaction import printable
 from inference.summary import title_of
 
 _MOST_EVENTS, _MOST_CHANNELS = 10, 3
@@ -23,7 +24,7 @@ def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file:
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
     lines += ["", "next: landfall export && landfall dashboard"]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def detection_table(summary: Mapping[str, Any]) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_DATA, EXIT_OK, LandfallError
 from core.numbers import duration_in_words, plain
+from core.redaction import printable
 from pipelines.colour import with_colour
 from pipelines.dashboard.state_documents import TITLES
 from pipelines.imported_models import streams_off_here
@@ -75,7 +76,7 @@ def _check(arguments: argparse.Namespace) -> int:
         checked = _check_configured(streams, arguments, overrides, root)
     if arguments.json:
         document = {each.stream: _document(each) for each in checked}
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         text = "\n\n".join(_text(each) for each in checked) + "\n"
         sys.stdout.write(with_colour(text, sys.stdout))
@@ -198,7 +199,7 @@ def _text(checked: Checked) -> str:
         )
     stops = sum(finding.severity == "stop" for finding in found.findings)
     lines.append(f"  ready; next: {checked.next}" if found.is_ready else f"  not ready: {stops} to correct, see ✗")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _facts(found: Readiness) -> list[str]:

@@ -13,6 +13,7 @@ from core import checkpoint, promotion
 from core.cli import root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError
+from core.redaction import printable
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
 from pipelines.chosen_runs import add_run_arguments, chosen_configs
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif not runs:
             sys.stdout.write("no runs yet; `landfall train patchtst` trains the first\n")
         else:
-            sys.stdout.writelines(line + "\n" for line in _table(runs))
+            sys.stdout.writelines(printable(line) + "\n" for line in _table(runs))
             sys.stdout.write("* promoted: scored and exported. `landfall promote RUN` promotes another run.\n")
         return EXIT_OK
 

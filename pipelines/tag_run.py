@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream: note_run(folder, add=arguments.tags, remove=arguments.remove, note=arguments.note)
             for stream, folder in folders.items()
         }
-        json.dump(changed, sys.stdout, indent=2, ensure_ascii=False)
+        json.dump(changed, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return EXIT_OK
 

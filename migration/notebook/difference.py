@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
+from core.redaction import printable, printable_lines
 from core.secrets import masked
 
 _CONTEXT = 3
@@ -13,9 +14,9 @@ _CONTEXT = 3
 def source_diff(name: str, before: Sequence[str], after: Sequence[str], origins: Sequence[int | None]) -> str:
     """The diff of the cells' sources, with a file header per cell such as `nb.ipynb:cell 3` (its original position,
     from 0); empty if no source differs. `origins` are the positions in `before` of the cells of `after`, None for added
-    cells. Secrets are masked.
+    cells. Secrets are masked, control characters escaped.
     """
-    lines: list[str] = []
+    name, lines = printable(name), []
     place = 0
     for old, new in _pairs(len(before), origins):
         place = old if old is not None else place
@@ -29,7 +30,7 @@ def source_diff(name: str, before: Sequence[str], after: Sequence[str], origins:
             n=_CONTEXT,
         )
         place += old is not None
-    return "".join(lines)
+    return printable_lines("".join(lines))
 
 
 def _pairs(count: int, origins: Sequence[int | None]) -> Iterator[tuple[int | None, int | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from core.redaction import printable
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
 from migration.report.reference import wrapped
@@ -25,7 +26,7 @@ def summary_text(report: Report) -> str:
     done = [notebook for notebook in report.notebooks if notebook.status != "failed"]
     most = _SHOWN_ACTIONS if len(done) > _MANY else None
     lines = [line for notebook in done for line in _paragraph(notebook, most)]
-    return "\n".join([*lines, totals(report)]) + "\n"
+    return "\n".join(map(printable, [*lines, totals(report)])) + "\n"
 
 
 def totals(report: Report) -> str:
@@ -70,7 +71,7 @@ def check_text(report: Report) -> str:
         lines.append(f"{_count(len(items), 'finding')} in {_count(found_in, 'notebook')}: {', '.join(parts)}")
     elif not report.summary.failed:
         lines.append(f"{_count(report.summary.notebooks, 'notebook')}: no Colab-only constructs")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def github_text(report: Report) -> str:
@@ -88,7 +89,7 @@ def _annotations(notebook: NotebookReport) -> Iterator[str]:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
-from core.redaction import redacted
+from core.redaction import printable, redacted
 from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
@@ -151,4 +151,4 @@ class Check:
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: it does not contain the path of the workspace.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))
-        return Item(identity, self.group, title, status, detail, hint)
+        return Item(identity, self.group, title, status, printable(detail), hint and printable(hint))

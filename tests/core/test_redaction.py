@@ -6,6 +6,7 @@ import ast
 import base64
 import logging
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,9 +102,11 @@ def test_lists_under_plural_names_are_hidden_and_counts_stay():
     assert redacted(given) == given | {"api_keys": [HIDDEN, HIDDEN], "passwords": (HIDDEN,)}
 
 
-@pytest.mark.parametrize("letters", ["\x1b[2J", "\x07", "\r", "\u202e", "\u2066", "\x9b", "\u2028", "\x00"])
+@pytest.mark.parametrize("letters", ["\n", "\x1b[2J", "\x07", "\r", "\u202e", "\u2066", "\x9b", "\u2028", "\x00"])
 def test_control_characters_in_log_lines_are_escaped(letters):
-    record = logging.LogRecord("x", logging.WARNING, "", 0, "%s", (f"channel a{letters}b",), None)
+    values = (f"channel a{letters}b", np.int64(3), 0.25, None)
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "%s: %d of %.1f, %s", values, None)
     line = RedactingFormatter("%(severity)s%(message)s").format(record)
     assert line.isprintable()
-    assert line == f"WARNING: channel a{printable(letters)}b"
+    assert line == f"WARNING: channel a{printable(letters)}b: 3 of 0.2, None"
+    assert record.args == values, "other handlers get the record as it was"
