@@ -210,7 +210,8 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 def _env_file(path):
     """The variables of a .env file: `KEY=value` with quotes, `export` and comments."""
     values = {}
-    for line in _ENV_LINE.finditer(path.read_text(encoding="utf-8-sig")):
+    # As the system reads the environment: bytes that are not UTF-8 are kept.
+    for line in _ENV_LINE.finditer(path.read_text(encoding="utf-8-sig", errors="surrogateescape")):
         value = line["plain"] if line["raw"] is None else line["raw"]
         if line["escaped"] is not None:
             value = re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), line["escaped"], flags=re.DOTALL)

@@ -8,13 +8,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from core.data.blocks import BLOCK_BYTES
 from core.data.files import refuse_large
-from core.errors import DataError, WriteError
+from core.errors import DataError, WriteError, first_line
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -62,7 +63,10 @@ def _array(file: BinaryIO, num_bytes: int, path: Path, scratch: Path | None) -> 
     read_header = _HEADERS.get(version)
     if read_header is None:
         raise ValueError(f"version {version} of the npy format")
-    shape, by_column, dtype = read_header(file)
+    try:
+        shape, by_column, dtype = read_header(file)
+    except (SyntaxError, TokenError, RecursionError, MemoryError) as error:  # of the parser of the header
+        raise ValueError(f"the header is not valid: {first_line(error)}") from error
     if dtype.kind not in "iuf":
         kind = "objects, which are never unpickled" if dtype.hasobject else f"{dtype}"
         raise DataError(f"contains {kind}, not real numbers", path=path, hint="save float32 values with np.save")
