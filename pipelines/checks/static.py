@@ -42,7 +42,7 @@ def migration_contract(context: Context) -> str:
     """Violations in Landfall's own files fail; in other notebooks and configurations they are warnings."""
     found = breaches(context.root, context.own_files or ())
     own = [str(breach) for breach in found if context.is_own(breach.file)]
-    hint = "see docs/runbook.md, migration contract"
+    hint = "docs/pipeline.md says what each rule means and what to do"
     if own:
         raise CheckFailed("; ".join(own[:5]), hint)
     if found:

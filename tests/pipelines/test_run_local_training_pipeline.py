@@ -168,14 +168,14 @@ def test_the_executed_notebook_shows_every_cell_and_its_pictures(root, stream):
     assert all(output.output_type != "error" for output in outputs)
     panels = read_json(root / f"artifacts/scores/{stream}_summary.json")["panels"]
     assert panels
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3 + len(panels)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4 + len(panels)
     assert not [output for output in outputs if output.get("name") == "stderr"], "a warning spoils the page"
 
 
 @each_stream
 def test_the_executed_notebook_ends_with_what_was_found_and_the_next_command(root, stream):
     notebook = nbformat.read(root / "artifacts/notebooks" / RUN_ID / f"local_{stream}_ssl.ipynb", as_version=4)
-    (output,) = notebook.cells[-1].outputs
+    (output,) = [cell for cell in notebook.cells if cell.cell_type == "code"][-1].outputs
     summary = read_json(root / f"artifacts/scores/{stream}_summary.json")
     assert output.text.startswith(summary["threshold"]["statement"])
     assert f"{stream}: {summary['events']} events" in output.text
@@ -242,17 +242,17 @@ def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, caps
     line = last_line(capsys)
     executed = f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"
     assert line.startswith(
-        "landfall pipeline: local_patchtst_ssl.ipynb, In [7]: DataError: the split validation has no rows"
+        "landfall pipeline: local_patchtst_ssl.ipynb, In [5]: DataError: the split validation has no rows"
     )
     assert line.endswith(f"the executed copy is {executed}")
     code = [cell for cell in nbformat.read(fresh / executed, as_version=4).cells if cell.cell_type == "code"]
     assert [output.ename for cell in code for output in cell.outputs if output.output_type == "error"] == ["DataError"]
-    assert all(cell.execution_count is None for cell in code[8:])
+    assert all(cell.execution_count is None for cell in code[5:])
     state = load(fresh, "dashboard-state.json")
     validate(state, "dashboard-state")
     stages = {node["id"]: (node["state"], node["detail"]) for node in state["pipeline"]}
     assert stages["train"][0] == "failed"
-    assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [7]: DataError")
+    assert stages["train"][1].startswith("PatchTST-SSL failed: local_patchtst_ssl.ipynb, In [5]: DataError")
     assert stages["score"] == (
         "attention",
         "; ".join(f"{stream} not run: notebook-patchtst did not complete" for stream in ("PatchTST-SSL", "Swin-MAE")),
