@@ -30,13 +30,16 @@ from core.config.compose import load_config, local_config_file
 from core.errors import EXIT_OK
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-_TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 200
+_TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 64
+# Rows of each file before the measurement, more than a window of the model; and of its patch.
+_ROWS_BEFORE, _PATCH = 288, 16
 _STREAM, _LIVE = "patchtst", "data.splits.test.files=[data/live/*.csv]"
 _SETTINGS = ["logging.progress=off", "device.prefer=cpu", "max_threads=1", _LIVE]
 # A small model that is trained briefly: only its size and its weight in the score decide the time.
 _MODEL = [
     "model.size=custom", "training.epochs=1", "training.batch_size=8", "logging.tensorboard=false",
-    "scoring.model_weight=0.3",
+    "scoring.model_weight=0.3", "data.window=256", "model.patch_length=16", "model.patch_stride=16",
+    "data.score_stride=16",
 ]  # fmt: skip
 
 
@@ -92,7 +95,8 @@ class Plant:
 
 
 def latencies(root: Path, plant: Plant, arguments: Sequence[str], seconds: int, core: int | None) -> np.ndarray:
-    """Seconds from each row to its score, without those of the first five seconds."""
+    """Seconds from each row to its score, without those of the first five seconds; with a model, which scores patches,
+    from the row that completes a patch."""
     command = [sys.executable, "-m", "inference.watch.command", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with (root / "said.log").open("w") as said:
@@ -101,12 +105,12 @@ def latencies(root: Path, plant: Plant, arguments: Sequence[str], seconds: int, 
     sent: dict[tuple[str, int], float] = {}
     found = []
     try:
-        for path in plant.paths:
-            plant.append(path, 2)
-        while not scores.is_file() or scores.stat().st_size == 0:
+        for number, path in enumerate(plant.paths):
+            plant.append(path, _ROWS_BEFORE + number % _PATCH)
+        while not scores.is_file() or scores.read_bytes().count(b"\n") < _ROWS_BEFORE * len(plant.paths):
             if process.poll() is not None:
                 raise RuntimeError((root / "said.log").read_text())
-            time.sleep(0.05)
+            time.sleep(0.1)
         begin = time.monotonic()
         with scores.open(encoding="utf-8") as file:
             due = [(begin + second + number / len(plant.paths), path)
@@ -122,9 +126,10 @@ def latencies(root: Path, plant: Plant, arguments: Sequence[str], seconds: int, 
                 for line in lines:
                     document = json.loads(line)
                     began = sent.pop((document["recording"], document["row"]), None)
-                    if began is not None and began > begin + 5:
+                    completes = "model" not in arguments or (document["row"] + 1) % _PATCH == 0
+                    if completes and began is not None and began > begin + 5:
                         found.append(time.monotonic() - began)
-                time.sleep(0.001)
+                time.sleep(0.002)
     finally:
         process.terminate()
         process.wait()
@@ -143,12 +148,17 @@ def rows_per_second(root: Path, settings: Sequence[str], plant: Plant, detector:
     from inference.watch.command import open_monitor
     from inference.watch.watching import Watch
 
-    for path in plant.paths:
-        plant.append(path, _CAUGHT_UP_ROWS)
     loaded = load_config(local_config_file(_STREAM), settings, root=root, environment={})
     monitor = open_monitor(loaded, root=root, detector=detector)
+    for path in plant.paths:
+        plant.append(path, _ROWS_BEFORE)
+    before = Watch(monitor, root=root, keeps_scores=True)
+    while before.round():
+        pass
+    before.store()
+    for path in plant.paths:
+        plant.append(path, _CAUGHT_UP_ROWS)
     watch = Watch(monitor, root=root, keeps_scores=True, limit=1)
-    watch.round()
     began, count = time.process_time(), 0
     while watch.round():
         count += len(plant.paths)

@@ -10,22 +10,22 @@ value.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import re
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-import pandas as pd
 from pydantic import Field, ValidationError
 
 from core.config.fields import Section
 from core.errors import UsageError
-from core.reading import UnreadableError, read_yaml
+from core.reading import UnreadableError, parse_json, read_yaml
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _QUALITY_OF_SERVICE = 1
-_LONGEST_PAUSE_S = 60
+_LONGEST_PAUSE_S, _LONGEST_NAME = 60, 200
 
 
 class Broker(Section):
@@ -119,17 +119,18 @@ class Recorder:
     # ------------------------------------------------------------------------------------------------------------- rows
     def _row(self, topic: str, payload: bytes) -> tuple[Path, str]:
         """File and line of a message. Raises ValueError for one that is no row."""
-        row = json.loads(payload)
-        if not isinstance(row, dict) or "timestamp" not in row:
-            raise ValueError("not a JSON object with a timestamp")
-        time = pd.Timestamp(row["timestamp"])
-        if time is pd.NaT:
-            raise ValueError(f"{row['timestamp']!r} is not a time")
-        time = time.tz_convert("UTC").tz_localize(None) if time.tzinfo is not None else time
+        row = parse_json(payload)
+        if not isinstance(row, dict) or not isinstance(row.get("timestamp"), str):
+            raise ValueError("not a JSON object with a timestamp of text")
+        time = datetime.fromisoformat(row["timestamp"])
+        time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo is not None else time
         if unknown := sorted(row.keys() - {"timestamp", *self._channels}):
             raise ValueError(f"{unknown[0]!r} is not a channel of the detector")
         cells = [_cell(name, row.get(name)) for name in self._channels]
-        name = f"{re.sub(r'[^A-Za-z0-9_-]+', '_', topic)}_{time:%Y-%m-%d}.csv"
+        # Two topics never share a file, and none leaves the folder or is hidden.
+        name = f"{quote(topic, safe='').replace('.', '%2E')}_{time:%Y-%m-%d}.csv"
+        if len(name) > _LONGEST_NAME:
+            raise ValueError("the topic is too long for the name of a file")
         return self._folder / name, ",".join([time.isoformat(sep=" "), *cells]) + "\n"
 
     def _append(self, path: Path, line: str) -> None:

@@ -135,7 +135,7 @@ def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained
 
     live = "data.splits.test.files=[data/live/*.csv]"
     assert watch_once(trained, "--detector", "charts", live) == EXIT_OK
-    assert [path.name for path in (trained / "data/live").iterdir()] == ["plant_chamber_1_rows_2026-01-07.csv"]
+    assert [path.name for path in (trained / "data/live").iterdir()] == ["plant%2Fchamber%201%2Frows_2026-01-07.csv"]
     assert_equal_to_files(trained, scored_by_files(trained, live))
     by_file = scored_by_files(trained).scores.query("recording == 'data/fdc/test_1.csv'")
     assert [line["score"] for line in lines_of(trained, "scores")] == pytest.approx(by_file["score"].tolist(), rel=1e-6)
@@ -156,12 +156,16 @@ def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker
     until(lambda: any("connected" in said for said in caplog.messages))
     publisher = Publisher(broker)
     stamp = "2026-02-01T01:00:00+01:00"
-    for payload in (
-        [1], {"p": 1.0}, {"timestamp": "soon", "p": 1.0}, {"timestamp": stamp, "x": 1.0}, {"timestamp": stamp, "p": "1"}
-    ):  # fmt: skip
+    bad = (
+        {"timestamp": 7, "p": 1.0},
+        {"timestamp": "now"},
+        {"timestamp": stamp, "x": 1.0},
+        {"timestamp": stamp, "p": "1"},
+    )
+    for payload in ([1], *bad):
         publisher.send("plant/a/rows", payload)
     publisher.send("plant/a/rows", {"timestamp": stamp, "p": 1, "r": None, "s": -2.5})
-    path = tmp_path / "data/live/plant_a_rows_2026-02-01.csv"
+    path = tmp_path / "data/live/plant%2Fa%2Frows_2026-02-01.csv"
     until(path.is_file)
     assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,-2.5\n"
     assert sum("plant/a/rows" in said and "left out" in said for said in caplog.messages) == 5
