@@ -142,7 +142,7 @@ def _images_figure(example: MaskedExample, scoring: ScoringModel, duration: floa
             axes.set_yscale("log")
             label_decades(axes.yaxis, edge_hz[0], edge_hz[-1])
             axes.tick_params(labelsize=8)
-        row[0].set_ylabel(literal(f"axis {scoring.channels[axis]}\nfrequency (Hz)"), fontsize=9)
+        row[0].set_ylabel(f"axis {literal(scoring.channels[axis])}\nfrequency (Hz)", fontsize=9)
     titles = ("measured", "what the model sees (grey: masked)", "masked squares filled in by the model")
     for axes, text in zip(grid[0], titles, strict=True):
         axes.set_title(text, fontsize=10, loc="left")

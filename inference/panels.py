@@ -59,8 +59,8 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
                 figure = _channels_figure(scored, first, last)
             else:
                 figure = _axes_figure(scored, first, last)
-        title = textwrap.fill(f"Event {event.event_id}, {event.sentence}", _TITLE_LETTERS)
-        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11)
+        title = textwrap.fill(literal(f"Event {event.event_id}, {event.sentence}"), _TITLE_LETTERS)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         path = folder / f"{stream}_event_{event.event_id}.png"
         save_png(figure, path, dpi=110)
         panels.append({"event_id": event.event_id, "png": relative(path, root), "sentence": event.sentence})

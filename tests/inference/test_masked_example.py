@@ -57,3 +57,4 @@ def test_the_figure_has_units(stream, units, trained):
     figure = plot_masked_example(configuration(stream, trained), root=trained)
     labels = " ".join(text for axes in figure.axes for text in (axes.get_xlabel(), axes.get_ylabel()))
     assert all(unit in labels for unit in units)
+    assert "\\" not in labels

@@ -48,6 +48,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
         figures[stream] = []
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
+            patch.setattr(panels, "_TITLE_LETTERS", 40)  # so that every title has several lines
             for name in ("_channels_figure", "_axes_figure"):
                 patch.setattr(panels, name, keeping(getattr(panels, name), figures[stream]))
             results[stream] = score_stream(loaded, root=root)
@@ -78,6 +79,7 @@ def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, 
 
 def test_a_process_panel_shows_measured_and_predicted_values(drawn):
     figure, event = drawn.figures["patchtst"][0], drawn.results["patchtst"].summary["panels"][0]
+    assert "\n" in figure.get_suptitle()
     assert event["sentence"] in figure.get_suptitle().replace("\n", " ")
     *signals, errors = figure.axes
     top = drawn.results["patchtst"].events.set_index("event_id").loc[event["event_id"]]
