@@ -52,15 +52,14 @@ COMMANDS: dict[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     _find_packages()
-    from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+    from core.errors import EXIT_FAILURE, EXIT_USAGE
     from core.signals import heed_signals
 
     if argv is None:
         heed_signals()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        sys.stdout.write(f"landfall {__version__}\n")
-        return EXIT_OK
+        return _written(f"landfall {__version__}\n")
     for length in (2, 1):
         command = COMMANDS.get(" ".join(words[:length])) if len(words) >= length else None
         if command is None:
@@ -79,16 +78,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["train"]:
         sys.stderr.write(f"landfall train: name a stream: {_streams()}\n")
         return EXIT_USAGE
-    asked_for_help = not words or words[0] in ("-h", "--help")
-    stream = sys.stdout if asked_for_help else sys.stderr
-    if not asked_for_help:
-        stream.write(f"landfall: no command {' '.join(words[:2])!r}{_close_to(words)}\n\n")
     width = max(map(len, COMMANDS))
-    stream.write(
+    overview = (
         "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
+        + "".join(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
     )
-    stream.writelines(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
-    return EXIT_OK if asked_for_help else EXIT_USAGE
+    if not words or words[0] in ("-h", "--help"):
+        return _written(overview)
+    sys.stderr.write(f"landfall: no command {' '.join(words[:2])!r}{_close_to(words)}\n\n{overview}")
+    return EXIT_USAGE
+
+
+def _written(text: str) -> int:
+    """Writes to stdout, which may be full or closed; returns the exit code."""
+    from core.errors import EXIT_OK, EXIT_OUTPUT
+
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except OSError as error:
+        from core.cli import close_stdout
+
+        close_stdout()
+        if not isinstance(error, BrokenPipeError):  # the reader has closed it (`… | head`)
+            sys.stderr.write(f"landfall: the output of this command: {error.strerror}\n")
+            return EXIT_OUTPUT
+    return EXIT_OK
 
 
 def _streams() -> str:

@@ -57,6 +57,9 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.raiseExceptions = False  # a log that cannot be written does not end the command
+    if arguments.owns_process and getattr(arguments, "repo_root", None) is None and not _has_current_folder():
+        # Libraries, such as that of PyTorch, end the process without it.
+        return _tell(parser.prog, "the current folder was removed — change folder", EXIT_USAGE, show_traceback=False)
     try:
         code = command(arguments)
         sys.stdout.flush()
@@ -68,11 +71,18 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     except KeyboardInterrupt:
         return _tell(parser.prog, "interrupted", EXIT_INTERRUPTED, show_traceback=False)
     except BrokenPipeError:  # the reader of stdout has closed it (`… | head`)
-        _close_stdout()
+        close_stdout()
         return EXIT_OK
     except Exception as error:
         message, code = _in_words(error, debug=arguments.debug)
         return _tell(parser.prog, message, code, show_traceback=arguments.debug)
+
+
+def _has_current_folder() -> bool:
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
@@ -84,7 +94,7 @@ def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
         place = error.filename if error.filename is not None else "the output of this command"
         code = EXIT_OUTPUT if error.filename is None or error.errno != errno.EACCES else EXIT_USAGE
         if error.filename is None:
-            _close_stdout()
+            close_stdout()
         return f"{place}: {os.strerror(error.errno)} — {WriteError.WAYS_OUT[error.errno]}", code
     hint = "" if debug else " — --debug shows where"
     return f"unexpected {type(error).__name__}: {error}{hint}", EXIT_FAILURE
@@ -101,7 +111,7 @@ def _open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _close_stdout() -> None:
+def close_stdout() -> None:
     """Discards buffered output: otherwise Python exits with 120 if it cannot be written."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

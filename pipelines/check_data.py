@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
-from core.errors import EXIT_DATA, EXIT_OK, LandfallError
+from core.errors import EXIT_OK, DataError, LandfallError
 from core.numbers import duration_in_words, plain
 from core.redaction import printable
 from pipelines.colour import with_colour
@@ -80,7 +80,11 @@ def _check(arguments: argparse.Namespace) -> int:
     else:
         text = "\n\n".join(_text(each) for each in checked) + "\n"
         sys.stdout.write(with_colour(text, sys.stdout))
-    return EXIT_OK if all(each.found.is_ready for each in checked) else EXIT_DATA
+    stops = [each for one in checked for each in one.found.findings if each.severity == "stop"]
+    if stops:
+        sys.stdout.flush()
+        raise DataError(f"not ready: {len(stops)} to correct, first: {stops[0].text}", hint=stops[0].hint)
+    return EXIT_OK
 
 
 def _check_configured(

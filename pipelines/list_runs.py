@@ -12,11 +12,12 @@ from typing import Any
 from core import checkpoint, promotion
 from core.cli import root_of, run_command
 from core.config.schema import AnyConfig
-from core.errors import EXIT_OK, CheckpointError
+from core.errors import EXIT_OK, CheckpointError, UsageError
 from core.redaction import printable
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
 from pipelines.chosen_runs import add_run_arguments, chosen_configs
+from pipelines.dashboard.inputs import may_be_listed
 
 _COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started", "events",
             "faults found", "row AUROC", "tags")  # fmt: skip
@@ -28,11 +29,13 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
         promoted = checkpoint.describe(root / config.logging.checkpoint_path)["run_id"]
     except CheckpointError:
         promoted = None
-    found = []
-    for folder in (root / config.logging.log_dir).glob("*/"):
+    found, log_dir = [], root / config.logging.log_dir
+    if not may_be_listed(log_dir):
+        raise UsageError(f"{log_dir} cannot be read: Permission denied", hint="check the owner of the folder")
+    for folder in log_dir.glob("*/"):
         if (status := read_status(folder)) is None:
             continue
-        best = status.get("best") or {}
+        best = status["best"] if isinstance(status.get("best"), dict) else {}
         found.append(
             {
                 "run_id": folder.name,
@@ -40,8 +43,8 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
                 "state": status.get("state"),
                 "epoch": status.get("epoch"),
                 "epochs": status.get("epochs"),
-                "val_loss": best.get("val_loss"),
-                "skill": best.get("skill"),
+                "val_loss": _number(best.get("val_loss")),
+                "skill": _number(best.get("skill")),
                 "has_weights": promotion.weights_path(root, config, folder.name).is_file(),
                 "promoted": folder.name == promoted,
                 "started_at": status.get("started_at"),
@@ -50,6 +53,11 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda run: str(run["started_at"]), reverse=True)
+
+
+def _number(value: Any) -> float | None:
+    """The value if it is a number: the files of an imported run may hold anything."""
+    return value if isinstance(value, int | float) else None
 
 
 def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -78,10 +86,10 @@ def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
     """Events, faults found and AUROC of the latest scoring; empty if it has none, or the data has no labels."""
-    events, total, auroc = (found.get(name) for name in ("events", "faults_total", "auroc"))
+    events, total, auroc = (_number(found.get(name)) for name in ("events", "faults_total", "auroc"))
     return (
         "" if events is None else str(events),
-        "" if total is None else f"{found['faults_found']} of {total}",
+        "" if total is None else f"{found.get('faults_found')} of {total}",
         "" if auroc is None else f"{auroc:.3f}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -50,11 +51,48 @@ def test_a_removed_current_folder_is_reported(tmp_path):
     gone.mkdir()
     words = f"{TRAIN} --print-config"
     assert ended(words, cwd=gone).returncode == EXIT_USAGE
-    removed = subprocess.run(
-        ["bash", "-c", f"cd {gone} && rmdir {gone} && {sys.executable} -m {words}"],
-        env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "was removed" in check(removed, EXIT_USAGE)
+    for command in (words, "landfall check", "landfall devices", "landfall migrate a.ipynb", "landfall init x"):
+        gone.mkdir(exist_ok=True)
+        removed = subprocess.run(
+            ["bash", "-c", f"cd {gone} && rmdir {gone} && {sys.executable} -m {command}"],
+            env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "was removed" in check(removed, EXIT_USAGE)
+
+
+@pytest.mark.parametrize("words", ["landfall", "landfall --help", "landfall --version"])
+@pytest.mark.parametrize("redirect, code", [(">&-", EXIT_OK), (">/dev/full", EXIT_OUTPUT), ("| true", EXIT_OK)])
+def test_the_overview_handles_closed_or_full_streams(words, redirect, code):
+    check(ended(words, redirect=redirect), code)
+
+
+def test_data_that_is_not_ready_ends_with_one_line(workspace):
+    file = workspace / "pump.csv"
+    file.write_text("timestamp,a\n")
+    done = ended(f"landfall check {file} --no-time --stream patchtst --repo-root {workspace}")
+    assert "pump.csv" in check(done, EXIT_DATA)
+    assert "✗" in done.stdout
+
+
+def test_a_folder_of_runs_without_permission_is_reported(workspace):
+    folder = workspace / "runs/patchtst_ssl"
+    folder.mkdir(parents=True)
+    folder.chmod(0)
+    try:
+        of_stream = f"--repo-root {workspace}"
+        assert "patchtst_ssl" in check(ended(f"landfall runs --stream patchtst {of_stream}"), EXIT_USAGE)
+        assert "patchtst_ssl" in check(ended(f"landfall export {of_stream}"), EXIT_OK)
+    finally:
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("status", [{"best": [1]}, {"best": {"val_loss": "x", "skill": []}}, {"epoch": {}}])
+def test_any_status_of_a_run_is_listed(workspace, status):
+    folder = workspace / "runs/patchtst_ssl/imported"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps(status))
+    (folder / "detection.json").write_text('{"events": [], "faults_total": 3, "auroc": "high"}')
+    assert "imported" in ended(f"landfall runs --stream patchtst --repo-root {workspace}").stdout
 
 
 def test_an_empty_resume_argument_is_reported(workspace):

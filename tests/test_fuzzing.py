@@ -11,6 +11,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from core import checkpoint
 from core.config.schema import Data
 from core.data.labels import labels_of
 from core.data.readers import read_recordings
+from core.data.recording import Recording
 from core.errors import CheckpointError, DataError, OutputError, UsageError
 from core.reading import UnreadableError, read_json_object, read_yaml
 from core.runlog import read_loss_csv, read_metrics
@@ -119,9 +121,14 @@ def _sensors(path: Path) -> object:
 
 
 def _labelled(path: Path) -> object:
-    (path.parent / "f.csv").write_bytes(_csv())
-    (recording,) = read_recordings(path.parent / "f.csv", root=path.parent, stream="patchtst", settings=Data())
-    return labels_of(recording)
+    return labels_of(_recording(path.parent))
+
+
+@cache
+def _recording(folder: Path) -> Recording:
+    (folder / "f.csv").write_bytes(_csv())
+    (recording,) = read_recordings(folder / "f.csv", root=folder, stream="patchtst", settings=Data())
+    return recording
 
 
 def _with_sidecar(path: Path) -> object:

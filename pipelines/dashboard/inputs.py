@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -65,6 +66,11 @@ def listed(folder: Path, pattern: str) -> list[Path]:
         return sorted(folder.glob(pattern))
     except FileNotFoundError:
         return []
+
+
+def may_be_listed(folder: Path) -> bool:
+    """Whether a folder can be read, or does not exist: a glob skips a folder without permission silently."""
+    return not folder.is_dir() or os.access(folder, os.R_OK | os.X_OK)
 
 
 def changed_at(path: Path) -> float:

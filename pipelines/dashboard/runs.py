@@ -22,7 +22,7 @@ from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, read_model
+from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, may_be_listed, read_model
 from pipelines.dashboard.run_documents import (
     Best,
     Environment,
@@ -75,6 +75,8 @@ def read_runs(
     """
     folders: dict[str, dict[Stream, Path]] = {}
     for stream, log_dir in _log_folders(root, configs):
+        if not may_be_listed(log_dir):
+            problems.add(log_dir, "cannot be read: Permission denied")
         for folder in listed(log_dir, "*/"):
             if is_run_id(folder.name):
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
