@@ -64,12 +64,12 @@ class Scored(NamedTuple):
 class FollowedFile(Running):
     """path: the file. file_id: its name in scores and events."""
 
-    STATE = ("offset", "line", "num_rows", "newest_ns", "segment", "num_dropped", "waiting_n", "is_idle")
+    STATE = ("offset", "line", "num_rows", "newest_ns", "segment", "waiting_n", "is_idle")
 
     def __init__(self, monitor: Monitor, path: Path, file_id: str):
         self.path, self.file_id, self._monitor = path, file_id, monitor
         self._table = GrowingTable(path, monitor.channels, monitor.config.data)
-        self.num_rows, self.newest_ns, self.segment, self.num_dropped = 0, np.iinfo(np.int64).min, -1, 0
+        self.num_rows, self.newest_ns, self.segment = 0, np.iinfo(np.int64).min, -1
         self.waiting_n = np.empty(0, dtype=np.int64)  # times of the rows whose score is not complete
         self.is_idle = 0  # whether its last segment was ended because no row came
         self._logged: Counter[str] = Counter()
@@ -108,7 +108,6 @@ class FollowedFile(Running):
             return None
         for problem in rows.problems:
             self._log("row", problem)
-        self.num_dropped += len(rows.problems)
         rows = self._in_order(rows)
         begins_n = self._begins(rows.time_n)
         bounds = [0, *(np.flatnonzero(begins_n[1:]) + 1).tolist(), len(begins_n)]
@@ -135,7 +134,6 @@ class FollowedFile(Running):
             hint = "write each row once" if repeated else "write rows in order of time"
             row = int(rows.line_n[at])
             self._log(kind, DataError(f"{problem}: it is left out", path=self.path, row=row, hint=hint))
-        self.num_dropped += int((~kept_n).sum())
         return NewRows(rows.values_nc[kept_n], rows.time_n[kept_n], rows.line_n[kept_n])
 
     def _begins(self, time_n: np.ndarray) -> np.ndarray:

@@ -152,3 +152,16 @@ def test_help_and_print_config_never_import_torch():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPO_ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert "  batch_size: 7" in done.stdout
+
+
+def test_scores_of_a_model_do_not_depend_on_how_many_rows_follow(trained):
+    """Patches of 8 rows end at rows 288 and 296. The last window of each file ends at its end."""
+    file, scores = trained / "data/fdc/test_2.csv", []
+    frame = pd.read_csv(file)
+    for rows in (300, 295):
+        frame[:rows].to_csv(file, index=False)
+        table = score_stream(configuration("patchtst", trained, "scoring.model_weight=1.0"), root=trained).scores
+        scores.append(table[table["recording"] == "data/fdc/test_2.csv"]["score"].reset_index(drop=True))
+    pd.testing.assert_series_equal(scores[0][:288], scores[1][:288])
+    assert scores[1][288:].notna().all()
+    assert (scores[0][288:295] != scores[1][288:]).any(), "an incomplete patch is predicted from other rows"
