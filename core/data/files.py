@@ -25,7 +25,8 @@ _HEALTH = {"healthy": True, "normal": True, "faulty": False, "fault": False, "an
 def expand(patterns: Iterable[str], root: Path) -> list[Path]:
     """The sensor files that `patterns` (globs or plain names, relative to `root`) match: sorted, each once.
 
-    Raises DataError for a pattern that matches no sensor file; label files and sidecars do not count.
+    Raises DataError for a pattern that matches no sensor file, where label files and sidecars do not count, and for a
+    name that is not UTF-8.
     """
     found: set[Path] = set()
     for pattern in patterns:
@@ -43,6 +44,11 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
                 hint="correct data.splits.*.files, or use the sample data: landfall sample-data, data.root=samples",
             )
         found.update(sensors)
+    for path in found:
+        try:
+            str(path).encode("utf-8")
+        except UnicodeEncodeError as error:  # tables of scores cannot hold it
+            raise DataError("its name is not UTF-8", path=path, hint="rename the file") from error
     return sorted(found)
 
 
