@@ -30,6 +30,7 @@ from core.data.recording import Recording
 from core.errors import CheckpointError, DataError, OutputError, UsageError
 from core.reading import UnreadableError, read_json_object, read_yaml
 from core.runlog import read_loss_csv, read_metrics
+from inference.detector_file import load_detector
 from migration.migrate import migrate
 from migration.notebook.reading import read as read_notebook
 from pipelines.import_artifacts import import_artifacts
@@ -204,6 +205,17 @@ def test_valid_files_are_read(name, tmp_path):
     path = tmp_path / reader.name
     path.write_bytes(reader.content())
     assert reader.read(path) is not None
+
+
+@pytest.mark.parametrize("read, error", [(_sensors, DataError), (load_detector, OutputError)])
+def test_an_encrypted_archive_is_rejected_in_one_line(read, error, tmp_path):
+    path = tmp_path / "f.npz"
+    content = bytearray(_records())
+    content[6] |= 1  # the flag in the header of the first member, and in the list of members
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(error, match="encrypted"):
+        read(path)
 
 
 def fuzz(name: str, folder: Path, cases: int | None) -> None:

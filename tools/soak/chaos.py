@@ -112,6 +112,7 @@ class Case:
         self.folder, self.templates, self.result = folder, templates, result
         self.root, self.outside = folder / "workspace", folder / "outside"
         self.was_killed = False
+        self.history: list[str] = []  # the commands before this one, with fault and exit code
 
     def run(self) -> None:
         template = self.rng.choice(["fresh", "trained", "trained"])
@@ -137,6 +138,7 @@ class Case:
         self.was_killed |= fault == "kill"
         for found in (*self._of_files(users, models, fault), *_of_message(code, said, fault)):
             self._violated(words, fault, found)
+        self.history.append(f"{words[0]}, {fault}, {code}")
 
     # ----------------------------------------------------------------------------------------------------------- faults
     @contextlib.contextmanager
@@ -215,7 +217,8 @@ class Case:
         self.result.peak_mb = max(self.result.peak_mb, peak_mb)
 
     def _violated(self, words: Sequence[str], fault: str, found: str) -> None:
-        line = f"{self.again}: landfall {' '.join(words)}, {fault}: {found}"
+        after = f" (after {'; '.join(self.history)})" if self.history else ""
+        line = f"{self.again}: landfall {' '.join(words)}, {fault}: {found}{after}"
         self.result.violations.append(line)
         sys.stderr.write(line + "\n")
 
