@@ -21,9 +21,10 @@ from inference.detector import ALARM_SETTINGS, Detector
 from inference.group_scales import GroupScales
 from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms
 
-# Version 6 is the same without the regression on other channels; version 5 also without the weight of the model, which
+# Version 7 is the same without innovations given other channels; version 6 also without the regression on other
+# channels; version 5 also without the weight of the model, which
 # is then the configured one; version 4 also without the detector of the charts alone.
-FORMAT_VERSION, READABLE_VERSIONS = 7, (4, 5, 6, 7)
+FORMAT_VERSION, READABLE_VERSIONS = 8, (4, 5, 6, 7, 8)
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
 

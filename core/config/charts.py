@@ -40,6 +40,12 @@ class ProcessCharts(Section):
         description="Process sensors: the most that the residual of the regression on other channels counts, in "
         "reference mean squares.",
     )
+    shared_weight: float = Field(
+        3.0,
+        ge=0.0,
+        description="Process sensors: weight of the part of the residuals that channels share, relative to its 99 % "
+        "quantile in reference data.",
+    )
     recurrence: Ratio = Field(
         0.8,
         description="Process sensors: share of the change of a process that similar rows at other times must predict "

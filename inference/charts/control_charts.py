@@ -1,18 +1,21 @@
-"""Four control charts for each channel of process sensors, and their weighted sum.
+"""Five control charts for each channel of process sensors, and their weighted sum.
 
-- The exponentially weighted mean square of the residual of a regression on the last rows
-  (`inference.charts.autoregression`). It detects noise, jumps and broken couplings (MacGregor and Harris, Journal of
-  Quality Technology 1993).
-- The square of the CUSUM of that residual (`inference.running`). It detects a small lasting shift to one side.
+- The exponentially weighted mean square of the innovation of a channel (`inference.charts.innovations`): what neither
+  the last rows (`inference.charts.autoregression`) nor the innovations of the other channels predict. It detects noise,
+  jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993).
+- The square of the CUSUM of that innovation (`inference.running`). It detects a small lasting shift to one side.
 - The mean square of what the principal components leave (`inference.charts.components`), over three times as many rows.
   It detects a lasting shift between channels. Its weight falls with the drift of the plant.
 - The exponentially weighted mean square of the residual of a regression on the other channels, up to a limit
   (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight falls
   with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend on each
   other in a new way, as servers do under another load, from hiding larger errors of the other charts.
+- The exponentially weighted mean square of the part of a residual that the channels share: its square, less that of the
+  innovation. It detects changes of many channels together. A change of the load is one, so its weight is the smaller,
+  the larger its 99 % quantile on reference rows is: where the load often jumps, it says little.
 
-Each chart is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score entry, c
-channel, k segment.
+Each chart but the last is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score
+entry, c channel, k segment.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ from inference.charts import autoregression, components, cross_channel_regressio
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
 from inference.charts.cross_channel_regression import LAGS, RESIDUAL_FLOOR, CrossChannelRegression
+from inference.charts.innovations import RESIDUAL_CAP, Innovations
 from inference.running import ERROR_CAP, Cusum, Ewma, Running, write_errors
 
-# A residual counts up to so many standard deviations, so that the mean recovers after a value of 1e30.
-RESIDUAL_CAP = 1000.0
 # Allowance of the CUSUM, in reference deviations of the residual: half of the smallest shift to detect, which is one.
 _ALLOWANCE = 0.5
 # Smallest reference mean square of a CUSUM: that of a channel that is constant but for rare jumps is near 0.
 CUSUM_FLOOR = 0.1
+# Smallest reference innovation, in standard deviations of its channel.
+INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
@@ -89,19 +93,29 @@ class CrossChannelResidual:
 class ControlCharts:
     """Charts of one group of recordings.
 
-    span: of the mean of squares, in rows. usual_3c: mean squares (3, C) on reference rows: of the residuals of the
-    autoregression and of the components in standard deviations of the channel, and between them of the CUSUM in
-    reference deviations of the residual. components_share: weight of the third chart. cross: of the fourth chart; None
-    without it. settings: constants of all charts.
+    span: of the mean of squares, in rows. usual_4c: mean squares (4, C) on reference rows: of the innovations, of their
+    CUSUM, of what the components leave, and of the residuals of the regression; of the CUSUM in reference deviations of
+    the innovations, of the others in standard deviations of the channel. components_share: weight of the third chart.
+    shared_weight: of the fifth. cross: of the fourth chart; None without it. settings: constants of all charts.
     """
 
     regression: Autoregression
+    innovations: Innovations
     components: Components
     span: int
-    usual_3c: np.ndarray
+    usual_4c: np.ndarray
     components_share: float
+    shared_weight: float
     settings: ProcessCharts
     cross: CrossChannelResidual | None = None
+
+    @property
+    def total(self) -> float:
+        """The mean error on reference rows, before it is divided by this."""
+        own_c, residual_c = self.usual_4c[[0, 3]]
+        shared = float(np.nanmean(np.clip(1.0 - own_c / residual_c, 0.0, 1.0)))
+        explained = 0.0 if self.cross is None else float(np.nanmean(self.cross.explained_c))
+        return 1.0 + self.shared_weight * shared + explained
 
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes the errors of the rows of segments (K, 2) into `error_sc`, float32 (S, C), those of segment k from
@@ -122,29 +136,47 @@ class ControlCharts:
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
             **{name: getattr(self.regression, name) for name in _OF_REGRESSION},
+            **{name: getattr(self.innovations, name) for name in _OF_INNOVATIONS},
             **{name: getattr(self.components, name) for name in _OF_COMPONENTS},
             "lags": np.array(self.regression.lags),
             "span": np.array(self.span),
-            "usual_3c": self.usual_3c,
+            "usual_4c": self.usual_4c,
             "components_share": np.array(self.components_share),
+            "shared_weight": np.array(self.shared_weight),
             "settings": np.array(self.settings.model_dump_json()),
             **({f"{_OF_CROSS}{name}": array for name, array in self.cross.to_arrays().items()} if self.cross else {}),
         }
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        # A detector that an earlier version stored has the persistence under its old name.
-        named = {**held, "persistence_c": held.get("persistence_c", held.get("inertia_c"))}
-        regression = Autoregression(int(held["lags"]), *(named[name] for name in _OF_REGRESSION))
+        held = _of_earlier_versions(held)
+        regression = Autoregression(int(held["lags"]), *(held[name] for name in _OF_REGRESSION))
+        innovations = Innovations(*(held[name] for name in _OF_INNOVATIONS))
         projection = Components(*(held[name] for name in _OF_COMPONENTS))
         settings = ProcessCharts.model_validate_json(str(held["settings"]))
-        share = float(held["components_share"])
+        shares = (float(held[name]) for name in ("components_share", "shared_weight"))
         of_cross = {name.removeprefix(_OF_CROSS): held[name] for name in held if name.startswith(_OF_CROSS)}
         cross = CrossChannelResidual.from_arrays(of_cross) if of_cross else None
-        return cls(regression, projection, int(held["span"]), held["usual_3c"], share, settings, cross)
+        return cls(regression, innovations, projection, int(held["span"]), held["usual_4c"], *shares, settings, cross)
+
+
+def _of_earlier_versions(held: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The arrays of a stored detector as the present version names them. Up to format 7 the first two charts were of
+    the residuals themselves, and there was no fifth; format 4 has another name for the persistence."""
+    if "conditional_cc" in held:
+        return held
+    usual_3c = held["usual_3c"]
+    return {
+        "persistence_c": held.get("inertia_c"),
+        **held,
+        **vars(Innovations.unconditional(usual_3c.shape[1])),
+        "usual_4c": np.concatenate([usual_3c, usual_3c[:1]]),
+        "shared_weight": np.zeros(()),
+    }
 
 
 _OF_REGRESSION = ("mean_c", "std_c", "persistence_c", "weight_fc")
+_OF_INNOVATIONS = ("conditional_cc", "most_c")
 _OF_COMPONENTS = ("centre_c", "left_cc")
 _OF_CROSS = "cross_"
 
@@ -157,20 +189,17 @@ class RunningCharts(Running):
         self._cross = None if charts.cross is None else _RunningCross(charts.cross, charts.span)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
-        """With the fourth chart, which weighs the share of a channel that the others explain, the sum is divided by the
-        mean total of the weights."""
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
         error_nc = self._add_up(*residuals, np.full(len(values_nc), segment))
-        if self._cross is None:
-            return error_nc
-        explained_c = of.cross.explained_c
-        chart_nc = np.minimum(self._cross(values_nc, segment), of.settings.cross_channel_limit)
-        return (error_nc + explained_c * chart_nc) / (1.0 + float(np.nanmean(explained_c)))
+        if self._cross is not None:
+            chart_nc = np.minimum(self._cross(values_nc, segment), of.settings.cross_channel_limit)
+            error_nc = error_nc + of.cross.explained_c * chart_nc
+        return error_nc / of.total
 
 
 class _RunningCross(Running):
-    """The fourth chart."""
+    """The fourth chart. Its weight is the share of a channel that the others explain."""
 
     def __init__(self, cross: CrossChannelResidual, span: int):
         self._of, self._lagged = cross, cross_channel_regression.LaggedRows(cross.regression)
@@ -183,26 +212,29 @@ class _RunningCross(Running):
 
 
 class _AddUp(Running):
-    """The weighted sum of the first three charts over rows that come in pieces, in order."""
+    """The weighted sum of all charts but the fourth over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):
-        num_channels, settings = charts.usual_3c.shape[1], charts.settings
+        num_channels, settings = charts.usual_4c.shape[1], charts.settings
         share, cusum = charts.components_share, settings.cusum_share
-        self.usual_3c = charts.usual_3c
-        self.share_3 = np.array([(1 - share) * (1 - cusum), (1 - share) * cusum, share])
+        self.innovations, self.usual_4c = charts.innovations, charts.usual_4c
+        self.share_4 = np.array([(1 - share) * (1 - cusum), (1 - share) * cusum, share, charts.shared_weight])
         self.square, self.cusum = Ewma(charts.span, num_channels, 1.0), _cusum(charts.span, num_channels, settings)
         self.left = Ewma(settings.components_spans * charts.span, num_channels, 1.0)
+        self.shared = Ewma(charts.span, num_channels, 0.0)
 
     def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
         def relative(square_nc: np.ndarray, which: int) -> np.ndarray:
-            return np.minimum(square_nc / self.usual_3c[which], ERROR_CAP)
+            return np.minimum(square_nc / self.usual_4c[which], ERROR_CAP)
 
+        own_nc = self.innovations(residual_nc)
         charts = (
-            self.square(relative(residual_nc**2, 0), segment_n),
-            relative(self.cusum(_deviations(residual_nc, self.usual_3c[0]), segment_n) ** 2, 1),
+            self.square(relative(own_nc**2, 0), segment_n),
+            relative(self.cusum(_deviations(own_nc, self.usual_4c[0]), segment_n) ** 2, 1),
             self.left(relative(left_nc**2, 2), segment_n),
+            self.shared(relative(residual_nc**2 - own_nc**2, 3), segment_n),
         )
-        return sum(share * chart_nc for share, chart_nc in zip(self.share_3, charts, strict=True))
+        return sum(share * chart_nc for share, chart_nc in zip(self.share_4, charts, strict=True))
 
 
 def fit(
@@ -225,23 +257,50 @@ def fit(
     projection, left_sc, drift = components.fit(z_sc, segments_k2, scratch)
     end_k = np.cumsum(segments_k2[:, 1] - segments_k2[:, 0])
 
+    def residuals() -> Iterator[np.ndarray]:
+        return _pieces(residual_sc)
+
+    def charted(pieces: Iterable[np.ndarray], chart: Ewma | Cusum) -> Iterator[np.ndarray]:
+        first = 0
+        for piece_nc in pieces:
+            row_n = np.arange(first, first := first + len(piece_nc))
+            yield chart(piece_nc, np.searchsorted(end_k, row_n, side="right"))
+
     residual_c, left_c = (
         np.maximum(_mean_square(_pieces(each_sc), num_channels), settings.residual_floor**2)
         for each_sc in (residual_sc, left_sc)
     )
-    cusum = _cusum(span, num_channels, settings)
-
-    def cusums() -> Iterator[np.ndarray]:
-        first = 0
-        for residual_nc in _pieces(residual_sc):
-            segment_n = np.searchsorted(end_k, np.arange(first, first := first + len(residual_nc)), side="right")
-            yield cusum(_deviations(residual_nc, residual_c), segment_n)
-
-    cusum_c = np.maximum(_mean_square(cusums(), num_channels), CUSUM_FLOOR)
+    innovations = Innovations.fit(residuals(), residual_c)
+    own_c = np.maximum(_mean_square(map(innovations, residuals()), num_channels), INNOVATION_FLOOR**2)
+    deviations = (_deviations(innovations(residual_nc), own_c) for residual_nc in residuals())
+    cusum_c = _mean_square(charted(deviations, _cusum(span, num_channels, settings)), num_channels)
+    usual_4c = np.stack([own_c, np.maximum(cusum_c, CUSUM_FLOOR), left_c, residual_c])
+    shared = (
+        np.minimum((np.square(each_nc) - innovations(each_nc) ** 2) / residual_c, ERROR_CAP) for each_nc in residuals()
+    )
+    shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
-    share, usual_3c = steady * settings.components_share, np.stack([residual_c, cusum_c, left_c])
-    cross = CrossChannelResidual.fit(values_nc, segments_k2, span)
-    return ControlCharts(regression, projection, span, usual_3c, share, settings, cross)
+    return ControlCharts(
+        regression,
+        innovations,
+        projection,
+        span,
+        usual_4c,
+        components_share=steady * settings.components_share,
+        shared_weight=settings.shared_weight / max(1.0, shared_quantile),
+        settings=settings,
+        cross=CrossChannelResidual.fit(values_nc, segments_k2, span),
+    )
+
+
+def _quantile_of_means(pieces: Iterable[np.ndarray]) -> float:
+    """The 99 % quantile over rows of the mean over channels; 0 without a value."""
+    means = []
+    for values_nc in pieces:
+        observed_n = (~np.isnan(values_nc)).sum(axis=1)
+        means.append((np.nansum(values_nc, axis=1) / np.maximum(observed_n, 1))[observed_n > 0])
+    mean_n = np.concatenate(means)
+    return float(np.quantile(mean_n, 0.99)) if len(mean_n) else 0.0
 
 
 def _standardised(regression: Autoregression, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarray]:

@@ -18,6 +18,7 @@ from inference.run_scoring_example import main, score_stream, why_not_current
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
 from pipelines.run_summary import summary_text
 from pipelines.validate_training_outputs import ValidationReport
+from tests.inference.charts.test_control_charts import as_format_6
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.support.small_workspace import write_process_data
 
@@ -157,7 +158,10 @@ def test_a_stored_detector_of_format_4_is_read_and_then_fitted_again(trained):
     del header["charts_alone"]
     header["format_version"] = 4
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    renamed = {name.replace("persistence_c", "inertia_c"): array for name, array in arrays.items()}
+    prefix = "statistics.0.control."
+    charts = as_format_6({name.removeprefix(prefix): array for name, array in arrays.items() if prefix in name})
+    others = {name: array for name, array in arrays.items() if prefix not in name}
+    renamed = others | {prefix + name.replace("persistence_c", "inertia_c"): array for name, array in charts.items()}
     np.savez(path, **renamed, sha256=np.array(_digest(renamed)))
     old = load_detector(path)
     assert old.charts_alone is None

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from core.config.charts import ProcessCharts
 from inference.charts import autoregression, control_charts
 from inference.charts.control_charts import fit
+from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.groups import groups_of, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
@@ -66,14 +68,39 @@ def test_a_lasting_shift_of_a_channel_that_follows_others_slowly_stays_detected(
     past of another."""
     new_nc, channel = coupled(3000, seed=1), 3
     new_nc[2000:, channel] += 0.5
-    with_cross = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
-    without = replace(with_cross, cross=None)
-    ratio = {}
-    for name, charts in (("with", with_cross), ("without", without)):
-        error_sc = errors_of(charts, new_nc, whole(new_nc))
-        ratio[name] = error_sc[2500:, channel].mean() / error_sc[500:2000, channel].mean()
-    assert ratio["with"] > 2 * ratio["without"]
-    assert ratio["with"] > 2
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
+    square_nc = [
+        np.concatenate([regression.residual(rows) ** 2 for rows in regression.rows(new_nc, whole(new_nc))])
+        for regression in (charts.cross.regression, charts.regression)
+    ]
+    of_others, of_past = (each[2500:, channel].mean() / each[500:2000, channel].mean() for each in square_nc)
+    assert of_others > 5 * of_past
+    error_sc = errors_of(charts, new_nc, whole(new_nc))
+    assert error_sc[2500:, channel].mean() > 5 * error_sc[500:2000, channel].mean()
+
+
+def test_innovations_that_all_channels_share_do_not_hide_a_fault_of_one():
+    """Noise of the load moves all channels; noise of one sensor is smaller. More noise of the load is a change too."""
+    rng = np.random.default_rng(0)
+
+    def loaded(num_rows: int, more: slice = slice(0)) -> np.ndarray:
+        shock_n = 0.3 * rng.normal(size=num_rows)
+        shock_n[more] *= 3
+        load_n = lfilter([1.0], [1.0, -0.9], shock_n)
+        return (load_n[:, np.newaxis] * [1.0, 2.0, -1.0] + 0.02 * rng.normal(size=(num_rows, 3))).astype(np.float32)
+
+    values_nc, new_nc = loaded(6000), loaded(3000, more=slice(2800, 2900))
+    new_nc[2000:2100, 1] += 0.15 * rng.normal(size=100).astype(np.float32)
+    charts = replace(fit(values_nc, whole(values_nc), span=10), cross=None, components_share=0.0)
+    plain = replace(charts, innovations=Innovations.unconditional(3), usual_4c=charts.usual_4c[[3, 1, 2, 3]])
+    without_shared = replace(charts, shared_weight=0.0)
+    normal, of_sensor, of_load = slice(2000), slice(2020, 2100), slice(2820, 2900)
+    found = {}
+    for name, each in {"all": charts, "plain": plain, "without shared": without_shared}.items():
+        error_n = errors_of(each, new_nc, whole(new_nc)).mean(axis=1)
+        found[name] = [(error_n[rows] > error_n[normal].max()).mean() for rows in (of_sensor, of_load)]
+    assert found["plain"][0] < 0.1 < 0.8 < found["all"][0]
+    assert found["without shared"][1] < 0.3 < 0.8 < found["all"][1]
 
 
 def test_channels_that_explain_nothing_leave_the_errors_as_they_are():
@@ -91,9 +118,9 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     new_nc, limit = coupled(1000, seed=1), ProcessCharts().cross_channel_limit
     new_nc[500:] = new_nc[500:, ::-1]
     charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
-    without_sc = errors_of(replace(charts, cross=None), new_nc, whole(new_nc))
-    explained_c = charts.cross.explained_c
-    largest_sc = (without_sc + explained_c * limit) / (1 + explained_c.mean())
+    without = replace(charts, cross=None)
+    without_sc = errors_of(without, new_nc, whole(new_nc)) * without.total
+    largest_sc = (without_sc + charts.cross.explained_c * limit) / charts.total
     assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
 
 
@@ -104,14 +131,21 @@ def test_many_channels_have_fewer_regressors(num_channels, blocks):
     assert (cross and (len(cross.regression.weight_fc) - 1) / num_channels) == blocks
 
 
-def test_detectors_of_earlier_versions_have_no_regression_on_other_channels():
+def as_format_6(held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays as a detector of format 6 holds them."""
+    newer = ("conditional_cc", "most_c", "shared_weight", "usual_4c")
+    kept = {name: array for name, array in held.items() if name not in newer and not name.startswith("cross_")}
+    return {**kept, "usual_3c": held["usual_4c"][[3, 1, 2]]}
+
+
+def test_detectors_of_earlier_versions_have_charts_of_plain_residuals():
     values_nc = plant(1000, seed=0)
     charts = fit(values_nc, whole(values_nc), span=10)
-    former = {name: array for name, array in charts.to_arrays().items() if not name.startswith("cross_")}
-    kept = control_charts.ControlCharts.from_arrays(former)
+    kept = control_charts.ControlCharts.from_arrays(as_format_6(charts.to_arrays()))
+    usual_4c = charts.usual_4c[[3, 1, 2, 3]]
+    plain = replace(charts, innovations=Innovations.unconditional(3), usual_4c=usual_4c, shared_weight=0.0, cross=None)
     np.testing.assert_array_equal(
-        errors_of(kept, values_nc, whole(values_nc)),
-        errors_of(replace(charts, cross=None), values_nc, whole(values_nc)),
+        errors_of(kept, values_nc, whole(values_nc)), errors_of(plain, values_nc, whole(values_nc))
     )
 
 
