@@ -5,6 +5,7 @@ Layers, lowest first:
 - `reference_rows`: reference rows, standardised and divided into folds
 - `components`: principal components, and what they leave of a row
 - `autoregression`: what the last rows predict of the next one
+- `innovations`: what the last rows and the other channels do not predict of a channel
 - `operating_context`: similar states of a process, and the usual size of residuals there
 - `cross_channel_regression`: what the other channels predict of a channel
 - `cross_channel`: the chart of its residual by operating context

@@ -6,7 +6,7 @@ an innovation is therefore subtracted, where this makes it smaller. The predicti
 their covariance, which is shrunk towards independence (oracle approximating shrinkage: Chen, Wiesel, Eldar and Hero,
 IEEE Transactions on Signal Processing 2010).
 
-Suffixes: n row, s reference row, c channel.
+Suffixes: n row, c channel.
 """
 
 from __future__ import annotations
