@@ -46,6 +46,7 @@ def test_a_lower_bound_is_a_time():
     assert floor_seconds(lambda: torch.randn(64, 64) @ torch.randn(64, 64), rounds=1) > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_processes_alternate(tmp_path):
     settings = {"sizes": SMALL, "arithmetic": "32"}
@@ -138,6 +139,8 @@ def test_the_cost_of_determinism_is_measured_and_the_process_stays_as_it_was(tmp
     assert json.loads((tmp_path / "determinism.json").read_text())["works"][0]["pairs"] == 4
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     found = busy.measured("scalograms", rounds=1, seconds=0.01, settling=0.01)
     assert found.alone_per_second > 0

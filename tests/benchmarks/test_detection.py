@@ -107,6 +107,7 @@ def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
     assert 0.5 < found[TRANSFORMERS][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     """One machine with other channels; the model has not seen the set itself."""

@@ -82,17 +82,18 @@ def test_all_cells_run_without_an_error_or_a_warning(seen):
 
 def test_pictures_are_complete_and_readable(lab, seen):
     panels = json.loads((lab.root / "artifacts/scores/patchtst_summary.json").read_text(encoding="utf-8"))["panels"]
-    assert len({picture[0] for picture in seen["pictures"]}) == 3 + len(panels), "channels, loss, timeline, events"
+    assert len({picture[0] for picture in seen["pictures"]}) == 4 + len(panels), (
+        "channels, loss, a masked window, timeline, events"
+    )
     assert all(complete and natural > 600 for _, complete, natural, _ in seen["pictures"])
     assert all(shown > 0.65 * natural for _, _, natural, shown in seen["pictures"]), "small print stays legible"
 
 
 def test_data_frames_are_shown_as_tables(seen):
-    files, parts, figures, events = seen["tables"]
+    files, splits, figures = seen["tables"]
     assert "data/fdc/test_1.csv" in files
-    assert "calibration" in parts
-    assert "auroc" in figures
-    assert "× threshold" in events
+    assert "calibration" in splits
+    assert "AUROC" in figures
 
 
 def test_finished_progress_bars_are_marked(seen):

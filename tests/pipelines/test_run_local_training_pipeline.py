@@ -310,6 +310,7 @@ def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
     assert next(node for node in state["pipeline"] if node["id"] == "quality")["state"] == "failed"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
     folder = copied / "artifacts/scores"

@@ -96,6 +96,7 @@ def test_a_file_with_one_row_is_rejected(tmp_path):
         load_stream_data(config_for("patchtst", "f.csv", splits=["train"]), root=tmp_path, splits=["train"])
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_five_thousand_columns_are_read_exactly(tmp_path):
     bad_files.wide(tmp_path / "f.csv")

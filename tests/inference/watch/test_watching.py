@@ -100,6 +100,7 @@ def test_rows_of_a_growing_file_are_scored_as_soon_as_they_are_complete(trained)
     assert_equal_to_files(trained, scored_live(trained))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_no_event_is_lost_or_repeated_when_the_process_is_killed(trained):
     logger, chance = Logger(trained), random.Random(5)
