@@ -34,6 +34,11 @@ def plain(value: float, significant: int = 3) -> str:
     return f"{rounded:,.{decimals_for(rounded, significant)}f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def ratio_in_words(ratio: float) -> str:
     """A ratio: `1.04`, `12.3`, `283`; `< 0.01` and `> 1,000` outside this range."""
     if ratio > 1_000:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
-from core.numbers import plain
+from core.numbers import counted, plain
 from core.reading import read_json_object
 from core.workspace import relative, utc_now
 
@@ -173,8 +173,8 @@ def title_of(summary: dict[str, Any]) -> str:
     unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
     by = f"run {summary['run_id']}" if summary["checkpoint"] else "control charts alone"
     return (
-        f"{summary['stream']}: {summary['events']} events ({summary['alarms']} alarms) in {summary['scores']} scores"
-        f"{unscored}, threshold {plain(summary['threshold']['value'])}, {by}"
+        f"{summary['stream']}: {counted(summary['events'], 'event')} ({counted(summary['alarms'], 'alarm')}) "
+        f"in {summary['scores']} scores{unscored}, threshold {plain(summary['threshold']['value'])}, {by}"
     )
 
 
@@ -188,10 +188,10 @@ def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
 
 def _figures_in_words(found: dict[str, Any]) -> str:
     detection = found["detection"] or {}
-    counted = f"{found['events']} events"
+    words = counted(found["events"], "event")
     if detection.get("faults_total"):
-        counted += (
+        words += (
             f", {detection['faults_found']} of {detection['faults_total']} faults found, "
-            f"{detection['false_events']} false events"
+            f"{counted(detection['false_events'], 'false event')}"
         )
-    return counted + (f", AUROC {detection['auroc']:.3f}" if detection.get("auroc") is not None else "")
+    return words + (f", AUROC {detection['auroc']:.3f}" if detection.get("auroc") is not None else "")

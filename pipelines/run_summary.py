@@ -9,6 +9,7 @@ from typing import Any
 
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
+from core.numbers import counted
 from inference.run_scoring_example import read_summary
 from pipelines.dashboard.lights import is_near_chance
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
@@ -53,7 +54,7 @@ def _found(stream: Stream, summary: Summary | None) -> str:
     if summary is None:
         lines.append("    nothing was scored")
     elif not summary.get("detection"):
-        count = f"{summary['events']} events in {summary['recordings']} recordings"
+        count = f"{counted(summary['events'], 'event')} in {counted(summary['recordings'], 'recording')}"
         lines.append(f"    {count}; there are no labels to compare them with")
     else:
         lines += [f"    {name:<13} {text}" for name, text in _against_labels(summary)]
@@ -87,7 +88,7 @@ def _charts_alone(detection: Mapping[str, Any]) -> str:
     """The result of the control charts without the model."""
     faults, auroc = f"{detection['faults_found']} of {detection['faults_total']} faults found", detection["auroc"]
     ranked = "" if auroc is None else f", row AUROC {auroc:.3f}"
-    return f"{faults}, {detection['false_events']} false events{ranked} (without the model)"
+    return f"{faults}, {counted(detection['false_events'], 'false event')}{ranked} (without the model)"
 
 
 def _fault(fault: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
 from core.data.files import refuse_large
 from core.data.timestamps import TIME_NAMES, holds_times
 from core.errors import DataError, WriteError, first_line
+from core.numbers import counted
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
@@ -239,7 +240,7 @@ def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
         row, found = next(((row, width) for row, width in rows if width > dialect.num_columns), (None, 0))
     if row is None:
         return DataError(f"not a table: {error}", path=path, hint="export it again")
-    columns = f"{dialect.num_columns} column{'s' if dialect.num_columns > 1 else ''}"
+    columns = counted(dialect.num_columns, "column")
     return DataError(
         f"the header names {columns} but this row has {found} cells",
         path=path,

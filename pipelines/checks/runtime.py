@@ -13,7 +13,7 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
-from core.numbers import plain
+from core.numbers import counted, plain
 from core.promotion import weights_path
 from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
@@ -177,15 +177,16 @@ def scores_match(context: Context, stream: Stream) -> str:
     threshold = summary["threshold"]["value"]
     if not (frame["alarm"] == (frame["score"] > threshold)).all():
         raise CheckFailed("alarms do not follow from scores and threshold", "run `make score`")
-    counted = (summary["scores"] + summary["unscored_rows"], summary["events"])
-    if (len(frame), len(events)) != counted:
+    expected = (summary["scores"] + summary["unscored_rows"], summary["events"])
+    if (len(frame), len(events)) != expected:
         raise CheckFailed(
-            f"the summary counts {counted}, the files contain {len(frame), len(events)}", "run `make score`"
+            f"the summary counts {expected}, the files contain {len(frame), len(events)}", "run `make score`"
         )
     if not frame["score"].notna().any():
         raise CheckFailed("no score is a number", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
-    return f"{summary['scores']} scores, {alarms} alarms in {len(events)} events, threshold {plain(threshold)}"
+    found = f"{counted(alarms, 'alarm')} in {counted(len(events), 'event')}"
+    return f"{summary['scores']} scores, {found}, threshold {plain(threshold)}"
 
 
 def executed_notebook(context: Context, stream: Stream) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from core.numbers import counted
 from core.workspace import relative
 from migration.contract import breaches
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
@@ -76,7 +77,7 @@ def notebooks(context: Context) -> str:
 
 
 def _first_of(findings: Sequence[str], noun: str) -> str:
-    return f"{len(findings)} {noun}{'s' if len(findings) > 1 else ''}, first: {findings[0]}"
+    return f"{counted(len(findings), noun)}, first: {findings[0]}"
 
 
 CHECKS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.numbers import plain
+from core.numbers import counted, plain
 from pipelines.dashboard.state_documents import Checkpoint, Light, ScoreSummary
 
 # Below this area under the ROC curve of rows, scores count as near chance (0.5).
@@ -36,7 +36,7 @@ def light_of(
         return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)
     count = scores.events if open_events is None else open_events
     if count:
-        events = f"{count} open event" + ("s" if count > 1 else "")
+        events = counted(count, "open event")
         return Light(state="open events", detail=f"{events} in {recordings(scores)}.", warnings=warnings)
     known = "every event is acknowledged" if scores.events else "no score stayed above the threshold"
     return Light(state="no event", detail=f"In {recordings(scores)} {known}.", warnings=warnings)

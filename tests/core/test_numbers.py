@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from core.numbers import decimals_for, duration_in_words, listed, plain, ratio_in_words, size_in_words
+from core.numbers import counted, decimals_for, duration_in_words, listed, plain, ratio_in_words, size_in_words
 
 
 @pytest.mark.parametrize("scale, decimals", [(0.83, 5), (1.0, 4), (-123.4, 2), (5e7, 0), (0.0, 5), (np.nan, 5)])
@@ -43,3 +43,8 @@ def test_plain_numbers_have_no_exponent(value, words):
 )  # fmt: skip
 def test_durations_have_a_readable_unit(seconds, words):
     assert duration_in_words(seconds) == words
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (1200, "1,200 events")])
+def test_a_number_of_things_has_singular_and_plural(number, text):
+    assert counted(number, "event") == text
