@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from core.numbers import counted
 from inference.run_scoring_example import main, read_summary, score_stream
 from inference.score_text import detection_table
 from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED, configuration
@@ -28,7 +29,7 @@ def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     events = pd.read_csv(trained / "artifacts/scores/patchtst_events.csv")
     worst = events.loc[events["severity"].idxmax()]
     lines = text.splitlines()
-    assert lines[0].startswith(f"patchtst: {len(events)} events")
+    assert lines[0].startswith(f"patchtst: {counted(len(events), 'event')}")
     assert lines[3].split()[0] == str(worst["event_id"])
     assert worst["recording"] in lines[3]
     assert worst["top_channels"].split("; ")[0] in lines[3]

@@ -29,6 +29,7 @@ from core.errors import (
     EXIT_USAGE,
     NotebookError,
 )
+from core.numbers import counted
 from inference import recalibrate
 from pipelines.run_local_training_pipeline import main
 from tests.dashboard.documents import load, validate
@@ -178,7 +179,7 @@ def test_the_executed_notebook_ends_with_what_was_found_and_the_next_command(roo
     (output,) = [cell for cell in notebook.cells if cell.cell_type == "code"][-1].outputs
     summary = read_json(root / f"artifacts/scores/{stream}_summary.json")
     assert output.text.startswith(summary["threshold"]["statement"])
-    assert f"{stream}: {summary['events']} events" in output.text
+    assert f"{stream}: {counted(summary['events'], 'event')} " in output.text
     assert output.text.rstrip().splitlines()[-1].startswith("next: landfall ")
 
 
