@@ -83,6 +83,7 @@ def test_sets_of_the_same_machines_are_one_family():
     assert family["skab"] == "skab"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_each_set_uses_the_constants_chosen_on_others(pack, tmp_path, monkeypatch):  # noqa: F811
     both = tmp_path / "pack/fdc"

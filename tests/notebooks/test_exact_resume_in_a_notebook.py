@@ -58,6 +58,7 @@ def test_an_interrupted_cell_that_runs_again_is_bit_exact(page, straight):
     assert outcome_of(page).differences(straight) == []
 
 
+@pytest.mark.nightly
 def test_a_cell_that_runs_again_after_a_killed_kernel_is_bit_exact(page, straight):
     training = page.cell("from trainers.run import train")
     kill_when(page, training, f"epoch 3/{EPOCHS}")

@@ -260,6 +260,7 @@ def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, caps
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_dead_kernel_is_reported_in_one_line(fresh, capsys):
     path = fresh / "notebooks/local_patchtst_ssl.ipynb"

@@ -51,6 +51,8 @@ def test_size_and_manifest(plant):
     assert on_disk == {entry["path"] for entry in manifest["files"]} | {MANIFEST.as_posix()}
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
     first = make_sample_data(tmp_path, seed=7)
     assert first["files"] == plant[1]["files"]
