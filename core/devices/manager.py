@@ -174,11 +174,10 @@ class DeviceManager:
     def _refuse_conflict(self, preference: str, wanted: Sequence[DeviceKind]) -> None:
         """Raises UsageError if a device was requested that another key keeps off."""
         declined = self._declined()
-        kept_off = next((found for found in self._usable() if found.kind in wanted and found.kind in declined), None)
+        kept_off = next((kind for kind in wanted if kind in declined), None)
         if kept_off is not None:
-            raise UsageError(
-                f"{preference}, but {declined[kept_off.kind]} keeps {kept_off.name} off", hint="change one of the two"
-            )
+            name = next((found.name for found in self.found if found.kind == kept_off), f"every {kept_off} device")
+            raise UsageError(f"{preference}, but {declined[kept_off]} keeps {name} off", hint="change one of the two")
 
     def _setting(self, key: str, value: Any) -> str:
         """`key = value`, with its origin if known."""

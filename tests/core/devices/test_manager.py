@@ -112,6 +112,8 @@ def test_a_request_for_a_device_that_is_not_allowed_is_a_conflict():
     with pytest.raises(UsageError, match="A100") as caught:
         DeviceManager(settings, StandIn(AMPERE, CPU), origins=origins)
     assert all(words in str(caught.value) for words in ("COMPUTE_PREFER=gpu", "device.prefer_cuda = false"))
+    with pytest.raises(UsageError, match="keeps every cuda device off"):
+        DeviceManager(settings, StandIn(CPU))
     assert DeviceManager(settings, StandIn(APPLE, CPU)).plan().kind == "mps", "another GPU is allowed"
 
 
