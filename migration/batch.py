@@ -45,6 +45,7 @@ from migration.report.document import (
     places,
     shown,
 )
+from migration.report.drive import drive_files
 from migration.rules.preamble import Folders
 
 log = logging.getLogger(__name__)
@@ -160,6 +161,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
         if task.output is not None and (task.copies or not is_local):
             files = {task.output: data, **_companions(task.output, migration)}
     names = [shown(path) for path in files]
+    here = Path((task.output or task.input).parent, options.folders.work, options.folders.drive)
     report = NotebookReport(
         input=shown(task.input),
         status="unchanged" if is_local else "migrated",
@@ -175,6 +177,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
+        drive={path: shown(here / path.removeprefix("MyDrive/")) for path in drive_files(findings)},
     )
     result = Result(report, _diff(report.input, before, migration) if options.diff else "")
 

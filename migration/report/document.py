@@ -139,6 +139,8 @@ class NotebookReport:
     """Commands with effects outside the notebook's folder: writes elsewhere, sudo, remote code."""
     secrets: tuple[Place, ...] = ()
     """Positions of secrets in the input, without their values."""
+    drive: dict[str, str] = field(default_factory=dict)
+    """Files and folders that it names on Google Drive, and where it looks for them here."""
 
     @property
     def needs_human(self) -> list[FoundItem]:

@@ -8,6 +8,7 @@ from typing import Any
 from core.redaction import printable
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
+from migration.report.drive import DRIVE_RULES
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -16,8 +17,6 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 # Maximum number of actions per notebook in a summary of several.
 _SHOWN_ACTIONS = 5
 _MANY = 4
-# Rules for mounts of the drive, and for paths on it.
-_DRIVE_RULES = frozenset({"LF203", "LF204", "LF403", "LF405"})
 
 
 # ------------------------------------------------------------------------------------------------------------ summaries
@@ -44,8 +43,12 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     facts += [f"next to it {', '.join(name.rpartition('/')[2] for name in notebook.files)}"] if notebook.files else []
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
-    if notebook.output and not _DRIVE_RULES.isdisjoint(notebook.rules):
-        yield "  uses Google Drive: copy its files to the folder `drive_dir`, a parameter in the first code cell"
+    if notebook.output and not DRIVE_RULES.isdisjoint(notebook.rules):
+        yield "  uses Google Drive: copy what it reads to the folder `drive_dir`, a parameter in the first code cell"
+        files = list(notebook.drive.items())
+        yield from (f"    copy {source} to {here}" for source, here in files[:most])
+        if most is not None and len(files) > most:
+            yield f"    copy {len(files) - most} more; --report FILE.json lists them all"
     todo = notebook.needs_human
     for item in todo[:most]:
         yield from wrapped(f"{place_of(item)}: {item.message} ({item.rule})", "  ! ", 4)

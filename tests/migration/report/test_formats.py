@@ -2,8 +2,11 @@ import json
 import re
 from urllib.parse import unquote
 
-from migration.notebook.findings import Keeps
+import pytest
+
+from migration.notebook.findings import Finding, Keeps
 from migration.report.document import NotebookReport, make_report
+from migration.report.drive import drive_files
 from migration.report.formats import check_text, github_text, sarif_text, summary_text
 from migration.report.reference import rules_json, rules_text
 from migration.rules.rule import Rule
@@ -43,10 +46,28 @@ def test_the_summary_of_many_notebooks_is_short():
 
 
 def test_the_summary_says_where_files_of_the_drive_belong():
-    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF403": 2})
+    files = {"MyDrive/x/a.csv": "drive/x/a.csv"}
+    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF403": 2}, drive=files)
     plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1, rules={"LF402": 2})
     lines = summary_text(make_report([drive, plain], "write")).splitlines()
     assert [number for number, line in enumerate(lines) if "drive_dir" in line] == [2]
+    assert "MyDrive/x/a.csv" in lines[3]
+    assert lines[3].endswith(" drive/x/a.csv")
+
+
+@pytest.mark.parametrize(
+    "line, paths",
+    [
+        (r"!unzip -q /content/drive/My\ Drive/a\ b/x.zip -d /content", ["MyDrive/a b/x.zip"]),
+        ('!cp "/content/drive/My Drive/a b.csv" .', ["MyDrive/a b.csv"]),
+        ("a = '/content/drive/MyDrive/q/r.csv'  # or '/content/gdrive/MyDrive/z'", ["MyDrive/q/r.csv", "MyDrive/z"]),
+        ("f'/content/drive/MyDrive/runs/{name}/x.csv'", ["MyDrive/runs"]),
+        ("'/content/drive/MyDrive/' + name", []),
+        ("'/content/drive/Shareddrives/team/b.csv'", ["Shareddrives/team/b.csv"]),
+    ],
+)
+def test_files_of_the_drive_are_named_as_they_are_there(line, paths):
+    assert drive_files([Finding("LF403", Keeps.EXACT, 0, 1, "", before=line)]) == paths
 
 
 def test_check_has_a_line_for_each_finding():
