@@ -183,7 +183,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     value, shortfall = find(sample, asked)
     if asked.false_events_per_day is not None and sample.days:
         value, of_events = _with_rare_events(sample, value, settings, asked.false_events_per_day)
-        shortfall = "; ".join(each for each in (shortfall, of_events) if each)
+        shortfall = ". ".join(each for each in (shortfall, of_events) if each)
     found = CalibratedThreshold(
         value=value,
         method=method,
@@ -213,9 +213,10 @@ def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]
             return value, ""
     supported = size / (num_scores + size)
     return value, (
-        f"{num_scores:,} calibration scores are equivalent to about {max(1, round(num_scores / size)):,} independent "
-        f"ones, too few for {percent(rate)} false alarms, so the threshold is the largest of them; "
-        f"{percent(supported)} of new scores are expected to exceed it"
+        f"There is too little calibration data for at most {percent(rate)} false alarms: {num_scores:,} calibration "
+        f"scores, which are as informative as about {max(1, round(num_scores / size)):,} independent ones, where "
+        f"{math.ceil((1 - rate) / rate - 1e-9):,} are needed. So the threshold is the largest calibration score, and "
+        f"about {percent(supported)} of new scores will exceed it in normal operation"
     )
 
 
@@ -233,11 +234,13 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         value = candidate
     if per_day * sample.days >= 1:
         return value, ""
-    lasts, possible = duration_in_words(sample.days * _SECONDS_PER_DAY), poisson_interval(0)[1] / sample.days
-    words = f", but up to {number(possible)} per day are possible" if possible < _TELLING else ""
+    lasts, needed = (duration_in_words(days * _SECONDS_PER_DAY) for days in (sample.days, 1 / per_day))
+    possible = poisson_interval(0)[1] / sample.days
+    truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < _TELLING else ""
     return value, (
-        f"it lasts {lasts}, too short for a limit of {number(per_day)} false events per day, so the threshold leaves "
-        f"no event in it{words}"
+        f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
+        f"{'event' if per_day == 1 else 'events'} per day. The threshold is so high that no event occurs in it, but "
+        f"the true number is unknown{truth}. To apply the limit, calibrate on {needed} of normal operation or more"
     )
 
 
@@ -304,27 +307,29 @@ def _too_few(found: int, needed: int, instead: str) -> DataError:
 def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> str:
     """The statement about the false alarms of the threshold, and its data."""
     expected = threshold.expected
-    words = [
-        "Expected false alarms if the process does not change: "
-        f"{_range(expected.low, expected.high, percent)} of scores "
-        f"(limit: {percent(threshold.false_alarm_rate)})"
-    ]
-    if expected.events_per_day is not None and expected.events_per_day_high < _TELLING:
-        events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
-        per_day = threshold.false_events_per_day
+    words = (
+        "If the process does not change, expect false alarms in "
+        f"{_range(expected.low, expected.high, percent)} of all scores "
+        f"(95 % interval; limit: {percent(threshold.false_alarm_rate)})"
+    )
+    per_day, days = threshold.false_events_per_day, threshold.calibration_days
+    is_too_short = per_day is not None and days is not None and per_day * days < 1  # then the shortfall says it
+    if expected.events_per_day is not None and expected.events_per_day_high < _TELLING and not is_too_short:
         limit = f" (limit: {number(per_day)})" if per_day is not None else ""
-        words.append(f"{events} events per day{limit}")
-    sentences = [", ".join(words)]
+        events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
+        words += f", and {events} false events per day{limit}"
+    sentences = [words]
     if threshold.shortfall:
-        sentences.append(f"Too little calibration data: {threshold.shortfall}")
+        sentences.append(threshold.shortfall)
     if achieved is None:
-        sentences.append("This could not be tested: half of the calibration data is too little for a threshold")
+        sentences.append("This was not tested: half of the calibration data is too little for a threshold")
     else:
         sentences.append(
-            f"Test: with a threshold from the first half, {in_words(achieved)} of the second half were alarms"
+            f"Test: a threshold from the first half of the calibration data gave alarms in {in_words(achieved)} of the "
+            "second half"
         )
         if achieved.low > threshold.false_alarm_rate:
-            sentences.append("The process changed within the calibration data, so the stated rate does not hold")
+            sentences.append("The process changed within the calibration data, so these figures do not hold")
     return ". ".join(sentences)
 
 

@@ -29,7 +29,7 @@ class Threshold(Section):
         gt=0.0,
         description="Maximum number of false events per day of recorded time, if recordings have times. The threshold "
         "satisfies this limit and `false_alarm_rate`. If the calibration data is too short for one event, the "
-        "threshold leaves no event in it. null: no limit.",
+        "threshold is so high that no event occurs in it. null: no limit.",
     )
     min_calibration: Count = Field(50, description="Minimum number of calibration scores for a threshold.")
 
