@@ -214,7 +214,8 @@ class _Description(dict[str, Any]):
 def _sidecars(path: Path) -> list[dict[str, Any]]:
     """The content of the sidecar and, while the file is being replaced, its previous content."""
     if not path.is_file():
-        raise CheckpointError(path, "does not exist", hint="train first, or pass another checkpoint")
+        hint = "train first (landfall train), or score without a model: landfall score --detector charts"
+        raise CheckpointError(path, "does not exist", hint=hint)
     sidecar, hint = sidecar_path(path), "restore it, or train again"
     try:
         description = read_json_object(sidecar)

@@ -83,6 +83,8 @@ def _check(arguments: argparse.Namespace) -> int:
     stops = [each for one in checked for each in one.found.findings if each.severity == "stop"]
     if stops:
         sys.stdout.flush()
+        if len(checked) > 1 and not any(each.found.files for each in checked):
+            raise DataError("no data yet", hint="one of the streams is enough: copy its files as described above")
         raise DataError(f"not ready: {len(stops)} to correct, first: {stops[0].text}", hint=stops[0].hint)
     return EXIT_OK
 

@@ -1,7 +1,6 @@
-"""Checks the quality of the sensor files of a stream: `python -m pipelines.check_data_quality --config FILE [key=value
-…]`.
+"""Checks the quality of the sensor files: `landfall quality [--stream STREAM | --config FILE] [key=value …]`.
 
-Writes one report per file. Exit code 3 if no file passes.
+Without a stream, those of every stream in use. Writes one report per file. Exit code 3 if no file of a stream passes.
 """
 
 from __future__ import annotations
@@ -10,25 +9,52 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
+from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.schema import STREAMS
 from core.errors import EXIT_OK
+from pipelines.imported_models import streams_off_here
 
 log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="landfall quality", description="Checks the sensor files of a stream.")
-    add_config_arguments(parser, default=None, example="dqvl.hard.missing_ratio=0.3")
+    parser = argparse.ArgumentParser(prog="landfall quality", description="Checks the sensor files of every stream.")
+    parser.add_argument("--stream", choices=STREAMS, help="stream to check (default: every stream in use)")
+    add_config_arguments(parser, default=local_config_file("<stream>"), example="dqvl.hard.missing_ratio=0.3")
     parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run, stored in the reports")
+    parser.set_defaults(config=None)
     return run_command(_check, parser, argv)
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    loaded = config_of(arguments)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
+    found = {}
+    for loaded in _configurations(arguments):
+        if arguments.print_config:
+            print_config(arguments, loaded)
+        else:
+            found[loaded.config.stream] = _check_stream(loaded, arguments)
+    if found:
+        json.dump(found, sys.stdout)
+        sys.stdout.write("\n")
+    return EXIT_OK
+
+
+def _configurations(arguments: argparse.Namespace) -> Iterable[LoadedConfig]:
+    if arguments.config or arguments.stream:
+        arguments.config = arguments.config or local_config_file(arguments.stream)
+        return [config_of(arguments, stream=arguments.stream)]
+    root = root_of(arguments)
+    configs = {stream: load_config(local_config_file(stream), arguments.overrides, root=root) for stream in STREAMS}
+    off = streams_off_here(configs, root)
+    for stream, reason in off.items():
+        log.info("%s is not in use: %s", stream, reason)
+    return [loaded for stream, loaded in configs.items() if stream not in off]
+
+
+def _check_stream(loaded: LoadedConfig, arguments: argparse.Namespace) -> dict[str, object]:
     from core.data.dataset import check_quality
 
     config = loaded.config
@@ -41,9 +67,7 @@ def _check(arguments: argparse.Namespace) -> int:
         config.stream, len(reports), warned, len(dropped),
         f" ({', '.join(dropped)})" if dropped else "", config.dqvl.report_dir,
     )  # fmt: skip
-    json.dump({"files": len(reports), "warnings": warned, "dropped": dropped}, sys.stdout)
-    sys.stdout.write("\n")
-    return EXIT_OK
+    return {"files": len(reports), "warnings": warned, "dropped": dropped}
 
 
 if __name__ == "__main__":

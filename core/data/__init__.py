@@ -10,8 +10,8 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `recording`: values and times of one measurement
 - `segments`: row ranges without a gap
 - `sentinels`: values that stand for "no value"
-- `in_use`: which streams a plant has data of
 - `files`: names, sidecars and first bytes of sensor files
+- `in_use`: which streams a plant has data of
 - `entries`: folders of arrays, complete or not there
 - `quality`: rules, limits and reports
 - `timestamps`: text and numbers to nanoseconds

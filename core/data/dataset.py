@@ -18,7 +18,7 @@ from core.config.data import Split
 from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.figures import channels_figure, recording_frame, scalogram_figure
-from core.data.files import expand
+from core.data.files import expand, folder_of
 from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
@@ -188,7 +188,28 @@ def files_of(config: AnyConfig, name: SplitName, data_root: Path) -> list[Path]:
     split: Split = getattr(config.data.splits, name)
     if not split.files:
         raise DataError(f"the split {name} names no files", hint=f"set data.splits.{name}.files to one or more globs")
-    return expand(split.files, data_root)
+    return expand(split.files, data_root, hint=_what_to_copy(config))
+
+
+def _what_to_copy(config: AnyConfig) -> str:
+    """What to copy where, for a configuration without data: `train_*` and `test_*` to `data/fdc`."""
+    purposes: dict[str, str] = {}
+    for name in SPLIT_NAMES:
+        for glob in getattr(config.data.splits, name).files:
+            purposes.setdefault(glob, "data to score" if name == "test" else "normal operation, to learn from")
+    folders = {folder_of(glob) for glob in purposes}
+    if len(folders) == 1:
+        (folder,) = folders
+        purposes = {glob.removeprefix(f"{folder}/"): purpose for glob, purpose in purposes.items()}
+        path = Path(config.data.root, folder).as_posix()
+        start = f"copy your files to {path} (mkdir -p {path}), named"
+    else:
+        start = "copy your files:"
+    names = " and ".join(f"{name} ({purpose})" for name, purpose in purposes.items())
+    return (
+        f"{start} {names}; docs/your-data.md describes the formats. "
+        "Or use the sample data: landfall sample-data, then add data.root=samples to each command"
+    )
 
 
 def read_all(

@@ -22,8 +22,10 @@ _LABEL_FILE = re.compile(r"[._](?:run_)?labels\.", re.IGNORECASE)
 _HEALTH = {"healthy": True, "normal": True, "faulty": False, "fault": False, "anomal": False}
 
 
-def expand(patterns: Iterable[str], root: Path) -> list[Path]:
+def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.splits.*.files") -> list[Path]:
     """The sensor files that `patterns` (globs or plain names, relative to `root`) match: sorted, each once.
+
+    hint: what a user can do about a pattern without files.
 
     Raises DataError for a pattern that matches no sensor file, where label files and sidecars do not count, and for a
     name that is not UTF-8.
@@ -31,18 +33,17 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
     found: set[Path] = set()
     for pattern in patterns:
         sensors = matches(pattern, root)
-        folder = (root / (re.split(r"[*?\[]", pattern)[0] + "?")).parent
+        folder = root / folder_of(pattern)
         for path in _glob(pattern, root):
             if path.is_symlink() and not path.exists() and _is_sensor_file(path):
                 raise DataError("is a broken link", path=path, hint="correct or remove the link")
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise DataError("cannot be read: Permission denied", path=folder, hint="check the owner of the folder")
         if not sensors:
-            problem = "matches no sensor file" if folder.is_dir() else "matches nothing: no such folder"
-            raise DataError(
-                f"the pattern {pattern!r} {problem} {'in ' if folder.is_dir() else ''}{folder}",
-                hint="correct data.splits.*.files, or use the sample data: landfall sample-data, data.root=samples",
-            )
+            name = pattern.removeprefix(f"{folder_of(pattern)}/")
+            is_there = folder.is_dir()
+            problem = f"{folder} has no sensor file {name}" if is_there else f"the folder {folder} does not exist"
+            raise DataError(f"no data: {problem}", hint=hint)
         found.update(sensors)
     for path in found:
         try:
@@ -50,6 +51,11 @@ def expand(patterns: Iterable[str], root: Path) -> list[Path]:
         except UnicodeEncodeError as error:  # tables of scores cannot hold it
             raise DataError("its name is not UTF-8", path=path, hint="rename the file") from error
     return sorted(found)
+
+
+def folder_of(pattern: str) -> str:
+    """The folder of a glob, as far as it contains no wildcard: `data/fdc` of `data/fdc/train_*`."""
+    return Path(re.split(r"[*?\[]", pattern)[0] + "?").parent.as_posix()
 
 
 def matches(pattern: str, root: Path) -> list[Path]:

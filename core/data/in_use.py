@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from core.config.compose import LoadedConfig
 from core.config.faults import origin_of
 from core.config.schema import AnyConfig, Stream
+from core.data.files import folder_of
 from core.errors import UsageError
 from core.redaction import redacted_text
 from core.workspace import holds_files, relative
@@ -44,7 +44,7 @@ def _empty_folders(config: AnyConfig, root: Path) -> list[str]:
     glob matches is a mistake to report, not an unused stream."""
     splits = [getattr(config.data.splits, name) for name in type(config.data.splits).model_fields]
     data_root = root / config.data.root
-    folders = {(data_root / (re.split(r"[*?\[]", glob)[0] + "?")).parent for split in splits for glob in split.files}
+    folders = {data_root / folder_of(glob) for split in splits for glob in split.files}
     if not folders or any(map(holds_files, folders)):
         return []
     return sorted(relative(folder, root) for folder in folders)

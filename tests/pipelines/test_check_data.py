@@ -12,7 +12,7 @@ import pytest
 from core.config.compose import load_config, local_config_file
 from core.data.dataset import load_stream_data
 from core.errors import EXIT_DATA, EXIT_OK, DataError
-from pipelines import check_data
+from pipelines import check_data, check_data_quality
 from tests.support.small_workspace import write_process_data
 
 
@@ -76,6 +76,22 @@ def test_the_reported_number_of_rows_is_sufficient(workspace, tmp_path, capsys, 
     assert needed > rows
     pump(needed).to_csv(file, index=False)
     assert check(capsys, workspace, file, "--no-time")[0] == EXIT_OK
+
+
+def test_without_data_each_stream_reports_what_to_copy_where(workspace, capsys):
+    code, found = check(capsys, workspace, "--no-time")
+    assert code == EXIT_DATA
+    for stream, folder in (("patchtst", "data/fdc"), ("swinmae", "data/vib")):
+        (finding,) = found[stream]["findings"]
+        assert folder in finding["text"]
+        assert all(word in finding["hint"] for word in (folder, "train_*", "test_*", "docs/your-data.md"))
+
+
+def test_quality_without_arguments_judges_the_streams_in_use(workspace, capsys):
+    write_process_data(workspace / "data/fdc")
+    assert check_data_quality.main(["--repo-root", str(workspace)]) == EXIT_OK
+    assert set(json.loads(capsys.readouterr().out)) == {"patchtst"}
+    assert list((workspace / "artifacts/dqvl/fdc").glob("*.json"))
 
 
 def test_a_split_without_rows_reports_the_number_needed(workspace):

@@ -176,7 +176,7 @@ def test_a_missing_or_foreign_result_is_reported(done, root):
 
 
 def test_a_pattern_without_files_is_reported(done):
-    with pytest.raises(DataError, match="matches nothing"):
+    with pytest.raises(DataError, match="does not exist"):
         done("data.splits.test.files=[data/none/*]")
 
 
