@@ -170,7 +170,9 @@ class StoppedError(LandfallError):
         if interrupted:
             self.exit_code = EXIT_INTERRUPTED
         saved = "there was nothing to save yet" if checkpoint is None else f"saved {checkpoint}"
-        hint = "run it again" if checkpoint is None else "resume with training.resume=auto"
+        hint = (
+            "run it again" if checkpoint is None else "continue with --resume auto; in a notebook, run the cell again"
+        )
         super().__init__(f"stopped: {reason}; {saved}", hint=hint)
 
 

@@ -112,7 +112,7 @@ def _short(value: float) -> str:
 # ----------------------------------------------------------------------------------------------------------- and then
 def _where_to_look(root: Path) -> str:
     places = [
-        ("dashboard", f"`make dashboard` opens {DEFAULT_OUT} at http://{HOST}:{DEFAULT_PORT}/"),
+        ("dashboard", f"`landfall dashboard` opens {DEFAULT_OUT} at http://{HOST}:{DEFAULT_PORT}/"),
         ("executed notebooks", "artifacts/notebooks/"),
         ("scores, events, timelines", "artifacts/scores/"),
         ("losses, data quality", "artifacts/loss/ artifacts/dqvl/"),

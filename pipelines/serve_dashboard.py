@@ -268,7 +268,7 @@ def serve(page: Path, port: int, *, open_browser: bool) -> None:
     with make_server(page, port) as server:
         log.info("dashboard at %s — Ctrl-C ends it", server.url)
         if not (page / "data" / "dashboard-state.json").is_file():
-            log.info("nothing exported yet: make validate, or landfall export")
+            log.info("nothing exported yet: landfall export")
         if open_browser and has_display():
             webbrowser.open(server.url)
         server.serve_forever()

@@ -25,6 +25,8 @@ from trainers.supervising import Supervisor, is_supervised, training_command
 if TYPE_CHECKING:
     from core.devices.manager import DeviceManager
 
+log = logging.getLogger(__name__)
+
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"landfall train {stream}", description=f"Trains {title}.")
@@ -76,6 +78,8 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         if is_main:
             json.dump(result.to_json(), sys.stdout, indent=2)
             sys.stdout.write("\n")
+            is_default = arguments.config == local_config_file(stream)
+            log.info("next: landfall score --%s", f"stream {stream}" if is_default else f"config {arguments.config}")
         return EXIT_OK
 
     return elastic.record_exit(run_command(command, parser, argv))

@@ -299,7 +299,7 @@ class Objective:
                 raise
             raise LandfallError(
                 f"out of memory with a micro-batch of {micro} in each process: {first_line(error)}",
-                hint=f"resume with training.resume=auto training.batch_size={max(1, micro // 2)}",
+                hint=f"continue with --resume auto training.batch_size={max(1, micro // 2)}",
             ) from error
 
 

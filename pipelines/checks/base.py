@@ -147,7 +147,7 @@ class Check:
         except Exception as error:
             # A damaged file fails this check only; the traceback is in the log.
             log.exception("check %s", identity)
-            status, hint = "FAIL", "the log contains the traceback; `make validate` creates every output again"
+            status, hint = "FAIL", "the log contains the traceback; `landfall pipeline` creates every output again"
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: it does not contain the path of the workspace.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))

@@ -168,19 +168,19 @@ def scores_match(context: Context, stream: Stream) -> str:
     events = _read(folder / f"{stream}_events.csv", pd.read_csv, context)
     _size_of_png(folder / f"{stream}_timeline.png", context)
     if summary["checkpoint_sha256"] is None:
-        raise CheckFailed("the scores are those of control charts alone, without the model", "run `make score`")
+        raise CheckFailed("the scores are those of control charts alone, without the model", "run `landfall score`")
     if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
-        raise CheckFailed("the scores come from another checkpoint", "run `make score`")
+        raise CheckFailed("the scores come from another checkpoint", "run `landfall score`")
     detector = summary.get("made_of", {}).get("model", {}).get("detector")
     if detector != detector_sha256(context.checkpoint(stream)):
-        raise CheckFailed("the scores come from another detector", "run `make score`")
+        raise CheckFailed("the scores come from another detector", "run `landfall score`")
     threshold = summary["threshold"]["value"]
     if not (frame["alarm"] == (frame["score"] > threshold)).all():
-        raise CheckFailed("alarms do not follow from scores and threshold", "run `make score`")
+        raise CheckFailed("alarms do not follow from scores and threshold", "run `landfall score`")
     expected = (summary["scores"] + summary["unscored_rows"], summary["events"])
     if (len(frame), len(events)) != expected:
         raise CheckFailed(
-            f"the summary counts {expected}, the files contain {len(frame), len(events)}", "run `make score`"
+            f"the summary counts {expected}, the files contain {len(frame), len(events)}", "run `landfall score`"
         )
     if not frame["score"].notna().any():
         raise CheckFailed("no score is a number", "look at the test data and its quality reports")
@@ -195,9 +195,9 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
     found = list((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
     if not found:
-        raise CheckSkipped("no notebook was executed", "run `make validate`, or train from the command line only")
+        raise CheckSkipped("no notebook was executed", "run `landfall pipeline`, or train from the command line only")
     newest = max(found, key=lambda path: path.stat().st_mtime_ns)
-    name, hint = relative(newest, context.root), "open it to see the cell, fix the cause and run `make validate`"
+    name, hint = relative(newest, context.root), "open it to see the cell, fix the cause and run `landfall pipeline`"
     notebook = _read(newest, lambda path: nbformat.read(path, as_version=4), context)
     code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     errors = [output for cell in code for output in cell.outputs if output.output_type == "error"]
@@ -225,7 +225,7 @@ def dashboard_state(context: Context) -> str:
         try:
             DashboardState.model_validate_json(exported.read_bytes())
         except ValueError as error:
-            raise CheckFailed(f"{DEFAULT_OUT}: {explain(error)}", "run `make export`") from error
+            raise CheckFailed(f"{DEFAULT_OUT}: {explain(error)}", "run `landfall export`") from error
     return f"valid, schema version {state.schema_version}, {len(context.configs)} streams"
 
 
@@ -252,7 +252,7 @@ CHECKS = (
 # -------------------------------------------------------------------------------------------------------------- helpers
 def _existing(path: Path, context: Context) -> Path:
     if not path.is_file():
-        raise CheckFailed(f"{relative(path, context.root)} is missing", "run `make validate`")
+        raise CheckFailed(f"{relative(path, context.root)} is missing", "run `landfall pipeline`")
     return path
 
 
@@ -261,7 +261,7 @@ def _read(path: Path, read: Callable[[Path], Any], context: Context) -> Any:
         return read(_existing(path, context))
     except (ValueError, OSError) as error:
         why = str(error).partition("\n")[0]
-        raise CheckFailed(f"{relative(path, context.root)} cannot be read: {why}", "run `make validate`") from error
+        raise CheckFailed(f"{relative(path, context.root)} cannot be read: {why}", "run `landfall pipeline`") from error
 
 
 def _json(path: Path, context: Context) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _json(path: Path, context: Context) -> dict[str, Any]:
 def _size_of_png(path: Path, context: Context) -> int:
     body = _existing(path, context).read_bytes()
     if not (body.startswith(_PNG_SIGNATURE) and body.endswith(_PNG_END)):
-        raise CheckFailed(f"{relative(path, context.root)} is not a complete PNG", "run `make validate`")
+        raise CheckFailed(f"{relative(path, context.root)} is not a complete PNG", "run `landfall pipeline`")
     return len(body)
 
 

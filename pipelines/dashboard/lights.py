@@ -27,10 +27,11 @@ def light_of(
     if scores is None:
         if checkpoint is None:
             return Light(state="no model", detail="There is no model for this machine: train one first.")
-        return Light(state="no scores", detail="There is a model, but no data was scored with it: run `make score`.")
+        detail = "There is a model, but no data was scored with it: run `landfall score`."
+        return Light(state="no scores", detail=detail)
     warnings = list(_warnings(scores))
     if checkpoint is not None and is_stale(checkpoint, scores):
-        detail = "The scores are from an older model than the one in use: run `make score`."
+        detail = "The scores are from an older model than the one in use: run `landfall score`."
         return Light(state="stale", detail=detail, warnings=warnings)
     if scores.threshold and scores.threshold.departure:
         return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)

@@ -120,7 +120,7 @@ def test_later_runs_and_exports_are_noticed(page_folder, visit):
     with serving(page_folder) as url:
         page = visit(url)
         part = card(page, "PatchTST-SSL")
-        assert "make train-patchtst" in part.inner_text()
+        assert "landfall train patchtst" in part.inner_text()
         train(page_folder, 1)
         page.evaluate(COMING_BACK)
         part.get_by_text("Running").wait_for()
@@ -146,7 +146,7 @@ def test_the_page_reports_a_lost_server_and_keeps_its_data(page_folder, visit):
         port = int(url.rstrip("/").rpartition(":")[2])
     notice = page.locator("#contact")
     notice.get_by_text("The server does not answer; this is what it said last.").wait_for()
-    assert "make dashboard" in notice.inner_text()
+    assert "landfall dashboard" in notice.inner_text()
     assert "Epoch 2 of 12" in card(page, "PatchTST-SSL").inner_text()
     train(page_folder, 6)
     with serving(page_folder, port):

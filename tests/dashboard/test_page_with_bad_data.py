@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 def test_the_page_without_an_export_names_the_command(bare, visit):
     text = visit(bare[1]).locator("main").inner_text()
     assert "Nothing has been exported yet" in text
-    assert "make validate" in text
+    assert "landfall pipeline" in text
 
 
 def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, visit):
@@ -31,14 +31,14 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
     for view in VIEWS:
         show(page, view)
         commands[view] = set(page.locator("main code").all_inner_texts())
-    train = {"make train-patchtst", "make train-swinmae"}
+    train = {"landfall train patchtst", "landfall train swinmae"}
     assert commands == {
-        "overview": {"make validate", *train},
+        "overview": {"landfall pipeline", *train},
         "training": train,
-        "runs": {"make validate"},
-        "data": {"make validate"},
-        "anomalies": {"make validate"},
-        "device": {"make validate", *train},
+        "runs": {"landfall pipeline"},
+        "data": {"landfall pipeline"},
+        "anomalies": {"landfall pipeline"},
+        "device": {"landfall pipeline", *train},
         "migration": {"landfall migrate NOTEBOOK"},
     }
     assert page.complaints == []
@@ -52,9 +52,9 @@ def test_the_anomalies_view_names_the_scoring_command(bare, visit):
     export_state(root)
     page = visit(f"{url}#anomalies")
     assert "No event: nothing rose above the threshold" in page.locator("main").inner_text()
-    assert "make export" in page.locator("main").inner_text()
+    assert "landfall export" in page.locator("main").inner_text()
     show(page, "anomalies?stream=swinmae")
-    assert "Nothing scored yet: make score finds the events." in page.locator("main").inner_text()
+    assert "Nothing scored yet: landfall score finds the events." in page.locator("main").inner_text()
     write_scores(root, "patchtst", SECOND, labels=False)
     (root / "artifacts/scores/patchtst_events.json").unlink()
     export_state(root)
@@ -79,7 +79,7 @@ def test_a_state_the_page_cannot_read_is_explained(bare, visit, content, expecte
     page = visit(url)
     text = page.locator("main").get_by_role("alert").inner_text()
     assert expected in text
-    assert "make validate" in text
+    assert "landfall pipeline" in text
     assert page.complaints == []
 
 
@@ -194,7 +194,7 @@ def test_spreadsheet_formulas_are_saved_as_text(bare, visit):
 def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
     page = browser.new_page()
     page.goto((REPOSITORY / "training_dashboard" / "index.html").as_uri())
-    assert "make dashboard" in page.locator("main").inner_text()
+    assert "landfall dashboard" in page.locator("main").inner_text()
     page.close()
 
 

@@ -70,7 +70,7 @@ def test_the_card_of_a_stream_shows_run_events_and_data(opened):
         assert expected in text
     stopped = card(opened, "Swin-MAE").inner_text()
     assert "Failed" in stopped
-    assert 'make train-swinmae ARGS="training.resume=auto"' in stopped
+    assert "landfall train swinmae --resume auto" in stopped
     assert f"of run {FIRST}" in stopped
 
 

@@ -56,7 +56,7 @@ function surround(store, shown) {
     store.lost &&
       warning(
         "The server does not answer; this is what it said last. ",
-        code("make dashboard"),
+        code("landfall dashboard"),
         " starts it again.",
       ),
   );
@@ -79,7 +79,7 @@ async function start() {
 start().catch((error) => {
   if (!error.kind) console.error(error);
   const isEmpty = error.kind === "empty";
-  const command = error.kind === "offline" ? "make dashboard" : "make validate";
+  const command = error.kind === "offline" ? "landfall dashboard" : "landfall pipeline";
   fill(
     main,
     el(

@@ -49,7 +49,7 @@ export const code = (text) => el("code", {}, text);
 export const small = (...text) => el("small", {}, text);
 export const quiet = (...text) => el("p", { class: "quiet" }, text);
 export const warning = (...text) => el("p", { class: "warning warn" }, el("span", {}, text));
-/** Content of an empty area: `advice("Nothing scored yet", "make score", "finds the events")`. */
+/** Content of an empty area: `advice("Nothing scored yet", "landfall score", "finds the events")`. */
 export const advice = (what, command, effect) => quiet(`${what}: `, code(command), ` ${effect}.`);
 
 /** A list of `[term, description]` pairs; pairs without a description are left out. */

@@ -42,7 +42,7 @@ export async function about(store, stream, event, scores) {
     scalograms.map((map) => scalogram(map, detail.expected_by)),
     scalograms.length > 0 && quiet("0 dB is the usual level in training."),
     !event.detail &&
-      advice("Only the worst events have their signals on record", "make score", "writes those"),
+      advice("Only the worst events have their signals on record", "landfall score", "writes those"),
   ];
 }
 

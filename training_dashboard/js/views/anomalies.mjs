@@ -31,7 +31,7 @@ export async function anomalies(store, route) {
   const { title, subject, scores, detections, series, checkpoint } = store.stream(stream);
   const titles = store.streams.map((name) => [name, store.stream(name).title]);
   const streams = picker("stream", "Stream", titles, stream, (name) => go("anomalies", { stream: name }));
-  const command = checkpoint ? "make score" : "make validate";
+  const command = checkpoint ? "landfall score" : "landfall pipeline";
   if (!scores)
     return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
   const { events = [], total = scores.events, false_alarms: alarms } = detections ?? {};
@@ -44,7 +44,7 @@ export async function anomalies(store, route) {
       alarms && el("p", {}, `${alarms}.`),
       series
         ? timeline(store, stream, await store.document(series), route.get("recording"), events, event, scores)
-        : advice("The scores over time were not exported", "make export", "writes them"),
+        : advice("The scores over time were not exported", "landfall export", "writes them"),
     ),
     event &&
       Object.assign(
@@ -182,7 +182,7 @@ function closeUp(store, { details = [] }, origin, show) {
 
 function table(stream, items, total) {
   if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
-  if (items.length === 0) return advice("The list of events is missing", "make score", "writes it");
+  if (items.length === 0) return advice("The list of events is missing", "landfall score", "writes it");
   const columns = [
     text(
       "start",

@@ -17,13 +17,13 @@ const machine = (found) =>
           found.facts.map(({ what, value }) => [what, value]),
           "facts single",
         )
-      : advice("No device report yet", "make validate", "writes it"),
+      : advice("No device report yet", "landfall pipeline", "writes it"),
   );
 const COLUMNS = [text("what", "Decision"), text("value", "Value"), text("reason", "Reason")];
 
 function decided(name, { title, run_id: run, decisions: items = [], memory }) {
   if (!run)
-    return card(title, null, advice("No run has decided anything yet", `make train-${name}`, "starts one"));
+    return card(title, null, advice("No run has decided anything yet", `landfall train ${name}`, "starts one"));
   return card(
     title,
     quiet(`Run ${run}`),

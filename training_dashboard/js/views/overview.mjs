@@ -63,8 +63,9 @@ function machineCard(store, name, stream) {
     light(state),
     el("p", { class: `reason ${toneOf(state)}` }, detail),
     warnings.map((text) => warning(text)),
-    !checkpoint && !scores && advice("Not trained yet", `make train-${name}`, "starts a run"),
-    !scores && advice("Nothing scored yet", checkpoint ? "make score" : "make validate", "finds the events"),
+    !checkpoint && !scores && advice("Not trained yet", `landfall train ${name}`, "starts a run"),
+    !scores &&
+      advice("Nothing scored yet", checkpoint ? "landfall score" : "landfall pipeline", "finds the events"),
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
@@ -125,7 +126,7 @@ function detection(stream, scores, detections) {
 }
 
 function quality(name, { quality: found }) {
-  if (!found) return advice("No file checked yet", "make validate", "checks every data file");
+  if (!found) return advice("No file checked yet", "landfall pipeline", "checks every data file");
   const { files, kept, dropped, warned } = found;
   return el(
     "p",
@@ -145,7 +146,7 @@ function runCard(name, stream) {
     stream.collapsed && warning("The model has collapsed: its check failed, or its loss never moved."),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
     state === "silent" && warning(`No sign of life since ${time(stream.updated_at)}.`),
-    stream.run_id ? run(name, stream) : advice("Not trained yet", `make train-${name}`, "starts a run"),
+    stream.run_id ? run(name, stream) : advice("Not trained yet", `landfall train ${name}`, "starts a run"),
   );
 }
 
@@ -154,7 +155,7 @@ function run(name, stream) {
   const left =
     state === "running" && isNumber(stream.eta_seconds) && `, ${duration(stream.eta_seconds)} left`;
   const maker = checkpoint?.run_id ?? stream.run_id;
-  const resume = `make train-${name} ARGS="training.resume=auto"`;
+  const resume = `landfall train ${name} --resume auto`;
   return [
     meter(`Training progress of ${stream.title}`, progress, toneOf(state)),
     el(
@@ -197,7 +198,7 @@ const URGENCY = ["FAIL", "WARN", "SKIP", "PASS"];
 const urgency = (items) => Math.min(...items.map(({ status }) => URGENCY.indexOf(status)));
 
 function checks(found) {
-  if (!found) return advice("Nothing validated yet", "make validate", "runs the checks");
+  if (!found) return advice("Nothing validated yet", "landfall pipeline", "runs the checks");
   const names = [...new Set(found.items.map(({ group }) => group))];
   const groups = names.map((name) => [name, found.items.filter(({ group }) => group === name)]);
   groups.sort(([, one], [, other]) => urgency(one) - urgency(other));

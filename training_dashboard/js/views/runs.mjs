@@ -6,7 +6,7 @@ import { dataTable, number, text } from "../table.mjs";
 
 export async function runs(store, route) {
   const { runs: items } = store.index;
-  if (items.length === 0) return advice("No run on record", "make validate", "trains and records the first");
+  if (items.length === 0) return advice("No run on record", "landfall pipeline", "trains and records the first");
   const picked = el("div", { class: "cards" });
   const refresh = async () => fill(picked, await details(store, route.all("run")));
   const pick = ({ target }) => {
@@ -140,7 +140,7 @@ function single(title, { id, environment, config, ...run }) {
       ["Tags", run.notes?.tags?.join(" ")],
       ["Note", run.notes?.note],
       ["Weights", run.weights && [code(run.weights), small(`landfall promote ${id} makes them the model`)]],
-      ["Executed notebook", run.notebook && [code(run.notebook), small("make lab opens it")]],
+      ["Executed notebook", run.notebook && [code(run.notebook), small("landfall lab opens it")]],
       ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
     ]),
     listing("configuration", config),

@@ -142,7 +142,7 @@ function panel(store, name, ids, settings, leave) {
     fill(
       heads,
       all.map((run) => run && head(run, leave(run.id))),
-      !newest && advice("Not trained yet", `make train-${name}`, "starts a run"),
+      !newest && advice("Not trained yet", `landfall train ${name}`, "starts a run"),
       newest && !all.some(Boolean) && quiet("None of these runs trained this stream."),
     );
     const specs = MEASURES.map((measure) => specOf(measure, runs, settings, title));
