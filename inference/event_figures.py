@@ -134,7 +134,7 @@ def _recorded_hours(scores: pd.DataFrame) -> float:
     second_s, segment_s = scores["seconds"].to_numpy(), scores["stretch"].to_numpy()
     hours = 0.0
     for first, stop in _recordings(scores):
-        if pd.isna(scores["label"].iloc[first]):
+        if scores["label"].iloc[first:stop].isna().all():
             continue
         step_n = np.diff(second_s[first:stop])[np.diff(segment_s[first:stop]) == 0]
         hours += (stop - first) * float(np.median(step_n)) / _SECONDS_PER_HOUR if len(step_n) else 0.0

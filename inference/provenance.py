@@ -13,6 +13,7 @@ from typing import Any
 from core.checkpoint import detector_path
 from core.config.compose import flatten
 from core.config.schema import AnyConfig
+from core.data.annotations import labelled_spans
 from core.data.entries import sha256_of
 from core.data.files import matches
 from core.errors import DataError
@@ -99,6 +100,8 @@ def _split(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]
     yield f"content of data.splits.{name}", _joint(sensors)
     if name == "test":
         yield "labels of data.splits.test", _joint(labels)
+        if noted := labelled_spans(config, root):
+            yield "labels of the dashboard", sha256_of_bytes(json.dumps(noted, sort_keys=True).encode())
 
 
 def _joint(digests: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ def score_table(
     time: datetime64[ns], missing where the file has no time stamps · seconds: from the recording's start ·
     score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
     label: 1 where at least half of the rows of an entry are anomalous, else 0, missing where the recording has no
-    labels · top_channel: the channel with the largest error.
+    labels, and during maintenance · top_channel: the channel with the largest error.
 
     Raises DataError for a label file that does not fit its recording.
     """
@@ -96,10 +96,14 @@ def _labels(series: Series, row_s: np.ndarray, span: int) -> pd.arrays.IntegerAr
     for index, mine in _by_recording(series, row_s):
         label_t = labels_of(series.recordings[index])
         if label_t is not None:
-            before_t = np.append(0, np.cumsum(label_t == 1))
             row_n = row_s[mine] - series.offsets_r[index] + 1
-            anomalous_s[mine] = 2 * (before_t[row_n] - before_t[row_n - span]) >= span
-            unknown_s[mine] = False
+
+            def count(is_t: np.ndarray, row_n: np.ndarray = row_n) -> np.ndarray:
+                before_t = np.append(0, np.cumsum(is_t))
+                return before_t[row_n] - before_t[row_n - span]
+
+            anomalous_s[mine] = 2 * count(label_t == 1) >= span
+            unknown_s[mine] = count(label_t < 0) > 0
     return pd.arrays.IntegerArray(anomalous_s, unknown_s)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from core.config import recipe
 from core.config.schema import AnyConfig
+from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, read_file, with_recipe
 from core.data.quality import QualityReport, judge
 from core.data.recording import Recording
@@ -98,6 +99,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
             findings.append(_stop(error))
     recordings, reports = _read(sorted(files), config, root, data_root, findings)
     findings += _of_reports(reports, recordings)
+    recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
     try:

@@ -17,6 +17,7 @@ from core.config import recipe
 from core.config.data import Split
 from core.config.recipe import History
 from core.config.schema import AnyConfig
+from core.data.annotations import with_annotations
 from core.data.figures import channels_figure, recording_frame, scalogram_figure
 from core.data.files import expand, folder_of
 from core.data.ingest import Reading
@@ -142,6 +143,7 @@ def load_stream_data(
     files = sorted({file for name in splits for file in files_of(config, name, data_root)})
     store = Store.of(config, root)
     recordings, reports = read_all(files, config, root, run_id, store)
+    recordings = with_annotations(recordings, config, root)
     channels, rate_hz = common_shape(recordings, config)
     if recipe.is_open(config):
         config = with_recipe(config, recordings, data_root, rate_hz)

@@ -1,4 +1,5 @@
-"""Labels of a recording, for evaluation only: from a label file, otherwise from the label of the complete file."""
+"""Labels of a recording, for evaluation only: from a label file, otherwise from events that a user labelled on the
+dashboard, otherwise from the label of the complete file."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
 def labels_of(recording: Recording) -> np.ndarray | None:
-    """int8 (T,), 1 where the row is anomalous; None if the recording has no label.
+    """int8 (T,), 1 where the row is anomalous, -1 where a user noted maintenance; None if the recording has no label.
 
     A label file has one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
     or seconds from the start of the recording; both ends belong to the fault, an empty end is that of the recording).
@@ -30,6 +31,8 @@ def labels_of(recording: Recording) -> np.ndarray | None:
     Raises DataError if the label file does not fit the recording.
     """
     path = label_file(recording.path)
+    if path is None and recording.labelled:
+        return _from_annotations(recording)
     if path is None:
         return None if recording.healthy is None else np.full(len(recording), not recording.healthy, dtype=np.int8)
     if "#" in recording.file_id:
@@ -44,6 +47,15 @@ def labels_of(recording: Recording) -> np.ndarray | None:
             f"its columns are {', '.join(names)}", path=path, hint="write timestamp,anomaly or start,end[,fault]"
         )
     return _from_rows(recording, table, column, path)
+
+
+def _from_annotations(recording: Recording) -> np.ndarray:
+    """Rows that no fault and no maintenance covers count as normal."""
+    label_t = np.zeros(len(recording), dtype=np.int8)
+    values = {"fault": 1, "maintenance": -1}
+    for span in recording.labelled:  # the newest is last
+        label_t[slice(*recording.rows_of(span))] = values.get(span.label, 0)
+    return label_t
 
 
 def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> list[str | None]:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+_NS_PER_S = 1e9
 NOT_A_TIME = np.iinfo(np.int64).min
 # Sampling rates that differ by at most this share are one rate: the clocks of loggers differ by as much.
 RATE_TOLERANCE = 0.01
+
+
+class LabelledSpan(NamedTuple):
+    """A span of a recording that a user labelled, in seconds from its start. label: `fault`, `false alarm` or
+    `maintenance`."""
+
+    start: float
+    end: float
+    label: str
 
 
 def _no_rows() -> np.ndarray:
@@ -33,6 +43,7 @@ class Recording:
     resampled_from_hz: the rate it was measured at, where `core.data.resampling` changed it.
     digest: of everything the recording was made of (`core.data.store`); empty without a store.
     gap_g: int64 (G,) rows that follow a gap in time, ascending (`core.data.cleaning`).
+    labelled: spans that a user labelled on the dashboard (`core.data.annotations`).
     """
 
     file_id: str
@@ -47,9 +58,17 @@ class Recording:
     resampled_from_hz: float | None = None
     digest: str = ""
     gap_g: np.ndarray = field(default_factory=_no_rows)
+    labelled: tuple[LabelledSpan, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values_tc)
+
+    def rows_of(self, span: LabelledSpan) -> tuple[int, int]:
+        """Half-open range of the rows within a span."""
+        first_ns = int(self.time_ns[0]) if len(self) else 0
+        start_ns, end_ns = (first_ns + round(seconds * _NS_PER_S) for seconds in (span.start, span.end))
+        start, stop = np.searchsorted(self.time_ns, [start_ns, end_ns + 1])
+        return int(start), int(stop)
 
     @property
     def segments_s2(self) -> np.ndarray:

@@ -54,7 +54,35 @@ def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Pat
     spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in SPLIT_NAMES}
     guarded = _with_guard(spans, config.data.window if config.data.guard < 0 else config.data.guard)
     _refuse_overlap(guarded, recordings)
-    return guarded
+    margin = config.data.window  # at least the rows before it that a score depends on
+    return {
+        name: found if name == "test" else [rest for span in found for rest in _normal(span, recordings, margin, name)]
+        for name, found in guarded.items()
+    }
+
+
+def _normal(span: Span, recordings: Sequence[Recording], margin: int, name: SplitName) -> list[Span]:
+    """What remains of a span without faults and maintenance that a user labelled, and `margin` rows around them: labels
+    of events are not exact, and scores remember what was before."""
+    recording = recordings[span.recording]
+    rest = [span]
+    for noted in recording.labelled:
+        if noted.label == "false alarm":
+            continue
+        start, stop = recording.rows_of(noted)
+        start, stop = start - margin, stop + margin
+        if not any(each.start < stop and start < each.stop for each in rest):
+            continue
+        first, last = max(start, span.start) + 1, min(stop, span.stop)
+        log.info(
+            "%s: rows %d to %d are left out of the split %s: labelled %s",
+            recording.file_id, first, last, name, noted.label,
+        )  # fmt: skip
+        halves = (
+            (replace(each, stop=min(each.stop, start)), replace(each, start=max(each.start, stop))) for each in rest
+        )
+        rest = [half for pair in halves for half in pair if half.start < half.stop]
+    return rest
 
 
 def spans_of(split: Split, recordings: Sequence[Recording], data_root: Path) -> list[Span]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from core.config.schema import Stream
-from core.reading import read_json
+from core.reading import read_json, read_json_object
 from core.workspace import utc_now, write_text
 from pipelines.dashboard.annotations import Annotation, NewAnnotation, file_of
+from pipelines.dashboard.documents import SCORES
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_model, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.publish import write_document
@@ -30,12 +32,21 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     with _WRITING:
         file = file_of(root, stream)
         before = _ANNOTATIONS.validate_python(read_json(file)) if file.exists() else []
-        added = Annotation(**new.model_dump(), at=utc_now())
+        added = Annotation(**new.model_dump(), at=utc_now(), data_root=_data_root(root, stream))
         kept = [each for each in before if each.span != added.span]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, _ANNOTATIONS.dump_json([*kept, added], indent=2).decode() + "\n")
         _show(root, stream)
     return added
+
+
+def _data_root(root: Path, stream: Stream) -> str | None:
+    """`data.root` of the present scores; None if they do not say."""
+    try:
+        summary = read_json_object(root / SCORES / f"{stream}_summary.json")
+        return json.loads(summary["made_of"]["settings"]["data.root"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _show(root: Path, stream: Stream) -> None:

@@ -13,7 +13,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from core.config.schema import Stream
-from pipelines.dashboard.documents import SCORES, Document, Text, Time
+from core.data.annotations import annotations_file
+from pipelines.dashboard.documents import Document, Text, Time
 
 LONGEST_COMMENT = 2_000
 Label = Literal["fault", "false alarm", "maintenance"]
@@ -46,11 +47,12 @@ class Annotation(NewAnnotation):
     model_config = ConfigDict(extra="ignore")
 
     at: Time | None = Field(None, description="When it was noted.")
+    data_root: Text | None = Field(None, description="`data.root` of the scores: the sample data has the same names.")
 
 
 def file_of(root: Path, stream: Stream) -> Path:
     """A list of annotations, oldest first."""
-    return root / SCORES / f"{stream}_annotations.json"
+    return annotations_file(root, stream)
 
 
 def latest_of(

@@ -7,14 +7,17 @@ import json
 import threading
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from core.errors import EXIT_OK
+from inference import run_scoring_example
 from pipelines.dashboard.annotating import annotate
 from pipelines.dashboard.annotations import NewAnnotation
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.serve_dashboard import LONGEST_BODY, make_server
 from tests.dashboard.builders import SECOND, build_workspace, event_lines, write_checkpoint, write_scores
-from tests.support.small_workspace import install_page
+from tests.support.small_workspace import install_page, write_process_data
 
 FILE = "artifacts/scores/patchtst_annotations.json"
 
@@ -147,3 +150,32 @@ def test_other_pages_and_paths_cannot_write(root, server, status, changes):
 def test_invalid_annotations_are_rejected(root, server, body):
     assert post(server, body) == 400
     assert not (root / FILE).exists()
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_are_labels_of_the_next_scoring(workspace):
+    """The fault of a recording without a label file becomes one; what is labelled maintenance is not judged."""
+    write_process_data(workspace / "data/fdc")
+    (workspace / "data/fdc/test_1.labels.csv").unlink()
+    words = ["--stream", "patchtst", "--repo-root", str(workspace), "--detector", "charts", "--unless-current"]
+
+    def scored() -> dict:
+        assert run_scoring_example.main([*words, "scoring.event_gap=5", "scoring.event_min_length=3"]) == EXIT_OK
+        return json.loads((workspace / "artifacts/scores/patchtst_summary.json").read_text())
+
+    assert scored()["detection"] is None
+    events = json.loads((workspace / "artifacts/scores/patchtst_events.json").read_text())
+    event = max((each for each in events if "test_1" in each["recording"]), key=lambda each: each["severity"])
+    span = {name: event[name] for name in ("recording", "start_seconds", "end_seconds")}
+    annotate(workspace, "patchtst", NewAnnotation(**span, label="fault"))
+    annotate(workspace, "patchtst", NewAnnotation(recording=span["recording"], start_seconds=0, end_seconds=9,
+                                                  label="maintenance"))  # fmt: skip
+    found = scored()["detection"]
+    assert (found["faults_total"], found["faults_found"]) == (1, 1)
+    table = pd.read_parquet(workspace / "artifacts/scores/patchtst_scores.parquet")
+    label_s = table[table["recording"] == span["recording"]]["label"]
+    assert label_s.iloc[:10].isna().all()
+    assert label_s.iloc[10:].notna().all()
+    assert table[table["recording"] != span["recording"]]["label"].isna().all(), "other recordings have no label"
+    (stored, _) = json.loads((workspace / FILE).read_text())
+    assert stored["data_root"] == "."

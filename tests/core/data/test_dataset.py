@@ -10,6 +10,7 @@ import torch
 from core.config.compose import config_from_dict
 from core.config.data import Scaling
 from core.config.schema import AnyConfig
+from core.data.annotations import annotations_file
 from core.data.dataset import PART_NAMES, SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
 from core.data.splits import SCORING_SPLITS
@@ -196,6 +197,28 @@ def test_splits_may_consist_of_complete_recordings(tmp_path):
     assert set(rows_of(data, "train").ravel() // 1000) == {0, 1}
     assert set(rows_of(data, "validation").ravel() // 1000) == {2}
     assert rows_of(data, "validation").min() == 2000, "no guard where no split shares the file"
+
+
+def test_labelled_faults_are_left_out_of_normal_operation_but_scored(tmp_path):
+    write_ramp(tmp_path, "one.csv", 1000)
+    before = load(tmp_path, make_config(), SPLIT_NAMES)
+    notes = [
+        {"recording": "data/one.csv", "start_seconds": 770.0, "end_seconds": 779.0, "label": "fault"},
+        {"recording": "data/one.csv", "start_seconds": 720.0, "end_seconds": 729.0, "label": "false alarm"},
+        {"recording": "data/one.csv", "start_seconds": 900.0, "end_seconds": 909.0, "label": "fault"},
+        {"recording": "data/one.csv", "start_seconds": 820.0, "end_seconds": 829.0, "label": "fault", "data_root": "x"},
+    ]
+    path = annotations_file(tmp_path, "patchtst")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(notes), encoding="utf-8")
+    data = load(tmp_path, make_config(), SPLIT_NAMES)
+    left = set(range(700, 770 - WINDOW)) | set(range(780 + WINDOW, 850))
+    assert set(rows_of(data, "calibration").ravel()) == left
+    assert len(data.splits["test"]) == len(before.splits["test"])
+    assert len(data.splits["calibration"]) < len(before.splits["calibration"])
+    path.write_text("[3]", encoding="utf-8")
+    with pytest.raises(DataError, match="patchtst_annotations"):
+        load(tmp_path, make_config())
 
 
 # ---------------------------------------------------------------------------------------------------- nothing to learn
