@@ -23,12 +23,13 @@ def literal(text: str) -> str:
 
 
 def label_decades(axis: Axis, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis from `low` to `high`."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Plain numbers on a logarithmic axis from `low` to `high`; no minor ticks, each of which costs as much as a
+    label."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, 1)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def as_png(figure: Figure, *, dpi: int) -> bytes:

@@ -76,8 +76,13 @@ class Detector:
     model_weight: float = 0.0
     weight_choice: Mapping[str, Any] | None = None
 
+    @property
+    def uses_model(self) -> bool:
+        """Whether scores need the model's errors: its weight is more than 0."""
+        return self.model_weight > 0
+
     def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
-        """Scores of a split. errors: the model's, of these windows; without a model, their entries."""
+        """Scores of a split. errors: the model's, of these windows; only their entries where it is not used."""
         return self.score_with_baseline(errors, windows)[0]
 
     def score_with_baseline(self, errors: SplitErrors, windows: WindowSet) -> tuple[SplitScores, SplitScores | None]:

@@ -19,6 +19,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from core.pictures import label_decades, literal, save_png
 from core.workspace import relative
@@ -226,5 +227,7 @@ def _draw_levels(
         for axes in row:
             axes.set_yscale("log")
             label_decades(axes.yaxis, levels.edge_hz[0], levels.edge_hz[-1])
+        for axes in row[1:]:  # the same frequencies
+            axes.yaxis.set_major_locator(NullLocator())
         row[0].set_ylabel("frequency (Hz)", fontsize=9)
     return meshes[0], meshes[2]

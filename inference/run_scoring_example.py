@@ -120,7 +120,7 @@ class _Scoring(NamedTuple):
 
 def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> _Scoring:
     from core.devices import memory
-    from inference.model_errors import model_errors
+    from inference.model_errors import SplitErrors, model_errors
     from inference.stored_detector import detector_and_data, open_model
 
     config, model = open_model(loaded, root=root, checkpoint=checkpoint)
@@ -129,7 +129,11 @@ def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None
     with memory.applied(model.plan):
         detector, data = detector_and_data(config, model, root=root)
         sources["model"]["detector"] = detector_sha256(model.path)  # that may have been fitted just now
-        errors = model_errors(config, model, data.splits["test"], "test", keep_expected=True)
+        if detector.uses_model:
+            errors = model_errors(config, model, data.splits["test"], "test", keep_expected=True)
+        else:
+            log.info("the model has weight 0 and is not run: control charts score alone")
+            errors = SplitErrors.without_model(config.stream, data.splits["test"])
     return _Scoring(config, detector, data, errors, model.plan, model, sources)
 
 

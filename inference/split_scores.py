@@ -92,9 +92,12 @@ def score_split(
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
     smoothing_span: of the causal exponentially weighted mean of the model's errors within a segment; 1 does not smooth.
     chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1. Where
-    one of the two components has no value for an entry, and without a model, the other counts alone.
+    one of the two components has no value for an entry, the other counts alone. Without a model, or with weight 0, the
+    charts count alone everywhere.
     smooth: the mean of the model's errors, where these entries continue others; else it begins here.
     """
+    if model_weight == 0:
+        errors = errors.entries
     num_entries, num_channels = (chart_sc if errors.error_sc is None else errors.error_sc).shape
     normalised_sc = blank((num_entries, num_channels), errors.scratch)
     score_s = np.empty(num_entries, dtype=np.float32)

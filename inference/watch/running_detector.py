@@ -35,7 +35,7 @@ class RunningDetector(Running):
 
     def __init__(self, detector: Detector, model: ScoringModel | None, config: AnyConfig, recording: Recording):
         self._detector, self._config, self._recording = detector, config, recording
-        self._model = model if detector.model_weight > 0 else None
+        self._model = model if detector.uses_model else None
         num_channels = len(recording.channels)
         self._charts = detector.charts.running(recording.file_id) if detector.charts is not None else None
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
