@@ -142,6 +142,6 @@ bench-full: $(READY_DEV)  ## All of it, in nine rounds, and written (ARGS="--pee
 
 .PHONY: clean
 clean:  ## Remove what runs and set-up made; data you brought stays
-	rm -rf $(VENV) samples runs checkpoints artifacts cache training_dashboard/data
+	rm -rf $(VENV) samples runs checkpoints artifacts cache machines training_dashboard/data
 	rm -rf .pytest_cache .ruff_cache build *.egg-info node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

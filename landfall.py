@@ -39,6 +39,9 @@ COMMANDS: dict[str, Command] = {
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
     "watch": Command("inference.watch.command", "score rows of process sensors as they come"),
     "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
+    "fleet": Command(
+        "pipelines.fleet.command", "run a command on every machine of a plant, and rank those that need attention"
+    ),
     "validate": Command("pipelines.validate_training_outputs", "check that the outputs of a run are valid"),
     "export": Command("pipelines.export_training_dashboard_state", "write the documents of the dashboard"),
     "dashboard": Command("pipelines.serve_dashboard", "serve the dashboard on this machine"),

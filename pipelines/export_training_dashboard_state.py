@@ -25,6 +25,7 @@ from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
 from core.workspace import relative
+from pipelines.dashboard.fleet_documents import FILE as FLEET
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.lights import light_of
@@ -93,6 +94,7 @@ def export_state(
         device=read_device(root, problems, artifacts=[config.logging.artifacts_dir for config in configs.values()]),
         migration=migration,
         runs=summary,
+        fleet=FLEET if (out.parent / FLEET).is_file() else None,
         problems=problems.found,
     )
     write_document(out, state)

@@ -18,8 +18,9 @@ from core.workspace import CODE_ROOT
 
 FOLDERS = ("configs", "notebooks", "training_dashboard")
 # Outputs of runs and files of editors are not copied.
-_LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
-_IGNORED_BY_GIT = "/data/\n/samples/\n/runs/\n/checkpoints/\n/artifacts/\n/cache/\n/training_dashboard/data/\n.env\n"
+_LEFT_OUT = ("data", ".*", "__pycache__")
+_WRITTEN = ("data", "samples", "runs", "checkpoints", "artifacts", "cache", "machines", "training_dashboard/data")
+_IGNORED_BY_GIT = "".join(f"/{folder}/\n" for folder in _WRITTEN) + ".env\n"
 _NEXT = """\
 {folder} is a workspace now. In it:
   landfall sample-data     write sample data to samples/, or copy your own files to data/fdc and data/vib
@@ -39,9 +40,28 @@ def init_workspace(folder: Path) -> None:
         in_the_way = folder / taken[0] if taken else folder
         raise UsageError(f"{in_the_way} exists", hint="choose another folder, or move it away")
     for name in FOLDERS:
-        shutil.copytree(CODE_ROOT / name, folder / name, ignore=_LEFT_OUT)
+        shutil.copytree(CODE_ROOT / name, folder / name, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     if not (folder / ".gitignore").exists():
         (folder / ".gitignore").write_text(_IGNORED_BY_GIT, encoding="utf-8")
+
+
+def renew_workspace(folder: Path, *, source: Path, without: Sequence[str] = ()) -> None:
+    """Makes `folder` a workspace like `source`, or brings its files up to date; other files in it are kept.
+
+    without: patterns of names that are not copied.
+    """
+    for name in FOLDERS:
+        if (source / name).is_dir():
+            left_out = shutil.ignore_patterns(*_LEFT_OUT, *without)
+            shutil.copytree(
+                source / name, folder / name, ignore=left_out, copy_function=_copy_changed, dirs_exist_ok=True
+            )
+
+
+def _copy_changed(source: str, target: str) -> None:
+    """An incomplete copy of a killed process differs, and is made again."""
+    if not Path(target).is_file() or Path(source).read_bytes() != Path(target).read_bytes():
+        shutil.copyfile(source, target)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

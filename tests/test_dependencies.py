@@ -22,7 +22,7 @@ EXTRAS = {
     "core": ("train",),
     "trainers": ("train",),
     "inference": ("mqtt",),
-    "pipelines": ("lab",),
+    "pipelines": ("lab", "fleet"),
     "benchmarks": ("dev", "bench"),
     "tools": ("dev",),
     "tests": ("dev",),

@@ -82,6 +82,11 @@ def command_start() -> float | None:
     return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
 
 
+def restart_clock() -> None:
+    """The next command of this process starts now: its wall-time limit does not count earlier ones."""
+    os.environ[_STARTED_AT] = str(time.monotonic())
+
+
 def without_start(environ: Mapping[str, str]) -> dict[str, str]:
     """For a process whose time limit counts from its own start."""
     return {name: value for name, value in environ.items() if name != _STARTED_AT}

@@ -157,6 +157,12 @@ def use(most: int, *, is_fixed: bool = False) -> None:
         _threads.look()
 
 
+def forget() -> None:
+    """The number of threads follows the load no more."""
+    global _threads
+    _threads = None
+
+
 def adapt() -> None:
     """For compute loops, between two batches: adapts to the cores that other processes leave free."""
     if _threads is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.workspace import schema_text
 from pipelines.dashboard.detail_documents import EventDetail, Quality, Series, SeriesDetail
 from pipelines.dashboard.documents import Document
+from pipelines.dashboard.fleet_documents import FleetState
 from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex
 from pipelines.dashboard.state_documents import DashboardState, LivePipeline
 
@@ -18,6 +19,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "series-detail": SeriesDetail,
     "event": EventDetail,
     "quality": Quality,
+    "fleet": FleetState,
 }
 
 

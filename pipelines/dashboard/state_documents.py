@@ -244,4 +244,5 @@ class DashboardState(Document):
     device: DeviceState | None = Field(None, description="Null if no run has recorded its hardware.")
     migration: MigrationState | None = Field(None, description="Null if no notebook was migrated.")
     runs: RunsSummary = Field(description="Number of runs; `runs/index.json` lists them.")
+    fleet: Text | None = Field(None, description="Document with the machines of a fleet; null if there is none.")
     problems: list[Problem] = Field(default_factory=list, description="Inputs that could not be read.")

@@ -22,9 +22,9 @@ from core.runlog import read_status
 from core.workspace import CODE_ROOT
 from pipelines.steps.table import Step
 
-_TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
+TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
 _PROBLEM = re.compile(r"^(?:WARNING|ERROR|CRITICAL): ")
-_PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
+PROGRAM = re.compile(r"^(?:landfall [\w-]+(?: [\w-]+)?|[\w.-]+): ")
 
 # An event of a job: a line of its output, or its exit code.
 Report = Callable[["Job", str | int], None]
@@ -97,7 +97,7 @@ class Job:
     def cause(self) -> str:
         """The error of the step, without the name of the command: its last line on stderr that is not a log line,
         because commands print their error in one line (`core.cli`). Without an error, its exit code."""
-        return _PROGRAM.sub("", self._error, count=1) or f"exit code {self._process.poll()}; see {self.log_file.name}"
+        return PROGRAM.sub("", self._error, count=1) or f"exit code {self._process.poll()}; see {self.log_file.name}"
 
     def stop(self) -> None:
         """Sends a signal, so that the step saves its state and stops."""
@@ -154,10 +154,10 @@ class Job:
     # ----------------------------------------------------------------------------------------------------- what it says
     def _read_messages(self) -> None:
         for line in map(redacted_text, self._process.stderr):
-            text = _TIME_OF_DAY.sub("", line.rstrip())
+            text = TIME_OF_DAY.sub("", line.rstrip())
             if text:
                 self._log.write(line)
-                self._error = self._error if _TIME_OF_DAY.match(line) else text
+                self._error = self._error if TIME_OF_DAY.match(line) else text
                 self._report(self, text)
 
     def _read_output(self) -> None:

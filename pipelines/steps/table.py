@@ -84,12 +84,14 @@ def pipeline_steps(order: Order, root: Path) -> tuple[Step, ...]:
     """Every step, each after those it needs."""
     streams = tuple(order.configs)
     steps = [
-        step for make in (_quality, _notebook, _scores) for step in (make(stream, order, root) for stream in streams)
+        step
+        for make in (quality_step, _notebook, scores_step)
+        for step in (make(stream, order, root) for stream in streams)
     ]
     return (*steps, _checklist(order, root, steps), _dashboard(order, root, steps))
 
 
-def _quality(stream: Stream, order: Order, root: Path) -> Step:
+def quality_step(stream: Stream, order: Order, root: Path) -> Step:
     loaded = order.configs[stream]
     return Step(
         name=f"quality-{stream}",
@@ -103,15 +105,6 @@ def _quality(stream: Stream, order: Order, root: Path) -> Step:
 
 def _notebook(stream: Stream, order: Order, root: Path) -> Step:
     loaded = order.configs[stream]
-    config = loaded.config
-    best = root / config.logging.checkpoint_path
-    written = (
-        best,
-        checkpoint.sidecar_path(best),
-        loss_csv_path(root, config),
-        loss_png_path(root, config),
-        root / config.logging.artifacts_dir / f"scaler_{stream}.json",
-    )
     path = f"notebooks/local_{stream}_ssl.ipynb"
     given = {
         "config": loaded.source,
@@ -126,12 +119,26 @@ def _notebook(stream: Stream, order: Order, root: Path) -> Step:
         notebook=Notebook(path, given | order.parameters),
         needs=(f"quality-{stream}",),
         inputs=Inputs((stream,), data=True, code=("core", "trainers", "inference")),
-        outputs=tuple(relative(file, root) for file in written),
+        outputs=trained(loaded, root),
         stream=stream,
     )
 
 
-def _scores(stream: Stream, order: Order, root: Path) -> Step:
+def trained(loaded: LoadedConfig, root: Path) -> tuple[str, ...]:
+    """The files that a training writes, without those of its run, relative to the workspace."""
+    config = loaded.config
+    best = root / config.logging.checkpoint_path
+    written = (
+        best,
+        checkpoint.sidecar_path(best),
+        loss_csv_path(root, config),
+        loss_png_path(root, config),
+        root / config.logging.artifacts_dir / f"scaler_{config.stream}.json",
+    )
+    return tuple(relative(file, root) for file in written)
+
+
+def scores_step(stream: Stream, order: Order, root: Path) -> Step:
     """Scores again, unless the notebook already scored with this checkpoint."""
     loaded = order.configs[stream]
     asked = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)

@@ -1,0 +1,8 @@
+"""One command on many machines of a plant, each with its own workspace. Layers, lowest first:
+
+- `machines`: the fleet file, and the workspace of each machine
+- `jobs`: one command on one machine, in this process
+- `cluster`: jobs on the workers of Dask distributed
+- `attention`: which machines need attention, as a document and as a table
+- `command`: the command `landfall fleet`
+"""

@@ -1,0 +1,109 @@
+"""Which machines of a fleet need attention: read from the exported dashboards of the machines and the outcomes of their
+jobs, as a document for the dashboard and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import get_args
+
+from core.data.files import matches
+from core.numbers import counted, duration_in_words, ratio_in_words
+from pipelines.dashboard.annotating import STATE
+from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
+from pipelines.dashboard.inputs import Problems, changed_at, read_model
+from pipelines.dashboard.state_documents import DashboardState, StreamState
+from pipelines.fleet.jobs import COMMANDS, Outcome, read_outcome
+from pipelines.fleet.machines import FOLDER, Fleet, Machine, workspace_of
+
+_URGENCY = {state: place for place, state in enumerate(get_args(MachineState))}
+_HEADS = ("machine", "state", "events", "severity", "newest data", "what needs attention")
+
+
+def fleet_state(fleet: Fleet, root: Path, machines: Sequence[Machine] | None = None) -> FleetState:
+    """machines: those to include; default: all."""
+    now, limit = datetime.now(UTC), timedelta(hours=fleet.stale_after_hours)
+    rows = [_machine(each, root, now, limit) for each in (machines or fleet.machines)]
+    rows.sort(key=lambda row: (_URGENCY[row.state], -(row.severity or 0.0), row.id))
+    return FleetState(generated_at=now, machines=rows)
+
+
+def _machine(machine: Machine, root: Path, now: datetime, limit: timedelta) -> FleetMachine:
+    workspace = workspace_of(machine, root)
+    outcomes = [outcome for command in COMMANDS if (outcome := read_outcome(workspace, command)) is not None]
+    state = read_model(workspace / STATE, DashboardState, Problems(workspace))
+    stream = state.streams.get(machine.stream) if state is not None else None
+    found = stream.detections if stream is not None else None
+    events = found.events if found is not None else []
+    opened = [event for event in events if event.annotation is None or not event.annotation.acknowledged]
+    row = FleetMachine(
+        id=machine.id,
+        stream=machine.stream,
+        tags=list(machine.tags),
+        state="no event",
+        open_events=found.total - found.acknowledged if found else 0,
+        severity=max((event.severity for event in opened), default=None),
+        data_at=_data_at(workspace, outcomes),
+        scored_at=stream.scores.scored_at if stream is not None and stream.scores else None,
+        failed=[
+            FailedJob(command=each.command, reason=each.reason, at=each.at)
+            for each in outcomes
+            if each.ending in ("failed", "stopped")
+        ],
+        page=f"{FOLDER}/{machine.id}/" if state is not None else None,
+    )
+    needs = sorted(_attention(row, machine, stream, now, limit), key=lambda need: _URGENCY[need[0]])
+    return row.model_copy(
+        update={"state": needs[0][0] if needs else "no event", "attention": [text for _, text in needs]}
+    )
+
+
+def _attention(
+    row: FleetMachine, machine: Machine, stream: StreamState | None, now: datetime, limit: timedelta
+) -> Iterator[tuple[MachineState, str]]:
+    if row.open_events:
+        severity = f", severity {ratio_in_words(row.severity)}" if row.severity is not None else ""
+        yield "open events", f"{counted(row.open_events, 'open event')}{severity}"
+    threshold = stream.scores.threshold if stream is not None and stream.scores else None
+    if threshold is not None and threshold.departure:
+        yield "drift", threshold.departure
+    if stream is not None and stream.light.state == "stale":
+        yield "stale", stream.light.detail
+    if row.data_at is not None and now - row.data_at > limit:
+        yield "stale", f"no new data for {duration_in_words((now - row.data_at).total_seconds())}"
+    if row.data_at is not None and row.scored_at is not None and row.data_at > row.scored_at:
+        yield "stale", "data is newer than the scores"
+    for job in row.failed:
+        yield "failed", f"{job.command}: {job.reason}"
+    if row.scored_at is None:
+        has_model = machine.detector == "charts" or (stream is not None and stream.checkpoint is not None)
+        yield ("no scores", "not scored yet") if has_model else ("no model", "not trained yet")
+
+
+def _data_at(workspace: Path, outcomes: Sequence[Outcome]) -> datetime | None:
+    """When the newest file of the test split changed; its patterns are those of the newest job."""
+    patterns = max(outcomes, key=lambda each: each.at).test_files if outcomes else ()
+    changed = [changed_at(file) for pattern in patterns for file in matches(pattern, workspace)]
+    return datetime.fromtimestamp(max(changed), UTC) if changed else None
+
+
+def table_text(state: FleetState) -> str:
+    """One line for each machine, and a count of each state."""
+    rows = [
+        (
+            machine.id, machine.state, str(machine.open_events or "–"),
+            ratio_in_words(machine.severity) if machine.severity is not None else "–",
+            f"{machine.data_at:%Y-%m-%d %H:%M}" if machine.data_at is not None else "–",
+            "; ".join(machine.attention) or "–",
+        )
+        for machine in state.machines
+    ]  # fmt: skip
+    widths = [max(map(len, column)) for column in list(zip(_HEADS, *rows, strict=True))[:-1]]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]])
+        for row in (_HEADS, *rows)
+    ]
+    counts = {name: sum(machine.state == name for machine in state.machines) for name in _URGENCY}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return "\n".join([*lines, "", f"{counted(len(rows), 'machine')}: {told}"])
