@@ -2,9 +2,9 @@
 
     python -m pipelines.serve_dashboard
 
-Only files of `training_dashboard/` are served, only on 127.0.0.1, and only for requests that name this machine as host:
-the data must not leave the site, not even through a browser tab that another site opened. The page can write one thing,
-an annotation of an event (`pipelines.dashboard.annotations`).
+Only files of `training_dashboard/` are served, and those of the machines of a fleet, only on 127.0.0.1, and only for
+requests that name this machine as host: the data must not leave the site, not even through a browser tab that another
+site opened. The page can write one thing, an annotation of an event (`pipelines.dashboard.annotations`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import errno
 import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -56,6 +57,7 @@ PATIENCE_S = 30
 LONGEST_BODY = 64 * 1024
 # A browser opens six connections. Each needs a thread and a descriptor; a process has about a thousand descriptors.
 MOST_CONNECTIONS = 128
+_MACHINE = re.compile(r"/machines/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/")
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
@@ -83,6 +85,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         header, which this server never sends.
         """
         self.close_connection = True
+        self._enter_machine()
         stream = self.path.removeprefix("/annotations/")
         if not self._is_own_page():
             self.send_error(HTTPStatus.FORBIDDEN, "Only the dashboard's own page may write")
@@ -124,12 +127,19 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def _enter_machine(self) -> None:
+        """`/machines/<id>/…` is the page of a machine of a fleet, in the machine's own workspace."""
+        if found := _MACHINE.match(self.path):
+            workspace = Path(self.directory).parent / found[0].strip("/")
+            self.directory, self.path = str(workspace / "training_dashboard"), self.path[found.end() - 1 :]
+
     def send_head(self) -> BinaryIO | None:
         """The requested file, after its headers were sent; None if the response needs no file."""
         hosts = self.headers.get_all("Host", [])
         if [host.rsplit(":", 1)[0].lower() for host in hosts] not in ([HOST], ["localhost"]):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server answers to 127.0.0.1 only")
             return None
+        self._enter_machine()
         path = Path(self.translate_path(self.path))
         file = self._servable(path)
         if file is None:

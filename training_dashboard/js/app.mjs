@@ -6,6 +6,7 @@ import { Store } from "./store.mjs";
 import { anomalies } from "./views/anomalies.mjs";
 import { data } from "./views/data.mjs";
 import { device } from "./views/device.mjs";
+import { fleet } from "./views/fleet.mjs";
 import { migration } from "./views/migration.mjs";
 import { overview } from "./views/overview.mjs";
 import { runs } from "./views/runs.mjs";
@@ -13,7 +14,7 @@ import { training } from "./views/training.mjs";
 
 /** The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes or a
  * promise of them. One that follows a run listens to `live` events of the store; other changes draw it again. */
-const VIEWS = { overview, training, runs, data, anomalies, device, migration };
+const VIEWS = { overview, fleet, training, runs, data, anomalies, device, migration };
 
 const part = (id) => document.getElementById(id);
 const main = part("view");
@@ -24,7 +25,8 @@ async function draw(store) {
   drawing = new AbortController();
   const { signal } = drawing;
   const route = new Route();
-  const name = Object.hasOwn(VIEWS, route.view) ? route.view : "overview";
+  const named = location.hash || !store.state.fleet ? route.view : "fleet";
+  const name = Object.hasOwn(VIEWS, named) ? named : "overview";
   main.setAttribute("aria-busy", "true");
   const content = await (async () => VIEWS[name](store, route, signal))().catch((error) => {
     // Unexpected data in one view must not affect the other views.
@@ -46,9 +48,15 @@ function surround(store, shown) {
   judge(store);
   fill(
     part("views"),
-    Object.keys(VIEWS).map((name) =>
-      el("a", { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" }, wordOf(name)),
-    ),
+    Object.keys(VIEWS)
+      .filter((name) => name !== "fleet" || store.state.fleet)
+      .map((name) =>
+        el(
+          "a",
+          { href: href(name), id: `to-${name}`, "aria-current": name === shown && "page" },
+          wordOf(name),
+        ),
+      ),
   );
   fill(part("stamp"), `Exported ${time(store.state.generated_at)} · times in ${ZONE}`);
   fill(
