@@ -25,11 +25,12 @@ from core.data.dataset import StreamData, load_stream_data
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
 from inference.detector import Detector
+from inference.entries import SplitErrors
 from inference.event_figures import event_figures
 from inference.fitting import fit
 from inference.groups import reference_of
 from inference.metrics import auroc
-from inference.model_errors import SplitErrors, model_errors, reference_errors
+from inference.model_errors import model_errors, reference_errors
 from inference.score_table import score_table
 from inference.stored_detector import charts_and_data
 from pipelines.sample_data.command import make_sample_data

@@ -24,9 +24,9 @@ from core.config.compose import load_config, local_config_file
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
+from inference.entries import SplitErrors
 from inference.fitting import fit_with_scores
 from inference.groups import rows_of
-from inference.model_errors import SplitErrors
 from inference.thresholds import CalibratedThreshold
 
 REPOSITORY = Path(__file__).resolve().parents[1]

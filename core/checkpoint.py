@@ -46,6 +46,11 @@ def detector_path(path: Path) -> Path:
     return path.with_suffix(".detector.npz")
 
 
+def exported_path(path: Path) -> Path:
+    """Path of the ONNX file of the model at `path` (`inference.export_model`)."""
+    return path.with_suffix(".onnx")
+
+
 # -------------------------------------------------------------------------------------------------------------- writing
 def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, Any], keep: int | None = None) -> None:
     """Writes `payload` (tensors, numbers, strings, dicts, lists) and its sidecar. If the process is killed at any

@@ -6,7 +6,10 @@
 - `thresholds`: thresholds and the false alarms to expect
 - `groups`: which recordings are scored together
 - `charts`: control charts, which need no model
+- `entries`: the entries of a split that get a score
+- `predictor`: what a monitor needs of a model, with PyTorch or without
 - `scoring`: a trained model, ready to score
+- `detector_graph`: scaling, scalogram and model as one graph
 - `model_errors`: errors of the model on a split
 - `split_scores`: scores of a split from both components
 - `group_scales`: the scale of scores in each group
@@ -34,5 +37,6 @@
 - `score_text`: the summary as text
 - `run_scoring_example`: the command `landfall score`
 - `recalibrate`: the command `landfall calibrate`
+- `export_model`: the command `landfall export-model`
 - `watch`: monitoring as it happens, and the command `landfall watch`
 """

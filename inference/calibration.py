@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from core.data.windows import WindowSet
-from inference.model_errors import SplitErrors
+from inference.entries import SplitErrors
 from inference.score_table import recordings_of, starts_of
 
 

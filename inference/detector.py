@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,13 +23,15 @@ from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
 from core.workspace import utc_now
-from inference.charts.streams import ChartSet
+from inference.entries import SplitErrors
 from inference.group_scales import GroupScales
 from inference.groups import recordings_in
-from inference.model_errors import SplitErrors
 from inference.score_table import recordings_of, times_of
 from inference.split_scores import SplitScores, score_split
 from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
+
+if TYPE_CHECKING:
+    from inference.charts.streams import ChartSet
 
 log = logging.getLogger(__name__)
 

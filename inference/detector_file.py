@@ -7,19 +7,21 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from core.config.renames import current_key
-from core.config.schema import Scoring
+from core.config.schema import Scoring, Stream
 from core.errors import OutputError
 from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text
-from inference.charts.streams import CHART_SETS
 from inference.detector import ALARM_SETTINGS, Detector
 from inference.group_scales import GroupScales
 from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms
+
+if TYPE_CHECKING:
+    from inference.charts.streams import ChartSet
 
 # Version 7 is the same without innovations given other channels; version 6 also without the regression on other
 # channels; version 5 also without the weight of the model, which
@@ -83,6 +85,16 @@ def load_detector(path: Path) -> Detector:
         raise _Unusable(path, f"is not a detector: {error}") from error
 
 
+def load_stored(path: Path) -> tuple[Detector | None, str]:
+    """The detector of a file, or None and why there is none."""
+    if not path.is_file():
+        return None, f"there is no {path.name} yet"
+    try:
+        return load_detector(path), ""
+    except OutputError as error:
+        return None, error.message
+
+
 class _Unusable(OutputError):
     def __init__(self, path: Path, problem: str):
         super().__init__(f"detector {path}: {problem}", hint="remove it; scoring fits a new one to reference data")
@@ -97,7 +109,7 @@ def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> De
         settings=settings,
         alarm_settings=Scoring(**header["alarm_settings"]),
         baseline_c=arrays.get("baseline_c"),
-        charts=CHART_SETS[header["stream"]].from_arrays(charts) if charts else None,
+        charts=_chart_set(header["stream"]).from_arrays(charts) if charts else None,
         own_past=tuple(header["alone"]),
         data=header["data"],
         recordings=tuple(header["recordings"]),
@@ -111,6 +123,17 @@ def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> De
         return detector
     calibration = _calibration(f"{_OF_CHARTS_ALONE}.", alone, arrays)
     return replace(detector, charts_alone=charts_alone(detector, settings=_current(alone["settings"]), **calibration))
+
+
+def _chart_set(stream: Stream) -> type[ChartSet]:
+    """Imported by stream: the charts of process sensors need no torch."""
+    if stream == "patchtst":
+        from inference.charts.process import ProcessChartSet
+
+        return ProcessChartSet
+    from inference.charts.vibration import VibrationChartSet
+
+    return VibrationChartSet
 
 
 def _current(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,10 +30,10 @@ from inference.detector import (
     settings_of,
 )
 from inference.detector_file import charts_alone
+from inference.entries import SplitErrors
 from inference.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
 from inference.injected_faults import NORMAL, inject
-from inference.model_errors import SplitErrors
 from inference.model_weight import WeightChoice, choose_weight, without_faults
 from inference.split_scores import channel_baseline, score_split
 from inference.thresholds import calibrate

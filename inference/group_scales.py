@@ -13,7 +13,7 @@ import numpy as np
 
 from core.data.blocks import gathered, slices
 from core.data.windows import WindowSet
-from inference.groups import keys_of
+from inference.groups import POOLED, keys_of
 from inference.split_scores import SplitScores
 
 _SMALLEST_SCALE = 1e-6
@@ -34,6 +34,13 @@ class GroupScales:
             return scores
         scale_k = np.array([self.scale[key] for key in keys_of(windows, self.scale)], dtype=np.float32)
         return _scaled(scores, self.usual / np.repeat(scale_k, windows.segments.lengths_k), windows.series.scratch)
+
+    def normalised_rows(self, scores: SplitScores, file_id: str) -> SplitScores:
+        """The same for rows of one recording."""
+        if not self.scale:
+            return scores
+        scale = self.scale[file_id if file_id in self.scale else POOLED]
+        return _scaled(scores, np.full(len(scores.score_s), self.usual / scale), None)
 
 
 def scale_of(score_n: np.ndarray) -> float:

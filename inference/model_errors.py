@@ -6,60 +6,24 @@ Suffixes: s score entry, n row of the series, k segment, w window, c channel, b 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.config.schema import AnyConfig, Stream
-from core.data.blocks import Pages, blank, gathered, slices
+from core.config.schema import AnyConfig
+from core.data.blocks import Pages, blank, slices
 from core.data.feed import Feed
 from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
 from core.devices import threads
 from core.devices.memory import until_it_fits
 from core.progress import Mode, Progress
+from inference.entries import SplitErrors, row_entries, window_entries
 from inference.scoring import ScoringModel, infer_forecast, infer_score
 
 _VALUES_AT_A_TIME = 2**19
-
-
-@dataclass(frozen=True)
-class SplitErrors:
-    """The entries of a split that get a score, in order of the rows, and the model's errors of them.
-
-    error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches. None
-        without a model.
-    row_s: int64 (S,) rows of the series; a window is assigned to its last row.
-    segment_s: int64 (S,) number of the range that a smoothing runs through, ascending: a segment without a gap, of
-        vibration a file.
-    rows_per_entry: number of rows that an entry is about, its own row being the last.
-    scratch: directory for arrays with an entry per row that are longer than memory should hold; None uses memory.
-    expected_sc: float32 (S, C) prediction of each row while it was hidden, in scaled units, NaN where no window
-        reaches; None for vibration, without a model, and where it was not kept.
-    """
-
-    error_sc: np.ndarray | None
-    row_s: np.ndarray
-    segment_s: np.ndarray
-    rows_per_entry: int
-    scratch: Path | None = None
-    expected_sc: np.ndarray | None = None
-
-    @classmethod
-    def without_model(cls, stream: Stream, windows: WindowSet) -> Self:
-        """The entries of a split for which there is no model."""
-        entries = _row_entries(windows) if stream == "patchtst" else _window_entries(windows)
-        return cls(None, *entries, scratch=windows.series.scratch)
-
-    @property
-    def entries(self) -> Self:
-        """The same entries without the model's errors."""
-        return replace(self, error_sc=None, expected_sc=None)
 
 
 # ------------------------------------------------------------------------------------------------------------- a split
@@ -189,29 +153,11 @@ def _row_errors(
         for sum_sc in sums.values():
             sum_sc[piece] /= count_s[piece].unsqueeze(1)
 
-    return SplitErrors(means["error"], *_row_entries(windows), scratch=scratch, expected_sc=means.get("expected"))
-
-
-def _row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
-    """`row_s`, `segment_s` and `rows_per_entry` where each row of the segments is an entry."""
-    scratch = windows.series.scratch
-    ranges = [
-        (number, first, min(first + _VALUES_AT_A_TIME, stop))
-        for number, (start, stop) in enumerate(windows.segments.rows_k2.tolist())
-        for first in range(start, stop, _VALUES_AT_A_TIME)
-    ]
-    row_s = gathered((np.arange(first, stop) for _, first, stop in ranges), scratch)
-    segment_s = gathered((np.full(stop - first, number) for number, first, stop in ranges), scratch)
-    return row_s, segment_s, 1
+    return SplitErrors(means["error"], *row_entries(windows), scratch=scratch, expected_sc=means.get("expected"))
 
 
 def _window_errors(inferred: Inferred, windows: WindowSet) -> SplitErrors:
     """The errors of each window, for the axes that the sensor has."""
     num_channels = windows.series.values_nc.shape[1]
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
-    return SplitErrors(error_sc, *_window_entries(windows))
-
-
-def _window_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
-    """The same where each window is an entry."""
-    return windows.starts_w.numpy() + windows.window - 1, windows.file_of(), windows.window
+    return SplitErrors(error_sc, *window_entries(windows))

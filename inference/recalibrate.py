@@ -33,7 +33,7 @@ from core.workspace import relative, write_bytes
 if TYPE_CHECKING:
     from core.data.windows import WindowSet
     from inference.detector import Detector
-    from inference.model_errors import SplitErrors
+    from inference.entries import SplitErrors
     from inference.thresholds import FalseAlarms
 
 log = logging.getLogger(__name__)
@@ -51,9 +51,10 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
     from core.devices import memory
+    from inference.detector_file import load_stored
     from inference.fitting import fit
     from inference.model_errors import model_errors
-    from inference.stored_detector import load_splits, load_stored, open_model, refuse_training_rows
+    from inference.stored_detector import load_splits, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
@@ -136,8 +137,7 @@ def _calibration_alone(config: AnyConfig) -> AnyConfig:
 
 
 def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
-    from inference.detector_file import save_detector
-    from inference.stored_detector import load_stored
+    from inference.detector_file import load_stored, save_detector
 
     replaced, _ = load_stored(path)
     with _writing(path):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from core.devices.plan import DevicePlan
     from core.fingerprints import Fingerprint
     from inference.detector import Detector
-    from inference.model_errors import SplitErrors
+    from inference.entries import SplitErrors
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
 
@@ -120,7 +120,8 @@ class _Scoring(NamedTuple):
 
 def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> _Scoring:
     from core.devices import memory
-    from inference.model_errors import SplitErrors, model_errors
+    from inference.entries import SplitErrors
+    from inference.model_errors import model_errors
     from inference.stored_detector import detector_and_data, open_model
 
     config, model = open_model(loaded, root=root, checkpoint=checkpoint)
@@ -138,7 +139,7 @@ def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None
 
 
 def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
-    from inference.model_errors import SplitErrors
+    from inference.entries import SplitErrors
     from inference.stored_detector import charts_and_data
 
     sources = made_of(loaded.config, root=root, checkpoint=None, checkpoint_sha256=None)

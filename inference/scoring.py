@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from core import checkpoint
-from core.config.compose import config_from_dict, flatten
+from core.config.compose import config_from_dict
 from core.config.execution import DeviceKind
 from core.config.schema import AnyConfig, Stream
 from core.data.inputs import InputTransform, build_transform
@@ -22,14 +22,12 @@ from core.data.scaling import Scaler
 from core.devices.plan import DevicePlan
 from core.errors import CheckpointError, ConfigError
 from core.models.factory import build_model, refuse_other_weights
+from inference.predictor import refuse_other_input
 
 # Per stream, the axes of an error to average over for one figure per channel, and for one per point in time:
 # windows are (B, T, C), images (B, channel, frequency, time).
 _CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2, 3)}
 _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
-
-# Configuration that decides what the model sees: it must be the same in scoring as in training.
-_MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.remove_mean")
 
 
 # -------------------------------------------------------------------------------------------------------------- a batch
@@ -117,7 +115,7 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
     try:
         trained = config_from_dict(state["config"], source=str(path))
         if config is not None:
-            _refuse_other_input(path, trained, config)
+            refuse_other_input(path, trained, config)
         scaler = Scaler.from_dict(state["scaler"])
         transform = build_transform(trained, sampling_rate_hz=state["sampling_rate_hz"], fitted=state["transform"])
         refuse_other_weights(trained, state["model"], num_bytes=description["bytes"])
@@ -141,22 +139,3 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         mean_input=None if (mean := state.get("mean_input")) is None else mean.to(plan.device),
         training_rows=state.get("training_rows"),
     )
-
-
-def _refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> None:
-    if trained.stream != config.stream:
-        raise CheckpointError(
-            path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"
-        )
-    before, now = (dict(flatten(each.model_dump(mode="json"))) for each in (trained, config))
-    differing = [
-        f"{key} was {before.get(key)}, is {now.get(key)}"
-        for key in sorted((before | now).keys() - {"model.size"})
-        if key.startswith(_MUST_AGREE) and before.get(key) != now.get(key)
-    ]
-    if differing:
-        raise CheckpointError(
-            path,
-            f"was trained with another configuration: {'; '.join(differing)}",
-            hint="score with the configuration of the training, or train again",
-        )

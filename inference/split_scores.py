@@ -13,7 +13,7 @@ import numpy as np
 
 from core.data.blocks import blank, slices
 from core.data.splits import SplitName
-from inference.model_errors import SplitErrors
+from inference.entries import SplitErrors
 from inference.running import ERROR_CAP, Ewma
 
 log = logging.getLogger(__name__)

@@ -27,12 +27,13 @@ from core.devices import threads
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
-from core.errors import DataError, OutputError
+from core.errors import DataError
 from inference.detector import Detector
-from inference.detector_file import load_detector, save_detector
+from inference.detector_file import load_stored, save_detector
+from inference.entries import SplitErrors
 from inference.fitting import CHARTS_ONLY, fit
 from inference.groups import reference_of
-from inference.model_errors import SplitErrors, model_errors, reference_errors
+from inference.model_errors import model_errors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model
 
 log = logging.getLogger(__name__)
@@ -163,16 +164,6 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
             "accepts such a threshold",
         )
     log.warning("%s; accepted, because scoring.allow_training_rows = true", problem)
-
-
-def load_stored(path: Path) -> tuple[Detector | None, str]:
-    """The detector of a file, or None and why there is none."""
-    if not path.is_file():
-        return None, f"there is no {path.name} yet"
-    try:
-        return load_detector(path), ""
-    except OutputError as error:
-        return None, error.message
 
 
 def available_splits(config: AnyConfig, root: Path) -> tuple[SplitName, ...]:

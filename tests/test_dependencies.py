@@ -21,7 +21,7 @@ EXTRAS = {
     "migration": (),
     "core": ("train",),
     "trainers": ("train",),
-    "inference": ("mqtt",),
+    "inference": ("mqtt", "onnx"),
     "pipelines": ("lab", "fleet"),
     "benchmarks": ("dev", "bench"),
     "tools": ("dev",),

@@ -19,6 +19,7 @@ WRITERS = {
     "score": ("inference.run_scoring_example", ["--stream", "patchtst"], MODEL),
     "score the same with another model": ("inference.run_scoring_example", ["--stream", "patchtst"], SUMMARY),
     "watch": ("inference.watch.command", ["patchtst", "--detector", "charts"], "artifacts/watch/patchtst_state.bin"),
+    "export a model": ("inference.export_model", ["patchtst"], MODEL),
     "calibrate": ("inference.recalibrate", ["--stream", "patchtst", NEWER], MODEL),
     "pipeline, while a model is trained": ("pipelines.run_local_training_pipeline", [], MODEL),
     "pipeline, while one is scored": ("pipelines.run_local_training_pipeline", [], SUMMARY),

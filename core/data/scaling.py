@@ -61,6 +61,16 @@ class Scaler:
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What to subtract first and second, and what to divide by: float32 (C,) each.
+
+        The centre is subtracted in two steps, so that the result equals that of float64, rounded once: a pressure of
+        100,000 that moves by 1 needs all digits of float32.
+        """
+        center_c, scale_c = np.float64(self.center), np.float64(self.scale)
+        rounded_c = center_c.astype(np.float32)
+        return rounded_c, (center_c - rounded_c).astype(np.float32), scale_c.astype(np.float32)
+
     def log_floors(self) -> None:
         """Logs the channels whose scale is not the plain statistic, with the reason."""
         for reason in dict.fromkeys(self.floored.values()):

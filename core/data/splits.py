@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
 from core.config.data import Split
 from core.config.recipe import AUTO, smallest_window
@@ -211,6 +210,8 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
 
     Raises DataError if no segment is as long as a window, and if a split for training has no observed value.
     """
+    import torch
+
     window = config.data.window
     segments_k2, extended_k2 = ranges_of(name, spans, series.recordings, config, series.offsets_r)
     starts_w = starts_of(name, extended_k2, config)

@@ -1,4 +1,7 @@
-"""Windows over recordings: all recordings are concatenated in one tensor, and a window is only its first row."""
+"""Windows over recordings: all recordings are concatenated in one tensor, and a window is only its first row.
+
+Importing this module does not import torch, so that a stored detector can be used without it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
-import torch
 
 from core.data.blocks import Pages
 from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.data.segments import Segments, recording_at
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Series:
         scratch: Path | None = None,
     ) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only where it is not contiguous."""
+        import torch
+
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
         return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
@@ -72,11 +80,7 @@ class Series:
         return device == self.values_nc.device or device in self._copies
 
     def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
-        """Scales a batch of windows in place: float32 (B, T, C).
-
-        The centre is subtracted in two steps, so that the result equals that of float64, rounded once: a pressure of
-        100,000 that moves by 1 needs all digits of float32.
-        """
+        """Scales a batch of windows in place: float32 (B, T, C)."""
         if self.scaler is None:
             return values_btc
         center_c, rest_c, scale_c = self._scaling
@@ -84,11 +88,9 @@ class Series:
 
     @cached_property
     def _scaling(self) -> tuple[torch.Tensor, ...]:
-        center_c, scale_c = np.float64(self.scaler.center), np.float64(self.scaler.scale)
-        rounded_c = center_c.astype(np.float32)
-        columns = (rounded_c, center_c - rounded_c, scale_c)
-        device = self.values_nc.device
-        return tuple(torch.as_tensor(column, dtype=torch.float32, device=device) for column in columns)
+        import torch
+
+        return tuple(torch.from_numpy(each_c).to(self.values_nc.device) for each_c in self.scaler.columns())
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ class WindowSet:
 
     def batches(self, size: int) -> Iterator[torch.Tensor]:
         """All windows in order, `size` at a time."""
+        import torch
+
         for index_b in torch.arange(len(self)).split(size):
             yield self.batch(index_b)
 

@@ -288,7 +288,7 @@ class SwinMAE(MaskedModel):
 
         side = self.image_size // self.settings.patch_size >> len(stages) - 1
         at_bt1 = place_bt2[..., :1] * side + place_bt2[..., 1:]
-        map_bnd = self.mask_token.to(z_btd.dtype).expand(len(z_btd), side**2, -1)
+        map_bnd = self.mask_token.to(z_btd.dtype).expand(z_btd.shape[0], side**2, -1)
         return map_bnd.scatter(1, at_bt1.expand_as(z_btd), z_btd).unflatten(1, (side, side))
 
     def _stages(self, unit_bu: Tensor) -> tuple[tuple[dict[int, WindowChunks], ...], Tensor]:
@@ -315,10 +315,10 @@ class SwinMAE(MaskedModel):
         pixels = self.settings.patch_size * self.settings.mask_unit
         grid = image_bchw.unflatten(3, (-1, pixels)).unflatten(2, (-1, pixels))  # b c rows p columns p
         image_bncpp = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-        image = image_bncpp[torch.arange(len(unit_bu), device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
+        image = image_bncpp[torch.arange(unit_bu.shape[0], device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
         row_t, column_t = self.place_t2.unbind(-1)
         z = self.embed(image).flatten(2)[..., row_t * self.settings.mask_unit + column_t]
-        return self.norm_embed(z.transpose(1, 2)).view(len(unit_bu), -1, z.shape[1])
+        return self.norm_embed(z.transpose(1, 2)).view(unit_bu.shape[0], -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
         """The deepest feature map to predicted patches (B, H, W, patch_size² · in_channels)."""
@@ -370,8 +370,8 @@ def to_windows(z_bhwd: Tensor, window: int) -> Tensor:
 
 def from_windows(z_bvld: Tensor, height: int, width: int, window: int) -> Tensor:
     """Joins windows to a map: (B, V, window², D) → (B, H, W, D)."""
-    z = z_bvld.view(len(z_bvld), height // window, width // window, window, window, -1)
-    return z.transpose(2, 3).reshape(len(z_bvld), height, width, -1)
+    z = z_bvld.view(z_bvld.shape[0], height // window, width // window, window, window, -1)
+    return z.transpose(2, 3).reshape(z_bvld.shape[0], height, width, -1)
 
 
 def _relative_index(window: int) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from core.config.schema import AnyConfig, Stream
+from core.config.schema import AnyConfig
 from core.data.segments import window_starts
 from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
@@ -17,7 +17,6 @@ from inference.charts.vibration import VibrationChartSet, fit_vibration
 from inference.charts.vibration_features import Features, features_of
 
 ChartSet = ProcessChartSet | VibrationChartSet
-CHART_SETS: dict[Stream, type[ChartSet]] = {"patchtst": ProcessChartSet, "swinmae": VibrationChartSet}
 
 
 @dataclass(frozen=True)

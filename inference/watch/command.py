@@ -21,6 +21,8 @@ from core.lock import Lock
 from core.switching import finish
 
 if TYPE_CHECKING:
+    from core.config.schema import AnyConfig
+    from inference.predictor import Predictor
     from inference.watch.followed_file import Monitor
 
 log = logging.getLogger(__name__)
@@ -28,18 +30,23 @@ log = logging.getLogger(__name__)
 _DETECTORS = ("model", "charts")
 
 
-def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None) -> Monitor:
-    """The stored detector of a model, or control charts fitted to the reference splits of the configuration.
+def open_monitor(
+    loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None, runtime: str = "torch"
+) -> Monitor:
+    """The stored detector of a model, or control charts fitted to the reference splits of the configuration. runtime:
+    what computes the model, `torch` or `onnx`; the latter imports no torch.
 
     Raises UsageError for a configuration that looks ahead, OutputError if there is no detector for it, and
     CheckpointError and DataError as scoring does.
     """
-    from inference.stored_detector import charts_and_data, load_stored, open_model
+    from inference.detector_file import load_stored
     from inference.watch.followed_file import Monitor
 
     if loaded.config.scoring.look_ahead:
         raise UsageError("a monitor cannot look ahead", hint="scoring.look_ahead=false, and score again to fit for it")
     if detector == "charts":
+        from inference.stored_detector import charts_and_data
+
         fitted, data, _ = charts_and_data(loaded.config, root=root, splits=("train", "validation", "calibration"))
         config, model, channels = data.config, None, data.channels
     else:
@@ -47,7 +54,7 @@ def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, checkpoint:
             path = root / (checkpoint or loaded.config.logging.checkpoint_path)
             lock.take_if_writable(path, key="--checkpoint")
             finish(root)
-            config, model = open_model(loaded, root=root, checkpoint=checkpoint)
+            config, model = _OPENED_BY[runtime](loaded, root, path)
             fitted, reason = load_stored(detector_path(path))
         reason = reason or fitted.mismatch(config, model.sha256)
         if reason:
@@ -67,6 +74,23 @@ def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, checkpoint:
     return Monitor(config, fitted, model, tuple(channels), fitted.sample.seconds_per_score)
 
 
+def _open_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> tuple[AnyConfig, Predictor]:
+    from inference.detector_graph import TorchPredictor
+    from inference.stored_detector import open_model
+
+    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    return config, TorchPredictor(scoring, config.scoring.batch_size)
+
+
+def _open_onnx(loaded: LoadedConfig, root: Path, checkpoint: Path) -> tuple[AnyConfig, Predictor]:
+    from inference.predictor import open_exported
+
+    return open_exported(loaded, root=root, checkpoint=checkpoint)
+
+
+_OPENED_BY = {"torch": _open_torch, "onnx": _open_onnx}
+
+
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
@@ -77,6 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--detector", choices=_DETECTORS, default="model",
         help="charts: control charts alone, fitted at the start, without a checkpoint (default: model)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runtime", choices=tuple(_OPENED_BY), default="torch",
+        help="onnx: ONNX Runtime computes the model that `landfall export-model` wrote, without PyTorch",
     )  # fmt: skip
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
@@ -123,6 +151,9 @@ def _watch(arguments: argparse.Namespace) -> int:
         raise UsageError("--limit must be 1 or more", hint="--limit 1000")
     if arguments.detector == "charts" and arguments.checkpoint is not None:
         raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
+    if arguments.detector == "charts" and arguments.runtime == "onnx":
+        hint = "omit --runtime; or score, export the model, and omit --detector"
+        raise UsageError("control charts alone are fitted at the start, which needs PyTorch", hint=hint)
     if arguments.mqtt is not None and arguments.once:
         raise UsageError("a broker has no end", hint="omit --mqtt, or --once")
     if arguments.owns_process:
@@ -143,7 +174,9 @@ def _follow(arguments: argparse.Namespace, loaded: LoadedConfig, root: Path) -> 
         delivery = Delivery(paths.events, paths.delivered, webhook=arguments.webhook, command=arguments.command)
     with Lock(command="landfall watch") as lock:
         lock.take(paths.state, key="logging.artifacts_dir")
-        monitor = open_monitor(loaded, root=root, detector=arguments.detector, checkpoint=arguments.checkpoint)
+        monitor = open_monitor(
+            loaded, root=root, detector=arguments.detector, checkpoint=arguments.checkpoint, runtime=arguments.runtime
+        )
         watch = Watch(
             monitor, root=root, keeps_scores=arguments.scores, limit=arguments.limit,
             finished_after_s=arguments.finished_after,

@@ -25,11 +25,10 @@ import numpy as np
 
 from core.config.schema import AnyConfig
 from core.data.growing import GrowingTable, NewRows
-from core.data.recording import Recording
 from core.errors import DataError
 from inference.detector import Detector
+from inference.predictor import Predictor
 from inference.running import Running
-from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores
 from inference.watch.running_detector import RunningDetector
 from inference.watch.running_events import RunningEvents
@@ -47,7 +46,7 @@ class Monitor(NamedTuple):
 
     config: AnyConfig
     detector: Detector
-    model: ScoringModel | None
+    model: Predictor | None
     channels: tuple[str, ...]
     step_s: float
 
@@ -73,12 +72,8 @@ class FollowedFile(Running):
         self.waiting_n = np.empty(0, dtype=np.int64)  # times of the rows whose score is not complete
         self.is_idle = 0  # whether its last segment was ended because no row came
         self._logged: Counter[str] = Counter()
-        blank = Recording(
-            file_id, path, np.empty((0, len(monitor.channels)), dtype=np.float32), np.empty(0, dtype=np.int64),
-            monitor.channels, 1 / monitor.step_s, "timestamp",
-        )  # fmt: skip
-        detector = monitor.detector
-        self._scores = RunningDetector(detector, monitor.model, monitor.config, blank)
+        detector, num_channels = monitor.detector, len(monitor.channels)
+        self._scores = RunningDetector(detector, monitor.model, monitor.config, file_id, num_channels)
         self._events = RunningEvents(file_id, monitor.channels, detector.threshold.value, monitor.config.scoring)
 
     @property

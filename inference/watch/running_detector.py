@@ -7,18 +7,13 @@ computing them again from the last rows. The model needs the last rows of its wi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import torch
 
 from core.config.schema import AnyConfig
-from core.data.recording import Recording
-from core.data.windows import Series, WindowSet
 from inference.detector import Detector
-from inference.model_errors import SplitErrors, split_errors
+from inference.entries import SplitErrors
+from inference.predictor import Predictor
 from inference.running import Running
-from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores, model_mean, score_split
 
 
@@ -28,16 +23,15 @@ class RunningDetector(Running):
     With control charts alone, also where the weight of the model is 0, a row has its score at once. With a model, it
     has it at the end of its patch, or of its segment.
 
-    model: None for control charts alone. recording: its name, file and channels count, not its rows.
+    model: None for control charts alone. file_id: of the recording.
     """
 
     STATE = ("_rows_mc", "_num_rows", "_num_scored", "_segment")
 
-    def __init__(self, detector: Detector, model: ScoringModel | None, config: AnyConfig, recording: Recording):
-        self._detector, self._config, self._recording = detector, config, recording
+    def __init__(self, detector: Detector, model: Predictor | None, config: AnyConfig, file_id: str, num_channels: int):
+        self._detector, self._config, self._file_id = detector, config, file_id
         self._model = model if detector.uses_model else None
-        num_channels = len(recording.channels)
-        self._charts = detector.charts.running(recording.file_id) if detector.charts is not None else None
+        self._charts = detector.charts.running(file_id) if detector.charts is not None else None
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
         # Rows of the segment: those that the next window needs, the last ones without a score; all; those with a score.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
@@ -92,11 +86,12 @@ class RunningDetector(Running):
         self._num_scored = stop
         keep = 0 if self._model is None else self._config.data.window
         self._rows_mc = self._rows_mc[max(0, stop - keep - first) :].copy()
-        return self._detector.scales.normalised(scores, self._windows(values_nc, np.empty(0, dtype=np.int64)))
+        return self._detector.scales.normalised_rows(scores, self._file_id)
 
     def _model_errors(self, first: int, stop: int, *, ended: bool) -> np.ndarray | None:
         """The model's errors of the rows that are kept, up to row `stop` of the segment, float32 (m, C); None without a
-        model. Those of rows that have a score are not computed again."""
+        model. Those of rows that have a score are not computed again. A row counts in the first window whose newest
+        patch it is in, as in `inference.model_errors`."""
         if self._model is None:
             return None
         window, stride, done = self._config.data.window, self._config.score_stride, self._num_scored
@@ -106,15 +101,14 @@ class RunningDetector(Running):
         if ended and last >= 0 and (not starts or starts[-1] != last):
             starts.append(last)
         rows_mc = self._rows_mc[: stop - first]
+        error_mc = np.full(rows_mc.shape, np.nan, dtype=np.float32)
         if not starts:
-            return np.full(rows_mc.shape, np.nan, dtype=np.float32)
-        windows = self._windows(rows_mc, np.array(starts) - first)
-        found = split_errors(
-            self._model, windows, batch_size=self._config.scoring.batch_size, look_ahead=False, progress="off"
-        )
-        return found.error_sc
-
-    def _windows(self, values_mc: np.ndarray, starts_w: np.ndarray) -> WindowSet:
-        recording = replace(self._recording, values_tc=values_mc)
-        series = Series.of([recording], values_mc, self._model.scaler if self._model is not None else None)
-        return WindowSet(series, torch.from_numpy(starts_w), self._config.data.window)
+            return error_mc
+        at_w = np.array(starts) - first
+        error_wpc = self._model.errors(rows_mc[at_w[:, np.newaxis] + np.arange(window)])
+        reached = 0
+        for end, error_pc in zip((at_w + window).tolist(), error_wpc, strict=True):
+            fresh = min(end - reached, len(error_pc))
+            error_mc[end - fresh : end] = error_pc[-fresh:]
+            reached = end
+        return error_mc

@@ -19,9 +19,10 @@ from core.errors import DataError, OutputError
 from inference import stored_detector
 from inference.detector import Detector, identity
 from inference.detector_file import load_detector, save_detector
+from inference.entries import SplitErrors
 from inference.fitting import fit
 from inference.groups import reference_of
-from inference.model_errors import SplitErrors, model_errors
+from inference.model_errors import model_errors
 from inference.split_scores import SplitScores
 from inference.stored_detector import detector_and_data, load_splits, open_model
 from inference.thresholds import calibrate

@@ -10,8 +10,9 @@ import torch
 
 from core.data.scaling import Scaler
 from core.data.windows import WindowSet
+from inference.entries import SplitErrors
 from inference.event_views import Scored, rows_view, window_view
-from inference.model_errors import SplitErrors, split_errors
+from inference.model_errors import split_errors
 from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores
 from tests.inference.test_split_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over

@@ -27,7 +27,7 @@ from core.data.windows import Series, WindowSet
 from inference.fitting import fit
 from inference.events import find_events
 from inference.groups import reference_of
-from inference.model_errors import SplitErrors
+from inference.entries import SplitErrors
 from inference.score_table import score_table
 
 CHANNELS = 16

@@ -7,10 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from inference.entries import SplitErrors
 from inference.fitting import weight_choice
 from inference.groups import reference_of
 from inference.injected_faults import BETWEEN, NORMAL, inject
-from inference.model_errors import SplitErrors, model_errors, reference_errors
+from inference.model_errors import model_errors, reference_errors
 from inference.model_weight import FEWEST_FAULTS, WEIGHTS, choose_weight, found
 from inference.run_scoring_example import score_stream
 from inference.stored_detector import load_splits, open_model

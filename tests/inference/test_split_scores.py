@@ -21,7 +21,8 @@ from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
 from inference import split_scores
-from inference.model_errors import SplitErrors, split_errors
+from inference.entries import SplitErrors
+from inference.model_errors import split_errors
 from inference.running import ERROR_CAP
 from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel

@@ -49,14 +49,14 @@ def lines_of(root: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
-def assert_equal_to_files(root: Path, scored: ScoringResult) -> None:
+def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float = 1e-6) -> None:
     """Every row is scored exactly once, and all events are closed."""
     found = pd.DataFrame(lines_of(root, "scores")).sort_values(["recording", "row"], ignore_index=True)
     table = scored.scores.assign(recording=scored.scores["recording"].astype(str))
     table = table.sort_values(["recording", "row"], ignore_index=True)
     assert found[["recording", "row"]].to_numpy().tolist() == table[["recording", "row"]].to_numpy().tolist()
     score_s = pd.to_numeric(found["score"]).to_numpy(dtype=np.float64)
-    np.testing.assert_allclose(score_s, table["score"].to_numpy(dtype=np.float64), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(score_s, table["score"].to_numpy(dtype=np.float64), rtol=tolerance, atol=tolerance)
     assert found["alarm"].tolist() == table["alarm"].tolist()
     assert pd.to_datetime(found["time"]).tolist() == table["time"].tolist()
 
@@ -76,7 +76,7 @@ def assert_equal_to_files(root: Path, scored: ScoringResult) -> None:
         for key in ("recording", "scores", "alarms", "top_channels", "sentence"):
             assert report[key] == event[key], key
         for key in ("start_seconds", "end_seconds", "duration_seconds", "severity", "peak_score"):
-            np.testing.assert_allclose(report[key], event[key], rtol=1e-6, err_msg=key)
+            np.testing.assert_allclose(report[key], event[key], rtol=tolerance, err_msg=key)
         for key in ("start", "end", "peak_time"):
             assert pd.Timestamp(report[key]) == event[key], key
     assert by_id == {}
