@@ -37,7 +37,7 @@ COMMANDS: dict[str, Command] = {
     "tag": Command("pipelines.tag_run", "set tags and a note of a run"),
     "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
-    "watch": Command("inference.watch.command", "score rows of process sensors as they come"),
+    "watch": Command("inference.watch.command", "score rows and recordings as they come"),
     "export-model": Command("inference.export_model", "write a model as ONNX, to monitor without PyTorch"),
     "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
     "fleet": Command(

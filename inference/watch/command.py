@@ -1,4 +1,4 @@
-"""Scores rows of process sensors as they come: `python -m inference.watch.command patchtst [key=value …]`."""
+"""Scores rows and recordings as they come: `python -m inference.watch.command patchtst [key=value …]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from core.checkpoint import detector_path
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
@@ -22,12 +22,15 @@ from core.switching import finish
 
 if TYPE_CHECKING:
     from core.config.schema import AnyConfig
+    from core.data.scaling import Scaler
+    from inference.detector import Detector
     from inference.predictor import Predictor
-    from inference.watch.followed_file import Monitor
+    from inference.scoring import ScoringModel
+    from inference.watch.monitor import Monitor
 
 log = logging.getLogger(__name__)
 
-_DETECTORS = ("model", "charts")
+_DETECTORS, _RUNTIMES = ("model", "charts"), ("torch", "onnx")
 
 
 def open_monitor(
@@ -39,71 +42,98 @@ def open_monitor(
     Raises UsageError for a configuration that looks ahead, OutputError if there is no detector for it, and
     CheckpointError and DataError as scoring does.
     """
-    from inference.detector_file import load_stored
-    from inference.watch.followed_file import Monitor
-
     if loaded.config.scoring.look_ahead:
         raise UsageError("a monitor cannot look ahead", hint="scoring.look_ahead=false, and score again to fit for it")
-    if detector == "charts":
-        from inference.stored_detector import charts_and_data
-
-        fitted, data, _ = charts_and_data(loaded.config, root=root, splits=("train", "validation", "calibration"))
-        config, model, channels = data.config, None, data.channels
-    else:
-        with Lock(command="landfall watch") as lock:
-            path = root / (checkpoint or loaded.config.logging.checkpoint_path)
-            lock.take_if_writable(path, key="--checkpoint")
-            finish(root)
-            config, model = _OPENED_BY[runtime](loaded, root, path)
-            fitted, reason = load_stored(detector_path(path))
-        reason = reason or fitted.mismatch(config, model.sha256)
-        if reason:
-            hint = f"`landfall score --stream {config.stream}` fits and stores one"
-            raise OutputError(f"there is no detector to watch with: {reason}", hint=hint)
-        channels = model.channels
-    fitted = fitted.with_alarms(config.scoring)
-    if fitted.sample.seconds_per_score is None:
-        hint = "watch with a detector that was fitted to recordings with time stamps"
-        raise UsageError("the calibration data has no time stamps: missing rows cannot be known", hint=hint)
-    if fitted.own_past:
-        log.warning(
-            "the detector scores %d recordings separately; the files that are followed are none of them, and are "
-            "scored with that of all recordings", len(fitted.own_past),
-        )  # fmt: skip
+    with_charts = detector == "charts"
+    opened, fitted = _with_charts(loaded, root) if with_charts else _with_model(loaded, root, checkpoint, runtime)
+    fitted = fitted.with_alarms(opened.config.scoring)
     log.info("%s", fitted.threshold.statement)
-    return Monitor(config, fitted, model, tuple(channels), fitted.sample.seconds_per_score)
+    return opened.monitor(fitted, root)
 
 
-def _open_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> tuple[AnyConfig, Predictor]:
+class _Opened(NamedTuple):
+    """What a monitor needs besides its detector. scaler, rate_hz: for vibration only."""
+
+    config: AnyConfig
+    channels: tuple[str, ...]
+    model: Predictor | ScoringModel | None = None
+    scaler: Scaler | None = None
+    rate_hz: float | None = None
+
+    def monitor(self, detector: Detector, root: Path) -> Monitor:
+        from inference.watch.monitor import Monitor
+
+        if self.config.stream == "swinmae":
+            from inference.watch.followed_recording import RecordingScores
+
+            scores = RecordingScores(detector, self.config, self.model, root, self.scaler, self.rate_hz)
+            return Monitor(self.config, detector, self.channels, 1 / self.rate_hz, recordings=scores)
+        if detector.sample.seconds_per_score is None:
+            hint = "watch with a detector that was fitted to recordings with time stamps"
+            raise UsageError("the calibration data has no time stamps: missing rows cannot be known", hint=hint)
+        if detector.own_past:
+            log.warning(
+                "the detector scores %d recordings separately; the files that are followed are none of them, and are "
+                "scored with that of all recordings", len(detector.own_past),
+            )  # fmt: skip
+        return Monitor(self.config, detector, self.channels, detector.sample.seconds_per_score, self.model)
+
+
+def _with_charts(loaded: LoadedConfig, root: Path) -> tuple[_Opened, Detector]:
+    from inference.stored_detector import charts_and_data
+
+    detector, data, _ = charts_and_data(loaded.config, root=root, splits=("train", "validation", "calibration"))
+    return _Opened(data.config, data.channels, scaler=data.scaler, rate_hz=data.sampling_rate_hz), detector
+
+
+def _with_model(
+    loaded: LoadedConfig, root: Path, checkpoint: Path | str | None, runtime: str
+) -> tuple[_Opened, Detector]:
+    from inference.detector_file import load_stored
+
+    with Lock(command="landfall watch") as lock:
+        path = root / (checkpoint or loaded.config.logging.checkpoint_path)
+        lock.take_if_writable(path, key="--checkpoint")
+        finish(root)
+        opened = _on_onnx(loaded, root, path) if runtime == "onnx" else _on_torch(loaded, root, path)
+        detector, reason = load_stored(detector_path(path))
+    reason = reason or detector.mismatch(opened.config, opened.model.sha256)
+    if reason:
+        hint = f"`landfall score --stream {opened.config.stream}` fits and stores one"
+        raise OutputError(f"there is no detector to watch with: {reason}", hint=hint)
+    return opened, detector
+
+
+def _on_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
     from inference.detector_graph import TorchPredictor
     from inference.stored_detector import open_model
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
-    return config, TorchPredictor(scoring, config.scoring.batch_size)
+    model = scoring if config.stream == "swinmae" else TorchPredictor(scoring, config.scoring.batch_size)
+    return _Opened(config, scoring.channels, model, scoring.scaler, scoring.sampling_rate_hz)
 
 
-def _open_onnx(loaded: LoadedConfig, root: Path, checkpoint: Path) -> tuple[AnyConfig, Predictor]:
+def _on_onnx(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
     from inference.predictor import open_exported
 
-    return open_exported(loaded, root=root, checkpoint=checkpoint)
-
-
-_OPENED_BY = {"torch": _open_torch, "onnx": _open_onnx}
+    config, model = open_exported(loaded, root=root, checkpoint=checkpoint)
+    return _Opened(config, model.channels, model)
 
 
 # --------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall watch",
-        description="Follows the files of data.splits.test.files and scores each new row with the detector.",
+        description="Follows the files of data.splits.test.files, and scores each new row of process sensors and each "
+        "new recording of vibration.",
     )
-    parser.add_argument("stream", choices=STREAMS, help="stream to follow; process sensors only")
+    parser.add_argument("stream", choices=STREAMS, help="stream to follow")
     parser.add_argument(
         "--detector", choices=_DETECTORS, default="model",
         help="charts: control charts alone, fitted at the start, without a checkpoint (default: model)",
     )  # fmt: skip
     parser.add_argument(
-        "--runtime", choices=tuple(_OPENED_BY), default="torch",
+        "--runtime", choices=_RUNTIMES, default="torch",
         help="onnx: ONNX Runtime computes the model that `landfall export-model` wrote, without PyTorch",
     )  # fmt: skip
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
@@ -125,6 +155,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--finished-after", type=_positive, default=3600.0, metavar="SECONDS",
         help="a file without new rows for so long has ended (default: 3600)",
     )  # fmt: skip
+    parser.add_argument(
+        "--complete-after", type=_positive, default=5.0, metavar="SECONDS",
+        help="a recording of vibration that did not change for so long is complete (default: 5)",
+    )  # fmt: skip
     add_config_arguments(
         parser, default=local_config_file("<stream>"), example="'data.splits.test.files=[data/live/*.csv]'"
     )
@@ -144,9 +178,10 @@ def _watch(arguments: argparse.Namespace) -> int:
     loaded = config_of(arguments, stream=arguments.stream)
     if arguments.print_config:
         return print_config(arguments, loaded)
-    if arguments.stream != "patchtst":
-        hint = f"`landfall score --stream {arguments.stream}` scores complete recordings"
-        raise UsageError("only process sensors (patchtst) can be followed row by row", hint=hint)
+    if arguments.stream == "swinmae" and (arguments.runtime == "onnx" or arguments.mqtt is not None):
+        raise UsageError(
+            "the control charts of vibration need PyTorch, and complete files", hint="omit --runtime, --mqtt"
+        )
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or more", hint="--limit 1000")
     if arguments.detector == "charts" and arguments.checkpoint is not None:
@@ -179,7 +214,7 @@ def _follow(arguments: argparse.Namespace, loaded: LoadedConfig, root: Path) -> 
         )
         watch = Watch(
             monitor, root=root, keeps_scores=arguments.scores, limit=arguments.limit,
-            finished_after_s=arguments.finished_after,
+            finished_after_s=arguments.finished_after, complete_after_s=arguments.complete_after,
             patterns=None if broker is None else [str(root / broker.folder / "*.csv")],
         )  # fmt: skip
         if broker is not None:

@@ -19,17 +19,14 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from core.config.schema import AnyConfig
 from core.data.growing import GrowingTable, NewRows
 from core.errors import DataError
-from inference.detector import Detector
-from inference.predictor import Predictor
 from inference.running import Running
 from inference.split_scores import SplitScores
+from inference.watch.monitor import Monitor, Scored
 from inference.watch.running_detector import RunningDetector
 from inference.watch.running_events import RunningEvents
 
@@ -38,26 +35,6 @@ log = logging.getLogger(__name__)
 _NS_PER_S = 1e9
 # Rows of each kind that are logged for a file.
 _MOST_LOGGED = 5
-
-
-class Monitor(NamedTuple):
-    """What scores every file. model: None for control charts alone. step_s: seconds between rows of the calibration
-    data."""
-
-    config: AnyConfig
-    detector: Detector
-    model: Predictor | None
-    channels: tuple[str, ...]
-    step_s: float
-
-
-class Scored(NamedTuple):
-    """Scores of some rows: row of the recording and time (n,), scores and largest channels, and reports of events."""
-
-    row_n: np.ndarray
-    time_n: np.ndarray
-    scores: SplitScores
-    reports: list[dict[str, Any]]
 
 
 class FollowedFile(Running):
@@ -152,16 +129,16 @@ class FollowedFile(Running):
 
     # ---------------------------------------------------------------------------------------------------------- scores
     def _scored(self, scores: SplitScores | None, *, ended: bool = False) -> Scored:
-        count = 0 if scores is None else len(scores.score_s)
-        first = self.num_rows - len(self.waiting_n)
+        score_n, top_n = (np.empty(0), np.empty(0)) if scores is None else (scores.score_s, scores.top_channel_s)
+        first, count = self.num_rows - len(self.waiting_n), len(score_n)
         row_n, time_n = np.arange(first, first + count), self.waiting_n[:count]
         self.waiting_n = self.waiting_n[count:].copy()
         reports = []
         if scores is not None:
-            reports += self._events(scores.score_s, scores.channel_error_sc, row_n, time_n)
+            reports += self._events(score_n, scores.channel_error_sc, row_n, time_n)
         if ended:
             reports += self._events.end()
-        return Scored(row_n, time_n, scores, reports)
+        return Scored(self.file_id, row_n, time_n, score_n, top_n, reports)
 
     def _log(self, kind: str, problem: DataError) -> None:
         self._logged[kind] += 1

@@ -24,7 +24,8 @@ _NS_PER_S = 1e9
 class RunningEvents(Running):
     """Events of one recording.
 
-    recording: its file id. settings: of threshold and events.
+    recording: its file id. settings: of threshold and events. first_ns: time of its first row, by default that of the
+    first score. has_dates: whether times are since 1970, not since the start of the recording.
     """
 
     STATE = (
@@ -32,10 +33,13 @@ class RunningEvents(Running):
         "peak_score", "peak_ns", "sums_2c", "later_2c", "first_ns",
     )  # fmt: skip
 
-    def __init__(self, recording: str, channels: Sequence[str], threshold: float, settings: Scoring):
+    def __init__(
+        self, recording: str, channels: Sequence[str], threshold: float, settings: Scoring, *,
+        first_ns: int | None = None, has_dates: bool = True,
+    ):  # fmt: skip
         self.recording, self.channels, self.threshold, self.settings = recording, tuple(channels), threshold, settings
         self.line = 0  # scores so far
-        self.first_ns = 0  # time of the recording's first row
+        self.first_ns, self._knows_first, self._has_dates = first_ns or 0, first_ns is not None, has_dates
         self.sums_2c = np.zeros((2, len(self.channels)))
         self._forget()
 
@@ -56,7 +60,7 @@ class RunningEvents(Running):
         score_n: float32 (n,), NaN where unscored. error_nc: (n, C) errors of which the score is the mean. row_n,
         time_n: int64 (n,), rows of the recording and their times in nanoseconds since 1970.
         """
-        if self.line == 0 and len(time_n):
+        if self.line == 0 and len(time_n) and not self._knows_first:
             self.first_ns = int(time_n[0])
         is_alarm_n = score_n > self.threshold
         is_above_n = is_alarm_n | (score_n > self.settings.event_release * self.threshold)
@@ -112,7 +116,7 @@ class RunningEvents(Running):
         of_channel = top_channels(error_c[np.newaxis].astype(np.float32), np.array([0]), np.array([0]))[0]
         names_c = [name.replace(";", ",") for name in self.channels]
         facts = {
-            "start": pd.Timestamp(self.start_ns),
+            "start": pd.Timestamp(self.start_ns) if self._has_dates else None,
             "start_seconds": (self.start_ns - self.first_ns) / _NS_PER_S,
             "duration_seconds": (self.end_ns - self.start_ns) / _NS_PER_S,
             "recording": self.recording,
@@ -124,17 +128,16 @@ class RunningEvents(Running):
             "id": f"{self.recording}#{self.start_row}",
             "state": state,
             **facts,
-            "start": _iso(self.start_ns),
-            "end": _iso(self.end_ns),
+            "start": self._date(self.start_ns),
+            "end": self._date(self.end_ns),
             "end_seconds": (self.end_ns - self.first_ns) / _NS_PER_S,
             "scores": self.scores,
             "alarms": self.alarms,
             "peak_score": self.peak_score,
-            "peak_time": _iso(self.peak_ns),
+            "peak_time": self._date(self.peak_ns),
             "channels": [{"name": self.channels[channel], "share": share} for channel, share in of_channel.items()],
             "sentence": sentence_of(SimpleNamespace(**facts)),
         }
 
-
-def _iso(time_ns: int) -> str:
-    return str(np.datetime_as_string(np.datetime64(time_ns, "ns"), unit="ms"))
+    def _date(self, time_ns: int) -> str | None:
+        return str(np.datetime_as_string(np.datetime64(time_ns, "ns"), unit="ms")) if self._has_dates else None

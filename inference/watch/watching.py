@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +23,13 @@ from core.data.files import matches
 from core.errors import LandfallError, UsageError
 from core.workspace import relative
 from inference.detector import ALARM_SETTINGS
-from inference.watch.followed_file import FollowedFile, Monitor, Scored
+from inference.watch.followed_file import FollowedFile
 from inference.watch.journal import Journal
+from inference.watch.monitor import Monitor, Scored
 from inference.watch.state_file import read_state, write_state
+
+if TYPE_CHECKING:
+    from inference.watch.followed_recording import FollowedRecording
 
 log = logging.getLogger(__name__)
 
@@ -56,22 +60,23 @@ class WatchPaths:
 class Watch:
     """patterns: of the files to follow, by default `data.splits.test.files`. keeps_scores: whether every score is
     appended to a file, not only events. limit: rows of a file per round. finished_after_s: a file without new rows for
-    so long has ended.
+    so long has ended. complete_after_s: a recording of vibration that did not change for so long is complete.
     """
 
     def __init__(
         self, monitor: Monitor, *, root: Path, keeps_scores: bool, limit: int = 1000, finished_after_s: float = 3600.0,
-        patterns: Sequence[str] | None = None,
+        complete_after_s: float = 5.0, patterns: Sequence[str] | None = None,
     ):  # fmt: skip
         config = monitor.config
         self.paths = WatchPaths.of(config, root=root)
-        self._monitor, self._limit, self._finished_after_s = monitor, limit, finished_after_s
+        self._monitor, self._limit = monitor, limit
+        self._finished_after_s, self._complete_after_s = finished_after_s, complete_after_s
         self._data_root = (root / config.data.root).resolve()
         splits = config.data.splits
         self._patterns = splits.test.files if patterns is None else tuple(patterns)
         reference = (*splits.train.files, *splits.validation.files, *splits.calibration.files)
         self._reference = set(self._matching(reference))
-        self._files: dict[Path, FollowedFile] = {}
+        self._files: dict[Path, FollowedFile | FollowedRecording] = {}
         self._left_out: set[Path] = set()
         self._keeps_scores = keeps_scores
         self._identity = identity(monitor)
@@ -106,7 +111,7 @@ class Watch:
                 continue
             if scored is not None:
                 found = True
-                self._write(file, scored)
+                self._write(scored)
         self._is_stored &= not found
         if not self._is_stored and time.monotonic() - self._stored_at > STORE_EVERY_S:
             self.store()
@@ -116,7 +121,7 @@ class Watch:
         """All files have ended: scores the rows that wait and closes open events."""
         for path, file in self._files.items():
             if path not in self._left_out and not file.is_idle:
-                self._write(file, file.end())
+                self._write(file.end())
         self.store()
 
     def store(self) -> None:
@@ -156,7 +161,10 @@ class Watch:
         if time.monotonic() - self._looked_at < LOOK_FOR_FILES_EVERY_S:
             return
         self._looked_at = time.monotonic()
-        for path in self._matching(self._patterns):
+        found = set(self._matching(self._patterns))
+        for path in [path for path, file in self._files.items() if file.is_idle and path not in found]:
+            del self._files[path]  # so that the state does not grow for ever
+        for path in sorted(found):
             if path in self._files or path in self._left_out:
                 continue
             if path in self._reference:
@@ -168,38 +176,48 @@ class Watch:
             else:
                 log.info("following %s", self._follow(path).file_id)
 
-    def _follow(self, path: Path) -> FollowedFile:
-        self._files[path] = FollowedFile(self._monitor, path, relative(path, self._data_root))
+    def _follow(self, path: Path) -> FollowedFile | FollowedRecording:
+        file_id = relative(path, self._data_root)
+        if self._monitor.recordings is None:
+            self._files[path] = FollowedFile(self._monitor, path, file_id)
+        else:
+            from inference.watch.followed_recording import FollowedRecording
+
+            complete_after_s = self._complete_after_s
+            self._files[path] = FollowedRecording(self._monitor, path, file_id, complete_after_s=complete_after_s)
         return self._files[path]
 
     def _is_silent(self, path: Path) -> bool:
         return time.time() - path.stat().st_mtime > self._finished_after_s
 
     # ----------------------------------------------------------------------------------------------------------- output
-    def _write(self, file: FollowedFile, scored: list[Scored]) -> None:
+    def _write(self, scored: list[Scored]) -> None:
         for each in scored:
             for report in each.reports:
                 self._events.add(report)
                 log.info("event %s: %s", report["state"], report["sentence"])
-            if self._scores is not None and each.scores is not None:
-                for line in _score_lines(file.file_id, each, self._monitor):
+            if self._scores is not None:
+                for line in _score_lines(each, self._monitor):
                     self._scores.add(line)
         self._events.flush()
         if self._scores is not None:
             self._scores.flush()
 
 
-def _score_lines(recording: str, scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
-    threshold, top_n = monitor.detector.threshold.value, scored.scores.top_channel_s
-    times = np.datetime_as_string(scored.time_n.view("datetime64[ns]"), unit="ms").tolist()
-    for at, (row, score) in enumerate(zip(scored.row_n.tolist(), scored.scores.score_s.tolist(), strict=True)):
+def _score_lines(scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
+    threshold = monitor.detector.threshold.value
+    times: Sequence[str | None] = [None] * len(scored.row_n)
+    if scored.time_n is not None:
+        times = np.datetime_as_string(scored.time_n.view("datetime64[ns]"), unit="ms").tolist()
+    for at, (row, score) in enumerate(zip(scored.row_n.tolist(), scored.score_n.tolist(), strict=True)):
+        top = scored.top_channel_n[at]
         yield {
-            "recording": recording,
+            "recording": scored.recording,
             "row": row,
             "time": times[at],
             "score": None if np.isnan(score) else score,
             "alarm": score > threshold,
-            "top_channel": monitor.channels[top_n[at]] if top_n[at] >= 0 else None,
+            "top_channel": monitor.channels[top] if top >= 0 else None,
         }
 
 

@@ -14,19 +14,19 @@ import pandas as pd
 
 from inference.run_scoring_example import ScoringResult, score_stream
 from inference.watch.command import main, open_monitor
-from inference.watch.followed_file import Monitor
+from inference.watch.monitor import Monitor
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.support import REPO_ROOT
 
 STREAM = "patchtst"
 
 
-def arguments_of(root: Path, *more: str) -> list[str]:
-    return [STREAM, "--scores", "--repo-root", str(root), *OVERRIDES[STREAM], *SHARED, *more]
+def arguments_of(root: Path, *more: str, stream: str = STREAM) -> list[str]:
+    return [stream, "--scores", "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *more]
 
 
-def watch_once(root: Path, *more: str) -> int:
-    return main(arguments_of(root, "--once", *more))
+def watch_once(root: Path, *more: str, stream: str = STREAM) -> int:
+    return main(arguments_of(root, "--once", *more, stream=stream))
 
 
 def watch_process(root: Path, *more: str) -> subprocess.Popen:
@@ -36,22 +36,23 @@ def watch_process(root: Path, *more: str) -> subprocess.Popen:
     return subprocess.Popen(command, env=environment, stderr=(root / "said.log").open("a"))
 
 
-def scored_by_files(root: Path, *more: str, detector: str = "charts") -> ScoringResult:
-    return score_stream(configuration(STREAM, root, *more), root=root, detector=detector)
+def scored_by_files(root: Path, *more: str, detector: str = "charts", stream: str = STREAM) -> ScoringResult:
+    return score_stream(configuration(stream, root, *more), root=root, detector=detector)
 
 
-def monitor_of(root: Path, *more: str, detector: str = "charts") -> Monitor:
-    return open_monitor(configuration(STREAM, root, *more), root=root, detector=detector)
+def monitor_of(root: Path, *more: str, detector: str = "charts", stream: str = STREAM) -> Monitor:
+    return open_monitor(configuration(stream, root, *more), root=root, detector=detector)
 
 
-def lines_of(root: Path, name: str) -> list[dict[str, Any]]:
-    path = root / f"artifacts/watch/{STREAM}_{name}.jsonl"
+def lines_of(root: Path, name: str, stream: str = STREAM) -> list[dict[str, Any]]:
+    path = root / f"artifacts/watch/{stream}_{name}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
 def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float = 1e-6) -> None:
     """Every row is scored exactly once, and all events are closed."""
-    found = pd.DataFrame(lines_of(root, "scores")).sort_values(["recording", "row"], ignore_index=True)
+    stream = scored.summary["stream"]
+    found = pd.DataFrame(lines_of(root, "scores", stream)).sort_values(["recording", "row"], ignore_index=True)
     table = scored.scores.assign(recording=scored.scores["recording"].astype(str))
     table = table.sort_values(["recording", "row"], ignore_index=True)
     assert found[["recording", "row"]].to_numpy().tolist() == table[["recording", "row"]].to_numpy().tolist()
@@ -60,13 +61,13 @@ def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float
     assert found["alarm"].tolist() == table["alarm"].tolist()
     assert pd.to_datetime(found["time"]).tolist() == table["time"].tolist()
 
-    reports = lines_of(root, "events")
+    reports = lines_of(root, "events", stream)
     closed = sorted((each for each in reports if each["state"] == "closed"), key=lambda each: each["id"])
     assert len(reports) == 2 * len(closed) == 2 * len(scored.events)
     assert {each["id"] for each in reports if each["state"] == "open"} == {each["id"] for each in closed}
     events = scored.events.assign(
         row=[
-            table[(table["recording"] == event.recording) & (table["time"] == event.start)]["row"].iloc[0]
+            table[(table["recording"] == event.recording) & (table["seconds"] == event.start_seconds)]["row"].iloc[0]
             for event in scored.events.itertuples()
         ]
     )
@@ -78,5 +79,6 @@ def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float
         for key in ("start_seconds", "end_seconds", "duration_seconds", "severity", "peak_score"):
             np.testing.assert_allclose(report[key], event[key], rtol=tolerance, err_msg=key)
         for key in ("start", "end", "peak_time"):
-            assert pd.Timestamp(report[key]) == event[key], key
+            assert (report[key] is None) == pd.isna(event[key]), key
+            assert report[key] is None or pd.Timestamp(report[key]) == event[key], key
     assert by_id == {}
