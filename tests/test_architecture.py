@@ -37,7 +37,8 @@ STARTS_FAST = (
     "trainers.train_patchtst_ssl", "trainers.train_swinmae_ssl", "pipelines.validate_training_outputs",
     "pipelines.export_training_dashboard_state", "pipelines.dashboard.*", "pipelines.checks", "pipelines.checks.*",
     "pipelines.steps.*", "pipelines.run_local_training_pipeline", "pipelines.execute_notebook", "core.notebook",
-    "inference.watch.*", "inference.predictor", "inference.export_model",
+    "inference.watch.watching", "inference.watch.command", "inference.watch.mqtt", "inference.watch.delivery",
+    "inference.export_model",
 )  # fmt: skip
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", ".json", ".html", ".css", ".mjs", ".js", ".lock", ""}
 

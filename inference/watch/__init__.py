@@ -4,6 +4,7 @@
 - `running_detector`: scores along rows that come in pieces
 - `running_events`: events along scores
 - `journal`: files of JSON lines in which no line is lost or repeated
+- `event_table`: closed events as a table
 - `state_file`: the stored state
 - `delivery`: events to a webhook or a command
 - `mqtt`: rows of an MQTT broker to csv files

@@ -54,7 +54,7 @@ class RecordingScores:
             problem = f"is sampled at {found.sampling_rate_hz:g} Hz, the detector was fitted at {self.rate_hz:g} Hz"
             raise DataError(problem, path=file_id, hint=f"set data.resample_hz={self.rate_hz:g}")
         windows = found.splits["test"]
-        if self.model is None or self.detector.model_weight == 0:
+        if self.model is None or not self.detector.uses_model:
             errors = SplitErrors.without_model(config.stream, windows)
         else:
             errors = model_errors(config, self.model, windows, file_id)

@@ -23,6 +23,7 @@ from core.data.files import matches
 from core.errors import LandfallError, UsageError
 from core.workspace import relative
 from inference.detector import ALARM_SETTINGS
+from inference.watch.event_table import write_event_table
 from inference.watch.followed_file import FollowedFile
 from inference.watch.journal import Journal
 from inference.watch.monitor import Monitor, Scored
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Storing fifty files takes 60 ms, most of them to flush the disk.
-STORE_EVERY_S, LOOK_FOR_FILES_EVERY_S = 5.0, 1.0
+STORE_EVERY_S, LOOK_FOR_FILES_EVERY_S, TABLE_EVERY_S = 5.0, 1.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class WatchPaths:
     """The output files."""
 
     events: Path
+    table: Path
     scores: Path
     state: Path
     delivered: Path
@@ -51,6 +53,7 @@ class WatchPaths:
         folder, stream = root / config.logging.artifacts_dir / "watch", config.stream
         return cls(
             events=folder / f"{stream}_events.jsonl",
+            table=folder / f"{stream}_events.parquet",
             scores=folder / f"{stream}_scores.jsonl",
             state=folder / f"{stream}_state.bin",
             delivered=folder / f"{stream}_delivered.json",
@@ -80,7 +83,8 @@ class Watch:
         self._left_out: set[Path] = set()
         self._keeps_scores = keeps_scores
         self._identity = identity(monitor)
-        self._stored_at = self._looked_at = -np.inf
+        self._stored_at = self._looked_at = self._tabled_at = -np.inf
+        self._is_tabled = False  # whether the table has all closed events
         self._is_stored = True
         self._events = Journal(self.paths.events, ("id", "state"))
         self._scores = Journal(self.paths.scores, ("recording", "row")) if keeps_scores else None
@@ -115,6 +119,8 @@ class Watch:
         self._is_stored &= not found
         if not self._is_stored and time.monotonic() - self._stored_at > STORE_EVERY_S:
             self.store()
+        if time.monotonic() - self._tabled_at > TABLE_EVERY_S:
+            self._write_table()
         return found
 
     def finish(self) -> None:
@@ -123,6 +129,7 @@ class Watch:
             if path not in self._left_out and not file.is_idle:
                 self._write(file.end())
         self.store()
+        self._write_table()
 
     def store(self) -> None:
         """Makes everything so far permanent."""
@@ -195,6 +202,7 @@ class Watch:
         for each in scored:
             for report in each.reports:
                 self._events.add(report)
+                self._is_tabled &= report["state"] != "closed"
                 log.info("event %s: %s", report["state"], report["sentence"])
             if self._scores is not None:
                 for line in _score_lines(each, self._monitor):
@@ -202,6 +210,11 @@ class Watch:
         self._events.flush()
         if self._scores is not None:
             self._scores.flush()
+
+    def _write_table(self) -> None:
+        if not self._is_tabled:
+            write_event_table(self.paths.events, self.paths.table)
+        self._tabled_at, self._is_tabled = time.monotonic(), True
 
 
 def _score_lines(scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:

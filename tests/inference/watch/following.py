@@ -71,6 +71,7 @@ def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float
             for event in scored.events.itertuples()
         ]
     )
+    _assert_table_has(root / f"artifacts/watch/{stream}_events.parquet", closed)
     by_id = {f"{event['recording']}#{event['row']}": event for event in events.to_dict("records")}
     for report in closed:
         event = by_id.pop(report["id"])
@@ -82,3 +83,17 @@ def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float
             assert (report[key] is None) == pd.isna(event[key]), key
             assert report[key] is None or pd.Timestamp(report[key]) == event[key], key
     assert by_id == {}
+
+
+def _assert_table_has(path: Path, closed: list[dict[str, Any]]) -> None:
+    """The table has the same events, with times as times; without any event there is none."""
+    if not closed:
+        assert not path.exists()
+        return
+    table = pd.read_parquet(path).sort_values("id").to_dict("records")
+    for event, report in zip(table, closed, strict=True):
+        assert [event[key] for key in ("id", "recording", "scores", "severity")] == [
+            report[key] for key in ("id", "recording", "scores", "severity")
+        ]
+        start = report["start"]
+        assert pd.isna(event["start"]) if start is None else event["start"] == pd.Timestamp(start)

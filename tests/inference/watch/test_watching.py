@@ -271,7 +271,7 @@ def test_what_cannot_be_watched_is_refused(trained, live, capsys):
     assert refused(LIVE)[0] == EXIT_OUTPUT  # no detector is stored before the first scoring
     assert refused(LIVE, "--detector", "charts", "scoring.look_ahead=true")[0] == EXIT_USAGE
     assert refused(LIVE, "--detector", "charts", "--checkpoint", "x.pt")[0] == EXIT_USAGE
-    assert main(["swinmae", "--once", "--repo-root", str(trained)]) == EXIT_USAGE
+    assert main(["swinmae", "--once", "--mqtt", "x.yaml", "--repo-root", str(trained)]) == EXIT_USAGE
     assert watch_once(trained, "--detector", "charts", LIVE) == EXIT_OK
     code, said = refused(LIVE, "--detector", "charts", "scoring.smoothing_span=4")
     assert (code, "another detector" in said) == (EXIT_USAGE, True)
