@@ -1,13 +1,13 @@
 """Load time and response time of the dashboard, with many runs and a long recording, in a real Chromium.
 
     python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
-    python -m benchmarks.dashboard --pictures
+    python -m benchmarks.dashboard --picture
     python -m benchmarks.dashboard --gallery DIR
 
 The workspace is built and exported as the tests do it. Each round opens the page in a new browser profile, so nothing
-is cached. Response time is the time from the click or key press to the first frame with the result. `--pictures`
-creates the figures of the README from the export of this workspace; the gallery has every view at three widths, light
-and dark.
+is cached. Response time is the time from the click or key press to the first frame with the result. `--picture`
+creates the figure of the README from the export of this workspace; the gallery has every view of it, and of made-up
+workspaces (empty, failed, training), at three widths, light and dark.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ import numpy as np
 from benchmarks.run import RESULTS, environment
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
+from core.workspace import write_json
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle
 from tests.dashboard.builders import START, write_run
-from tests.dashboard.whole import build_whole_workspace
+from tests.dashboard.whole import build_whole_workspace, live_document
 from tests.pipelines.more_inputs import RECORDING, write_score_table
 from tests.support.small_workspace import install_page
 
-PICTURES = Path("docs/images")
+PICTURE = Path("docs/images/dashboard-anomalies.png")
 WIDTHS = (1440, 1024, 390)
 # Charts are drawn when they are close to the visible area.
 SCROLL = """async () => {
@@ -177,25 +178,40 @@ def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
     return [Answer.of(what, [visit[what] for visit in visits], goal) for what, goal in goals.items()]
 
 
-def take_pictures(root: Path, folder: Path) -> list[Path]:
-    """Creates the README's figures of an exported workspace, in few colours."""
+def take_picture(root: Path) -> Path:
+    """Creates the README's figure of an exported workspace, in few colours: score and the first signal of the worst event of the
+    process sensors."""
     from PIL import Image
 
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
-    worst = state["streams"]["swinmae"]["detections"]["events"][0]["id"]
-    views = {
-        "dashboard": ("overview", 960),
-        "dashboard-training": ("training", 840),
-        "dashboard-anomalies": (f"anomalies?stream=swinmae&event={worst}", 840),
-    }
+    worst = state["streams"]["patchtst"]["detections"]["events"][0]["id"]
     with browser() as chromium, serving(root / "training_dashboard") as url:
-        for name, (address, height) in views.items():
-            page = chromium.new_page(viewport={"width": 1240, "height": height}, timezone_id="UTC")
-            page.goto(f"{url}#{address}")
-            settle(page)
-            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            picture.quantize(250, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
-    return [folder / f"{name}.png" for name in views]
+        page = chromium.new_page(viewport={"width": 1000, "height": 2400}, timezone_id="UTC")
+        page.goto(f"{url}#anomalies?stream=patchtst&event={worst}")
+        settle(page)
+        figures = page.locator(".card", has=page.locator("h2", has_text=f"Event {worst}")).locator("figure").all()[:2]
+        boxes = [figure.bounding_box() for figure in figures]
+        top = page.evaluate("scrollY") + boxes[0]["y"] - 8
+        bottom = top + boxes[-1]["y"] + boxes[-1]["height"] + 16 - boxes[0]["y"]
+        clip = {"x": 0, "y": top, "width": 1000, "height": bottom - top}
+        picture = Image.open(io.BytesIO(page.screenshot(clip=clip, full_page=True))).convert("RGB")
+    picture.quantize(64, dither=Image.Dither.NONE).save(PICTURE, optimize=True)
+    return PICTURE
+
+
+def take_galleries(root: Path, folder: Path) -> list[Path]:
+    """Creates screenshots of an exported workspace, and of made-up ones: empty, with a failed run, and training."""
+    with tempfile.TemporaryDirectory() as made:
+        empty, failed, live = (Path(made, name) for name in ("empty", "failed", "live"))
+        build_whole_workspace(failed)
+        for each in (empty, failed, live):
+            page = install_page(each)
+            export_state(each)
+        states = {"finished": root, "empty": empty, "failed": failed}
+        taken = [picture for name, each in states.items() for picture in take_gallery(each, folder / name)]
+        for stream in ("patchtst", "swinmae"):  # last: after two minutes it is shown as silent
+            write_json(page / f"data/live/{stream}.json", live_document(7, stream=stream))
+        return [*taken, *take_gallery(live, folder / "live")]
 
 
 def take_gallery(root: Path, folder: Path) -> list[Path]:
@@ -224,17 +240,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--scores", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--pictures", action="store_true", help=f"create the figures in {PICTURES} instead")
+    parser.add_argument("--picture", action="store_true", help=f"create {PICTURE} instead")
     parser.add_argument("--gallery", type=Path, metavar="DIR", help="create a screenshot of every view instead")
     add_root_argument(parser)
     parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
 
     def command(arguments: argparse.Namespace) -> int:
-        if arguments.pictures:
-            sys.stdout.writelines(f"{path}\n" for path in take_pictures(root_of(arguments), PICTURES))
+        if arguments.picture:
+            sys.stdout.write(f"{take_picture(root_of(arguments))}\n")
             return EXIT_OK
         if arguments.gallery:
-            sys.stdout.writelines(f"{path}\n" for path in take_gallery(root_of(arguments), arguments.gallery))
+            sys.stdout.writelines(f"{path}\n" for path in take_galleries(root_of(arguments), arguments.gallery))
             return EXIT_OK
         found = answers(arguments.runs, arguments.scores, arguments.rounds)
         sys.stdout.write("".join(f"{answer}\n" for answer in found))

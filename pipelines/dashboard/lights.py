@@ -31,7 +31,9 @@ def light_of(
         return Light(state="no scores", detail=detail)
     warnings = list(_warnings(scores))
     if checkpoint is not None and is_stale(checkpoint, scores):
-        detail = "The scores are from an older model than the one in use: run `landfall score`."
+        older = "an older model than the one in use"
+        source = older if scores.run_id else "control charts alone, not from the model in use"
+        detail = f"The scores are from {source}: run `landfall score`."
         return Light(state="stale", detail=detail, warnings=warnings)
     if scores.threshold and scores.threshold.departure:
         return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from core.workspace import relative
 from migration.report.document import FoundItem, NotebookReport, Report, place_of
 from migration.report.kept import FOLDER
+from migration.rules.table import RULES
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
 
@@ -23,7 +24,7 @@ def read_migration(root: Path, problems: Problems) -> MigrationState | None:
     if not reports:
         return None
     count = sum((Counter(report.rules) for report, _ in reports.values()), Counter())
-    names = {item.rule: item.name for report, _ in reports.values() for item in report.findings}
+    names = {rule.id: rule.name for rule in RULES}
     by_count = sorted(count, key=lambda rule: (-count[rule], rule))
     return MigrationState(
         notebooks=[_entry(root, *reports[name]) for name in sorted(reports)],

@@ -27,5 +27,5 @@ def test_every_view_is_drawn_without_a_server(address, visit, site, view):
 def test_an_event_opens_from_the_single_file(address, visit):
     page = show(visit(address), "anomalies")
     page.get_by_role("link", name="2026-01-09").first.click()
-    page.wait_for_selector("figure >> text=seen")
+    page.wait_for_selector("figure >> text=measured")
     assert page.complaints == []

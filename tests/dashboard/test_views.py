@@ -87,7 +87,7 @@ def test_the_card_of_a_machine_shows_light_worst_event_and_false_alarms(opened):
         "rf_reflected_W, 71 % of the error",
         "the control charts, 80 % of the score",
         "no such event in the calibration data; at most 3 per day (95 % interval)",
-        "0.5 to 9 false events per day expected (95 % interval); requested: at most 1",
+        "0.5 to 9 false events per day (95 % interval); limit: 1",
         "7 events in 14 recordings, from 5,120 scores",
         "6 of 8, by chance 1.5, at most 3 in 95 %",
         "3, 1.5 per hour, in 2 h 0 min",
@@ -322,7 +322,7 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     assert "rf_reflected_W\n71 %" in event.inner_text()
     signal = data_of(opened, HOSTILE)
     assert [name.split(",")[0] for name in signal] == [
-        "recording's own clock", "seen", "expected by the control charts",
+        "recording's own clock", "measured", "expected by the control charts",
     ]  # fmt: skip
     # The event begins at 06:07:25 of the recording's clock, which is its second 445.
     score = data_of(opened, "Score")
@@ -357,11 +357,11 @@ def test_an_event_opens_from_the_timeline(opened):
 
 def test_a_vibration_event_has_scalograms(opened):
     show(opened, "anomalies?stream=swinmae&event=7")
-    for what, corner in (("seen", "-31"), ("expected by the model", "-34"), ("seen less expected", "3")):
+    for what, corner in (("measured", "-31"), ("expected by the model", "-34"), ("measured minus expected", "3")):
         rows = data_of(opened, f"x, {what}")
         assert rows["frequency (Hz) \\ time (s)"][0] == "10"
         assert list(rows.values())[-1][0] == corner
-    assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "seen"]
+    assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "measured"]
 
 
 def test_a_vibration_event_has_an_envelope_spectrum_with_the_lines_of_its_bearing(opened):

@@ -94,11 +94,11 @@ function signal(event, { name, t, seen, expected }, axis, { expected_by: by, win
     ...common,
     spans: [...common.spans, scored].filter(Boolean),
     title: name,
-    summary: `${name} as seen and as ${what}`,
+    summary: `${name} as measured and as ${what}`,
     y: { label: name, size: AXIS_WIDTH },
     // The prediction for vibration is a scalogram, not a curve.
     curves: [
-      { name: "seen", x, y: seen, colour: "curve-1" },
+      { name: "measured", x, y: seen, colour: "curve-1" },
       { name: what, x, y: expected, colour: "curve-2", dash: [6, 4] },
     ].filter(({ y }) => y.length > 0),
   }).node;
@@ -154,8 +154,8 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by
   return el(
     "div",
     { class: "charts" },
-    map("seen", seen, range),
+    map("measured", seen, range),
     map(by ? `expected by ${COMPONENTS[by]}` : "expected", expected, range),
-    map("seen less expected", error, [-most, most], true),
+    map("measured minus expected", error, [-most, most], true),
   );
 }

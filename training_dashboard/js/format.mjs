@@ -84,7 +84,6 @@ export function faults({
 export const COMPONENTS = { charts: "the control charts", model: "the model" };
 /** Above this upper bound of false events per day, the calibration data is too short to state a rate. */
 const TELLING = 1000;
-const perDay = (low, high) => (low < 0.05 ? `at most ${rate(high)}` : `${rate(low)} to ${rate(high)}`);
 
 /** The stated rate of false alarms of a threshold, in events per day; null if an export does not contain it. */
 export function promise(threshold) {
@@ -94,8 +93,8 @@ export function promise(threshold) {
   const { events_per_day_low: low, events_per_day_high: high } = expected;
   if (!isNumber(high)) return "Events per day are unknown: the data has no time stamps.";
   if (high > TELLING) return "The calibration data is too short to predict false events per day.";
-  const requested = isNumber(asked) ? `; requested: at most ${rate(asked)}` : "";
-  return `${perDay(low, high)} false events per day expected (95 % interval)${requested}`;
+  const limit = isNumber(asked) ? `; limit: ${rate(asked)}` : "";
+  return `${low < 0.05 ? 0 : rate(low)} to ${rate(high)} false events per day (95 % interval)${limit}`;
 }
 
 /** How often normal operation had an event with a peak of this multiple of the threshold. */
