@@ -179,8 +179,8 @@ def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
 
 
 def take_picture(root: Path) -> Path:
-    """Creates the README's figure of an exported workspace, in few colours: score and the first signal of the worst event of the
-    process sensors."""
+    """Creates the README's figure of an exported workspace, in few colours: the score and the first signal of the worst
+    event of the process sensors."""
     from PIL import Image
 
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
