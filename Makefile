@@ -25,14 +25,19 @@ help:
 .PHONY: setup
 setup: $(READY)  ## Create .venv and install requirements.lock, once; no development tools
 
-# A torch build that is asked for is installed even where another one is: the versions are the same.
+# The locks hold a digest for every file of each release, and pip installs no other. What only another platform or build of
+# torch needs is in no lock: the last line adds it, with the other packages as they are.
+INSTALL := $(BIN)/python -m pip install --quiet
+LOCKED := --no-deps --require-hashes --requirement
+
+# A torch build that is asked for is installed even where another one is: the versions are the same. It has no digest here.
 $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Landfall needs Python 3.11 or newer; $(PYTHON) is older. Try make setup PYTHON=python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --force-reinstall --no-deps --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)")
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(if $(TORCH_INDEX),$(INSTALL) --force-reinstall --no-deps --index-url $(TORCH_INDEX) "$$(grep -o '^torch==[^ ]*' requirements.lock)")
+	$(INSTALL) $(LOCKED) requirements.lock
+	$(INSTALL) --no-build-isolation --editable ".[lab]"
 	@touch $@
 
 .PHONY: setup-dev
@@ -40,7 +45,8 @@ setup-dev: $(READY_DEV)  ## The development tools of requirements-dev.lock on to
 
 # The development tools come on top: what tests, lints or compares with other libraries needs them, running does not.
 $(READY_DEV): $(READY) requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
+	$(INSTALL) $(LOCKED) requirements-dev.lock
+	$(INSTALL) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
 .PHONY: always
@@ -111,8 +117,32 @@ export: $(READY)  ## Write what the dashboard shows
 # Its tools are in a lock file of their own: no test needs them.
 .PHONY: site
 site: $(READY)  ## Build the documentation site, with the Python API, in artifacts/site
-	$(BIN)/python -m pip install --quiet --requirement requirements-site.lock
+	$(INSTALL) $(LOCKED) requirements-site.lock
+	$(INSTALL) --no-build-isolation --editable ".[lab,site]"
 	$(BIN)/python -m tools.site $(ARGS)
+
+# Its tools are in an environment of their own, which they do not list.
+AUDIT := $(VENV)/audit
+SUPPLY := artifacts/supply-chain
+
+$(AUDIT)/.ready: $(READY) requirements-audit.lock
+	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet $(LOCKED) requirements-audit.lock
+	@touch $@
+
+$(SUPPLY):
+	@mkdir -p $@
+
+.PHONY: sbom licences audit
+sbom: $(AUDIT)/.ready | $(SUPPLY)  ## List what is installed, as CycloneDX, in artifacts/supply-chain
+	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-file $(SUPPLY)/sbom.json $(BIN)/python
+licences: $(AUDIT)/.ready | $(SUPPLY)  ## List the licences of what is installed, in artifacts/supply-chain
+	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --format markdown --with-urls --output-file $(SUPPLY)/licences.md
+audit: $(AUDIT)/.ready | $(SUPPLY)  ## Ask pypi.org for known vulnerabilities of requirements.lock; the report has the date
+	@echo "Advisories of pypi.org, as of $$(date -u +%F)"
+	@$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock --progress-spinner off \
+	    --format markdown --output $(SUPPLY)/audit-$$(date -u +%F).md \
+	  || { echo "There are vulnerabilities, or the database was not reached: then nothing was audited" >&2; exit 1; }
 
 FROM ?=
 REPLACE ?=

@@ -74,7 +74,7 @@ def closure(requirements: Iterable[str]) -> set[str]:
 
 def pinned(lock: str) -> set[str]:
     text = (REPO_ROOT / lock).read_text(encoding="utf-8")
-    return {canonicalize_name(name) for name in re.findall(r"(?m)^([\w.-]+)==\S+$", text)}
+    return {canonicalize_name(name) for name in re.findall(r"(?m)^([\w.-]+)==\S+ \\$", text)}
 
 
 def declared(*extras: str) -> set[str]:
@@ -112,3 +112,10 @@ def test_the_locks_pin_what_the_declarations_need_and_nothing_else():
     assert pinned("requirements.lock") == run | {"setuptools"}  # builds the editable install
     assert pinned("requirements-dev.lock") == develop - run - {"setuptools"}
     assert "--requirement requirements.lock" in (REPO_ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+
+
+def test_each_line_of_a_lock_is_a_version_with_digests():
+    entry = re.compile(r"[\w.-]+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n")
+    for lock in REPO_ROOT.glob("requirements*.lock"):
+        rest = entry.sub("", lock.read_text(encoding="utf-8"))
+        assert all(line.startswith(("#", "--requirement ")) for line in rest.splitlines()), lock.name

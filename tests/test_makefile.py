@@ -12,6 +12,7 @@ TARGETS = {
     "setup", "setup-dev", "sample-data", "validate", "test", "lint", "lab", "dashboard", "train-patchtst",
     "train-swinmae", "score", "export", "bench", "bench-full", "clean", "coverage", "import-artifacts",
     "docs-local", "docs-baseline", "site", "test-slow", "test-nightly", "test-all",
+    "sbom", "licences", "audit",
 }  # fmt: skip
 NEED_NO_SETUP = {"clean", "docs-local", "docs-baseline"}
 DEVELOP = {"setup-dev", "test", "test-slow", "test-nightly", "test-all", "lint", "coverage", "bench", "bench-full"}
@@ -34,7 +35,8 @@ def make(folder: Path, *arguments: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """The files that make reads in a fresh clone."""
     shutil.copy(REPO_ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "pipelines/sample_data/command.py"):
+    locks = [f"requirements{of}.lock" for of in ("", "-dev", "-audit")]
+    for name in (*locks, "pyproject.toml", "pipelines/sample_data/command.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -60,10 +62,17 @@ def test_help_lists_exactly_the_targets(arguments):
 def test_a_fresh_clone_is_set_up_before_the_job(clone, target):
     plan = make(clone, "-n", target)
     assert "-m venv .venv" in plan
-    assert "pip install --quiet --requirement requirements.lock" in plan
+    assert "--no-deps --require-hashes --requirement requirements.lock" in plan
     job = plan.splitlines()[-1]
     assert "venv .venv" not in job
     assert ("--requirement requirements-dev.lock" in plan) == (target in DEVELOP)
+
+
+@pytest.mark.parametrize("target", ["sbom", "licences", "audit"])
+def test_the_tools_that_list_packages_are_not_among_them(ready, target):
+    plan = make(ready, "-n", target)
+    assert ".venv/audit/bin/python -m pip install --quiet --no-deps --require-hashes" in plan
+    assert re.search(r"^\.venv/bin/python -m pip", plan, re.MULTILINE) is None
 
 
 def test_validate_plans_set_up_then_data_then_the_pipeline(clone):
@@ -88,6 +97,17 @@ def test_another_interpreter_and_torch_build_may_be_given(clone):
     assert "python3.12 -m venv" in plan
     assert "--index-url https://example.org/whl" in plan
     assert "--index-url" not in make(clone, "-n", "setup")
+
+
+def test_the_version_of_another_torch_build_is_the_locked_one(clone):
+    shutil.copy(REPO_ROOT / "requirements.lock", clone)
+    (clone / ".venv/bin").mkdir(parents=True)
+    pip = clone / ".venv/bin/python"  # stands for pip, and writes what it was asked for
+    pip.write_text('#!/bin/sh\necho "$@" >>pip.log\n')
+    pip.chmod(0o755)
+    make(clone, "setup", "TORCH_INDEX=https://example.org/whl")
+    first = (clone / "pip.log").read_text().splitlines()[0]
+    assert re.search(r"--index-url https://example\.org/whl torch==[\d.]+$", first)
 
 
 def test_an_old_interpreter_is_rejected_by_name(clone):
