@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.cli import run_command
 from core.errors import EXIT_OK, UsageError
-from core.workspace import CODE_ROOT
+from core.workspace import CODE_ROOT, write_text, writing
 
 FOLDERS = ("configs", "notebooks", "training_dashboard")
 # Outputs of runs and files of editors are not copied.
@@ -33,35 +33,50 @@ _NEXT = """\
 
 def init_workspace(folder: Path) -> None:
     """Copies a new workspace to `folder`, which is created if necessary; other files in it are kept. Raises UsageError
-    if a file or folder of the workspace exists.
+    if a file or folder of the workspace exists, and WriteError if it cannot be written; then nothing remains of it.
     """
     taken = [name for name in FOLDERS if (folder / name).exists()]
     if taken or (folder.exists() and not folder.is_dir()):
         in_the_way = folder / taken[0] if taken else folder
         raise UsageError(f"{in_the_way} exists", hint="choose another folder, or move it away")
-    for name in FOLDERS:
-        shutil.copytree(CODE_ROOT / name, folder / name, ignore=shutil.ignore_patterns(*_LEFT_OUT))
-    if not (folder / ".gitignore").exists():
-        (folder / ".gitignore").write_text(_IGNORED_BY_GIT, encoding="utf-8")
+    try:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        for name in FOLDERS:
+            _copy(CODE_ROOT / name, folder / name)
+        if not (folder / ".gitignore").exists():
+            write_text(folder / ".gitignore", _IGNORED_BY_GIT)
+    except BaseException:  # also Ctrl-C
+        for name in FOLDERS:
+            shutil.rmtree(folder / name, ignore_errors=True)
+        raise
 
 
 def renew_workspace(folder: Path, *, source: Path, without: Sequence[str] = ()) -> None:
     """Makes `folder` a workspace like `source`, or brings its files up to date; other files in it are kept.
 
-    without: patterns of names that are not copied.
+    without: patterns of names that are not copied. Raises WriteError if it cannot be written.
     """
     for name in FOLDERS:
         if (source / name).is_dir():
-            left_out = shutil.ignore_patterns(*_LEFT_OUT, *without)
-            shutil.copytree(
-                source / name, folder / name, ignore=left_out, copy_function=_copy_changed, dirs_exist_ok=True
-            )
+            _copy(source / name, folder / name, without)
 
 
-def _copy_changed(source: str, target: str) -> None:
-    """An incomplete copy of a killed process differs, and is made again."""
-    if not Path(target).is_file() or Path(source).read_bytes() != Path(target).read_bytes():
-        shutil.copyfile(source, target)
+def _copy(source: Path, target: Path, without: Sequence[str] = ()) -> None:
+    """Copies files that differ, such as an incomplete copy of a killed process."""
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    found = sorted(source.iterdir())
+    left_out = shutil.ignore_patterns(*_LEFT_OUT, *without)(str(source), [path.name for path in found])
+    for path in found:
+        copy = target / path.name
+        if path.name in left_out:
+            continue
+        if path.is_dir():
+            _copy(path, copy, without)
+        elif not copy.is_file() or copy.read_bytes() != path.read_bytes():
+            with writing(copy):
+                copy.write_bytes(path.read_bytes())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,6 +27,7 @@ from core.stopping import StopRequest
 from core.workspace import atomic_file, temporary_folder, write_text
 from inference.run_scoring_example import score_stream
 from pipelines.export_training_dashboard_state import export_state
+from pipelines.init_workspace import init_workspace
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
 from tests.pipelines.test_execute_notebook import execute, write_notebook
 from tests.support import REPO_ROOT, built_once
@@ -98,6 +99,16 @@ def result_of(root: Path) -> dict:
 
 
 # ---------------------------------------------------------------------------------------------------- disks that refuse
+def test_a_workspace_is_created_completely_or_not_at_all(disk):
+    new = disk.folder / "new"
+    disk.fill(60_000)
+    with pytest.raises(WriteError, match="new/"):
+        init_workspace(new)
+    assert list(new.iterdir()) == []
+    disk.free()
+    init_workspace(new)
+
+
 @pytest.mark.parametrize(
     "name, leave, file",
     [
