@@ -30,12 +30,15 @@ setup: $(READY)  ## Create .venv and install requirements.lock, once; no develop
 INSTALL := $(BIN)/python -m pip install --quiet
 LOCKED := --no-deps --require-hashes --requirement
 
-# A torch build that is asked for is installed even where another one is: the versions are the same. It has no digest here.
+# The build of torch depends on the machine, so its version alone is pinned: in the lock, pip would prefer the builds whose
+# digests are there. One that is asked for is installed even where another one is: the versions are the same.
+TORCH = $(if $(TORCH_INDEX),--force-reinstall --index-url $(TORCH_INDEX)) "$$(grep -o '^torch==[^ ]*' requirements.lock)"
+
 $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Landfall needs Python 3.11 or newer; $(PYTHON) is older. Try make setup PYTHON=python3.12" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(if $(TORCH_INDEX),$(INSTALL) --force-reinstall --no-deps --index-url $(TORCH_INDEX) "$$(grep -o '^torch==[^ ]*' requirements.lock)")
+	$(INSTALL) --no-deps $(TORCH)
 	$(INSTALL) $(LOCKED) requirements.lock
 	$(INSTALL) --no-build-isolation --editable ".[lab]"
 	@touch $@

@@ -90,6 +90,9 @@ def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError):
         hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
         return f"{error} ({sys.executable}) — {hint}", EXIT_FAILURE
+    cause = error.__context__
+    if isinstance(error, RuntimeError) and isinstance(cause, OSError) and cause.errno == errno.ELOOP:
+        error = cause  # of Path.resolve before Python 3.13
     if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
         place = error.filename if error.filename is not None else "the output of this command"
         code = EXIT_OUTPUT if error.filename is None or error.errno != errno.EACCES else EXIT_USAGE

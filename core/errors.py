@@ -127,6 +127,7 @@ class WriteError(OutputError, OSError):
             errno.ENAMETOOLONG: "use a shorter name",
             errno.EEXIST: "something else has this name: move it away",
             errno.EISDIR: "a folder has this name: move it away",
+            errno.ELOOP: "a link leads to itself: remove it",
             errno.ENOTDIR: "one of its folders is a file: move that away",
         }
     )

@@ -12,7 +12,7 @@ from glob import escape
 from pathlib import Path
 
 from core.config.schema import AnyConfig
-from core.data.files import data_stem, expand
+from core.data.files import data_stem, expand, is_present
 from core.data.store import Store
 from core.workspace import CODE_ROOT, relative
 
@@ -70,7 +70,7 @@ def data_digests(config: AnyConfig, patterns: Iterable[str], *, root: Path) -> I
     sensors = set(expand(patterns, folder))
     same_stem = {other for file in sensors for other in file.parent.glob(f"{escape(data_stem(file))}.*")}
     facts = {file.with_name("dataset.json") for file in sensors}
-    for file in sorted(sensors | same_stem | {file for file in facts if file.is_file()}):
+    for file in sorted(sensors | {file for file in same_stem | facts if is_present(file)}):
         yield relative(file, folder), store.digest_of_bytes(file)
 
 

@@ -35,8 +35,8 @@ def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.spl
         sensors = matches(pattern, root)
         folder = root / folder_of(pattern)
         for path in _glob(pattern, root):
-            if path.is_symlink() and not path.exists() and _is_sensor_file(path):
-                raise DataError("is a broken link", path=path, hint="correct or remove the link")
+            if _is_sensor_file(path):
+                is_present(path)
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise DataError("cannot be read: Permission denied", path=folder, hint="check the owner of the folder")
         if not sensors:
@@ -61,6 +61,13 @@ def folder_of(pattern: str) -> str:
 def matches(pattern: str, root: Path) -> list[Path]:
     """The sensor files of one pattern, sorted; empty if there are none."""
     return sorted(path for path in _glob(pattern, root) if path.is_file() and _is_sensor_file(path))
+
+
+def is_present(path: Path) -> bool:
+    """Whether there is such a file. Raises DataError for a link that leads nowhere or to itself."""
+    if path.is_symlink() and not path.exists():
+        raise DataError("is a broken link", path=path, hint="correct or remove the link")
+    return path.is_file()
 
 
 def _is_sensor_file(path: Path) -> bool:
@@ -186,7 +193,7 @@ def is_healthy(facts: dict[str, Any]) -> bool | None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not is_present(path):
         return {}
     try:
         return read_json_object(path)

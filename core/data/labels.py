@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from core.data.files import data_stem
+from core.data.files import data_stem, is_present
 from core.data.recording import NOT_A_TIME, Recording
 from core.data.tables import read_table, time_column
 from core.data.timestamps import parse_times
@@ -87,7 +87,7 @@ def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> l
 def label_file(path: Path) -> Path | None:
     """The label file of a sensor file, if there is one: `a.labels.csv` or `a.labels.csv.gz` for `a.csv.gz`."""
     candidates = (path.with_name(data_stem(path) + suffix) for suffix in _LABEL_SUFFIXES)
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return next((candidate for candidate in candidates if is_present(candidate)), None)
 
 
 def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Path) -> np.ndarray:

@@ -23,12 +23,19 @@ FOLDERS = ("checkpoints", "runs", "artifacts", "cache", "training_dashboard/data
 _TEMPORARY = re.compile(r"\..*\.(part|lock)")
 
 
-def faults(root: Path) -> list[str]:
-    """Unreadable artifacts below `root`, one line each; a file that is removed meanwhile is not a fault."""
-    found = []
+def faults(root: Path, read: set[tuple[Path, int, int, int]] | None = None) -> list[str]:
+    """Unreadable artifacts below `root`, one line each; a file that is removed meanwhile is not a fault.
+
+    read: files that were read before and are not read again as long as their inode, size and time are the same.
+    """
+    found, read = [], set() if read is None else read
     for path in artifacts(root):
         try:
-            _reader_of(path)(path)
+            facts = path.stat()
+            key = (path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            if key not in read:
+                _reader_of(path)(path)
+                read.add(key)
         except Exception as error:
             if path.exists():
                 found.append(f"{path.relative_to(root)}: {type(error).__name__}: {error}")

@@ -6,7 +6,7 @@
 A case has a workspace of its own and up to six commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a full
 or read-only disk, a folder without permission, files from the past and the future. Everything follows from seed and
 case, except where a signal meets a command. Disks are mounted in memory, which takes root on Linux; without it these
-faults are left out, and the result says so. Three of four commands are forks of a process that has imported everything,
+faults are left out, and the result says so. Nine of ten commands are forks of a process that has imported everything,
 which is several times as fast; the others start as a user starts them.
 
 After each command: every artifact can be read, a valid model is still valid, files of the user are unchanged, nothing
@@ -56,7 +56,7 @@ DOCUMENTED = {
     EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_INTERRUPTED, EXIT_KILLED,
 }  # fmt: skip
 LONGEST_S, MOST_MB, DISK_MB = 240.0, 3000, 64
-FORKED = 0.75  # share of the commands
+FORKED = 0.9  # share of the commands
 # When signals are sent, at the earliest, and how much later. Not while Python itself starts: until its first line, a
 # command cannot handle signals.
 STARTED_S, FORKED_S = (0.3, 8.0), (0.15, 3.0)
@@ -124,6 +124,7 @@ class Case:
         self.folder, self.templates, self.result, self.server = folder, templates, result, server
         self.root, self.outside = folder / "workspace", folder / "outside"
         self.was_killed = False
+        self.read: set[tuple[Path, int, int, int]] = set()  # artifacts that were read
         self.history: list[str] = []  # the commands before this one, with fault and exit code
 
     def run(self) -> None:
@@ -215,7 +216,7 @@ class Case:
 
     # ------------------------------------------------------------------------------------------------------- conditions
     def _of_files(self, users: dict[str, str], models: Sequence[Path], fault: str) -> Iterator[str]:
-        yield from faults(self.root)
+        yield from faults(self.root, self.read)
         now = _digests(self.root)
         yield from (f"{name} of the user was changed" for name, digest in users.items() if now.get(name) != digest)
         for path in models:
@@ -332,14 +333,15 @@ def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) 
         make_templates(templates)
         number = only or 0
         server = stack.enter_context(ForkServer(environment(templates / "outside", templates)))
-        while only is not None or (time.monotonic() < until and result.commands < commands):
-            with _disk(folder / "case", is_mounted=DISKS[0] not in result.left_out) as place:
-                Case(seed, number, place, templates, result, server).run()
-            result.cases, number = result.cases + 1, number + 1
-            if only is not None:
-                break
-            if result.cases % 20 == 0:
-                sys.stderr.write(f"{result.commands} commands, {len(result.violations)} violations\n")
+        with contextlib.suppress(KeyboardInterrupt):  # also SIGTERM: what was found so far is the result
+            while only is not None or (time.monotonic() < until and result.commands < commands):
+                with _disk(folder / "case", is_mounted=DISKS[0] not in result.left_out) as place:
+                    Case(seed, number, place, templates, result, server).run()
+                result.cases, number = result.cases + 1, number + 1
+                if only is not None:
+                    break
+                if result.cases % 20 == 0:
+                    sys.stderr.write(f"{result.commands} commands, {len(result.violations)} violations\n")
     return result
 
 
