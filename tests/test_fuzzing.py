@@ -5,9 +5,12 @@ The nightly tier draws 10,000 cases for each reader.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import tempfile
+import tokenize
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,10 +33,13 @@ from core.data.recording import Recording
 from core.errors import CheckpointError, DataError, OutputError, UsageError
 from core.reading import UnreadableError, read_json_object, read_yaml
 from core.runlog import read_loss_csv, read_metrics
-from inference.detector_file import load_detector
+from inference.detector_file import _digest, load_detector, save_detector
+from inference.stored_detector import charts_and_data
 from migration.migrate import migrate
 from migration.notebook.reading import read as read_notebook
 from pipelines.import_artifacts import import_artifacts
+from tests.inference.trained_workspace import configuration, write_process
+from tests.support import REPO_ROOT
 
 CASES = 10_000
 SLOWEST_MS = 20_000
@@ -116,6 +122,66 @@ def _configuration() -> bytes:
     return b"defaults: [patchtst_ssl_local, _self_]\nseed: 3\ntraining: {epochs: 2}\nx: &a [1, 2]\n"
 
 
+@cache
+def _arrays_of_detector() -> dict[str, np.ndarray]:
+    """Of the file of a detector of control charts."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        write_process(root / "data/fdc")
+        (root / "configs").symlink_to(REPO_ROOT / "configs")
+        detector, *_ = charts_and_data(configuration("patchtst", root).config, root=root)
+        save_detector(detector, root / "f.npz")
+        with np.load(root / "f.npz") as held:
+            return dict(held)
+
+
+def _detector() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **_arrays_of_detector())
+    return file.getvalue()
+
+
+def _header_of_detector() -> bytes:
+    return _arrays_of_detector()["header"].tobytes()
+
+
+def _numbers_of_detector() -> bytes:
+    """All arrays but the header, one after the other; each starts with its shape."""
+    return b"".join(_npy(array) for name, array in _arrays_of_detector().items() if name not in _SIGNED)
+
+
+_SIGNED = ("header", "sha256")
+
+
+def _npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _with_header(path: Path) -> object:
+    """A detector with this header and a digest that fits, as an attacker writes it."""
+    return _signed(path, {**_arrays_of_detector(), "header": np.frombuffer(path.read_bytes(), dtype=np.uint8)})
+
+
+def _with_numbers(path: Path) -> object:
+    """A detector with these arrays and a digest that fits."""
+    arrays, content = dict(_arrays_of_detector()), path.read_bytes()
+    for name, array in arrays.items():
+        if name not in _SIGNED:
+            length = len(_npy(array))
+            piece, content = content[:length], content[length:]
+            with contextlib.suppress(ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError):
+                arrays[name] = np.load(io.BytesIO(piece))
+    return _signed(path, arrays)
+
+
+def _signed(path: Path, arrays: dict[str, np.ndarray]) -> object:
+    arrays = {name: array for name, array in arrays.items() if name != "sha256"}
+    np.savez(path.with_suffix(".npz"), **arrays, sha256=np.array(_digest(arrays)))
+    return load_detector(path.with_suffix(".npz"))
+
+
 def _sensors(path: Path) -> object:
     stream = "swinmae" if path.name.startswith("f.np") else "patchtst"
     return read_recordings(path, root=path.parent, stream=stream, settings=Data(sampling_rate_hz=10.0))
@@ -170,6 +236,9 @@ READERS = {
                    (UnreadableError,)),
     "yaml": Reader("f.yaml", _configuration, read_yaml, (UnreadableError,)),
     "checkpoint": Reader("f.pt", _checkpoint, _weights, (CheckpointError,)),
+    "detector": Reader("f.npz", _detector, load_detector, (OutputError,)),
+    "header of a detector": Reader("f.json", _header_of_detector, _with_header, (OutputError,)),
+    "arrays of a detector": Reader("f.bin", _numbers_of_detector, _with_numbers, (OutputError,)),
     "losses": Reader("f.csv", _losses, read_loss_csv, (ValueError,)),
     "metrics": Reader("f.jsonl", _metrics, read_metrics, (ValueError,)),
     "bundle": Reader("f.zip", _bundle, _imported, (OutputError, UsageError)),
