@@ -40,6 +40,7 @@ def start_notebook() -> None:
     failure names the problem and the remedy."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
+    handler.addFilter(_OnceAboutData())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(True)
     shell = _shell()
@@ -48,6 +49,21 @@ def start_notebook() -> None:
         # A figure that was not made by pyplot has no picture otherwise.
         pictures = shell.display_formatter.formatters["image/png"]
         pictures.for_type_by_name("matplotlib.figure", "Figure", _picture_of)
+
+
+class _OnceAboutData(logging.Filter):
+    """Leaves out information about the data that an earlier cell has shown: training and scoring read it again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_known = text in self._shown
+        if record.name.startswith("core.data."):
+            self._shown.add(text)
+        return not is_known or record.levelno > logging.INFO
 
 
 def _picture_of(figure: Figure) -> bytes:
