@@ -43,6 +43,7 @@ def isolated(log_file: Path) -> Iterator[None]:
         os.environ.update(environment)
         _restore_torch(settings)
         gc.collect()  # models and data of the job, which refer to each other
+        gc.freeze()  # what remains, such as modules, is not searched after the next job
 
 
 def _torch_settings() -> tuple[object, ...]:

@@ -1,0 +1,279 @@
+"""Cost of `landfall fleet` per machine, its growth with the number of machines, and its results after kills.
+
+    python -m benchmarks.fleet cost  [--machines 200] [--workers 2] [--bare 20]
+    python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--seed 0]
+
+`cost`: synthetic machines are scored with control charts. The bare job is the command alone in a process that has
+imported everything, on machines whose workspaces exist. Overhead is the difference per machine: workspace,
+configuration, fingerprint, records, export of the page, and Dask. Wall time per machine is that of the whole fleet,
+without start and end; processor time is measured too, because other load on the machine changes it less.
+
+`kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
+SIGKILL at random moments; then also by workers that were started as processes of their own. Weights and scores must be
+those of an undisturbed fleet, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+import yaml
+
+from core.cli import run_command
+from core.errors import EXIT_OK
+from pipelines.fleet.jobs import FOLDER
+from pipelines.init_workspace import renew_workspace
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+_TRAINING_ROWS, _TEST_ROWS, _CHANNELS = 2000, 500, 8
+_TAG = [
+    "device.prefer=cpu", "precision='32'", "max_threads=1", "logging.tensorboard=false", "data.window=32",
+    "data.stride=8", "data.score_stride=8", "model.size=custom", "model.patch_length=8", "model.patch_stride=8",
+    "model.d_model=32", "model.num_heads=4", "model.num_layers=2", "model.d_ff=64", "training.batch_size=16",
+    "training.epochs=10", "training.checkpoint_every_minutes=0.005", "scoring.operating_context='off'",
+]  # fmt: skip
+_ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def build(root: Path, num_machines: int, detector: str) -> Path:
+    """A fleet whose machines differ in level only, each with an event, so that all jobs take the same time."""
+    renew_workspace(root, source=REPOSITORY, without=("examples", "fleet.*"))
+    machines = []
+    for number in range(num_machines):
+        folder = root / "data" / f"m{number:05d}" / "data/fdc"
+        folder.mkdir(parents=True)
+        rng = np.random.default_rng(0)
+        mixing_sc = rng.normal(size=(3, _CHANNELS))
+        for name, rows in (("train_1", _TRAINING_ROWS), ("test_1", _TEST_ROWS)):
+            state_ns = pd.DataFrame(rng.normal(size=(rows, 3))).ewm(span=20).mean().to_numpy()
+            values_nc = 4 * state_ns @ mixing_sc + rng.normal(size=(rows, _CHANNELS)) + number
+            if name == "test_1":
+                values_nc[300:340, 0] += 8.0
+            frame = pd.DataFrame(values_nc, columns=[f"c{channel}" for channel in range(_CHANNELS)])
+            frame.insert(0, "timestamp", pd.date_range("2026-01-01", periods=rows, freq="s"))
+            frame.to_csv(folder / f"{name}.csv", index=False)
+        machines.append(
+            {"id": f"m{number:05d}", "stream": "patchtst", "data": f"data/m{number:05d}", "tags": ["synthetic"]}
+            | {"detector": detector}
+        )
+    content = {"tags": {"synthetic": {"overrides": _TAG}}, "machines": machines}
+    (root / "configs/fleet.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return root
+
+
+def start(root: Path, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
+    with (root / "fleet.log").open("ab") as log:
+        return subprocess.Popen(command, cwd=REPOSITORY, env=_ENVIRONMENT, stdout=log, stderr=log)
+
+
+def finished(process: subprocess.Popen[bytes], root: Path) -> None:
+    if process.wait() != 0:
+        raise RuntimeError(f"the fleet ended with {process.returncode}: {(root / 'fleet.log').read_text()[-2000:]}")
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        children = psutil.Process(process.pid).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    return []
+
+
+# ----------------------------------------------------------------------------------------------------------------- cost
+_BARE = """
+import json, sys, time, os, io, contextlib
+from inference.run_scoring_example import main
+def score(workspace):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["--stream", "patchtst", "--detector", "charts", "--repo-root", workspace]) == 0
+first, *others = sys.argv[1:]
+score(first)
+wall, cpu = time.monotonic(), time.process_time()
+for workspace in others:
+    score(workspace)
+print(json.dumps([(time.monotonic() - wall) / len(others), (time.process_time() - cpu) / len(others)]))
+"""
+
+
+def bare(root: Path, count: int) -> tuple[float, float]:
+    """Wall and processor seconds of the command alone, per machine, after a first one."""
+    workspaces = [str(path) for path in sorted((root / "machines").iterdir())[: count + 1]]
+    for workspace in workspaces:  # parsed files are cached, as the fleet had none
+        subprocess.run(["rm", "-rf", f"{workspace}/cache", f"{workspace}/artifacts/scores"], check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", _BARE, *workspaces], cwd=REPOSITORY, env=_ENVIRONMENT, check=True, stdout=subprocess.PIPE
+    )
+    wall_s, cpu_s = json.loads(out.stdout)
+    return wall_s, cpu_s
+
+
+def cost(root: Path, num_machines: int, workers: int, num_bare: int) -> dict[str, Any]:
+    build(root, num_machines, "charts")
+    process = start(root, "score", "--workers", str(workers))
+    samples: list[tuple[float, int, float, float, float]] = []
+    while process.poll() is None:
+        time.sleep(0.5)
+        with suppress(psutil.Error):
+            scheduler, jobs = psutil.Process(process.pid), workers_of(process)
+            cpu_s = [sum(each.cpu_times()[:2]) for each in (scheduler, *jobs)]
+            megabytes = [each.memory_info().rss / 2**20 for each in (scheduler, *jobs)]
+            done = len(list((root / "machines").glob(f"*/{FOLDER}/score.json"))) if jobs else 0
+            samples.append((time.monotonic(), done, sum(cpu_s), megabytes[0], max(megabytes[1:], default=0.0)))
+    finished(process, root)
+    at, done, cpu_s, scheduler_mb, worker_mb = (np.array(column) for column in zip(*samples, strict=True))
+    busy = np.flatnonzero((done >= workers) & (done <= num_machines - workers))  # without start and end
+    first, middle, last = busy[0], busy[len(busy) // 2], busy[-1]
+
+    def rate(values: np.ndarray, begin: int, end: int) -> float:
+        return float((values[end] - values[begin]) / (done[end] - done[begin]))
+
+    bare_s, bare_cpu_s = bare(root, num_bare)
+    wall_s = rate(at, first, last)
+    again = time.monotonic()
+    finished(start(root, "score", "--workers", str(workers)), root)
+    return {
+        "machines": num_machines, "workers": workers, "load": os.getloadavg()[0],
+        "wall_s_per_machine": wall_s, "wall_s_first_half": rate(at, first, middle),
+        "wall_s_second_half": rate(at, middle, last),
+        "bare_wall_s": bare_s, "overhead_wall_s": wall_s * workers - bare_s,
+        "cpu_s_per_machine": rate(cpu_s, first, last), "bare_cpu_s": bare_cpu_s,
+        "overhead_cpu_s": rate(cpu_s, first, last) - bare_cpu_s,
+        "scheduler_mb": [round(float(scheduler_mb[place])) for place in (first, middle, last)],
+        "worker_mb": [round(float(worker_mb[place])) for place in (first, middle, last)],
+        "again_s": time.monotonic() - again,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------- kills
+def digests(root: Path) -> dict[str, str]:
+    """Of the weights and of the scores of each machine, without names and times of runs."""
+    from core.checkpoint import load
+
+    found = {}
+    for workspace in sorted((root / "machines").iterdir()):
+        digest = hashlib.sha256()
+        for name, tensor in sorted(load(workspace / "checkpoints/patchtst_ssl.pt")["model"].items()):
+            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+        scores = pd.read_parquet(workspace / "artifacts/scores/patchtst_scores.parquet")
+        digest.update(np.ascontiguousarray(scores["score"].to_numpy()).tobytes())
+        digest.update(np.ascontiguousarray(scores["threshold"].to_numpy()).tobytes())
+        found[workspace.name] = digest.hexdigest()
+    return found
+
+
+def killed(root: Path, workers: int, num_kills: int, chance: random.Random) -> dict[str, int]:
+    """Trains and scores with kills; the number of kills of workers and of commands."""
+    kills = {"workers": 0, "commands": 0}
+    for action in ("train", "score"):
+        words, most = (action, "--workers", str(workers)), num_kills // 2 if action == "train" else num_kills
+        while True:
+            process = start(root, *words)
+            while process.poll() is None and sum(kills.values()) < most:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(chance.uniform(1.0, 10.0))
+                    break
+                victims = workers_of(process)
+                if victims and chance.random() < 0.7:
+                    with suppress(psutil.Error):
+                        chance.choice(victims).kill()
+                        kills["workers"] += 1
+                else:
+                    process.send_signal(signal.SIGKILL)
+                    kills["commands"] += 1
+            if process.wait() == 0:
+                break
+    return kills
+
+
+@contextmanager
+def own_cluster(workers: int) -> Iterator[str]:
+    """A scheduler and workers, each a process and a session of its own; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    scheduler = ["distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
+    worker = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
+    with tempfile.TemporaryDirectory() as folder:
+        started = []
+        try:
+            for number, words in enumerate([scheduler, *[worker] * workers]):
+                scratch = Path(folder, str(number))
+                scratch.mkdir()
+                environment = {**_ENVIRONMENT, "TMPDIR": str(scratch), "PYTHONPATH": str(REPOSITORY)}
+                command = [sys.executable, "-m", *words]
+                started.append(
+                    subprocess.Popen(
+                        command, cwd=scratch, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+                    )
+                )
+            yield address
+        finally:
+            for process in reversed(started):
+                process.terminate()
+            for process in started:
+                process.wait()
+
+
+def compare(root: Path, num_machines: int, workers: int, num_kills: int, seed: int) -> dict[str, Any]:
+    undisturbed, disturbed, elsewhere = (
+        build(root / name, num_machines, "model") for name in ("undisturbed", "disturbed", "elsewhere")
+    )
+    for action in ("train", "score"):
+        finished(start(undisturbed, action, "--workers", str(workers)), undisturbed)
+    kills = killed(disturbed, workers, num_kills, random.Random(seed))
+    with own_cluster(workers) as address:
+        for action in ("train", "score"):
+            finished(start(elsewhere, action, "--scheduler", address), elsewhere)
+    expected = digests(undisturbed)
+    return {
+        "machines": num_machines,
+        "kills": kills,
+        "equal_after_kills": sum(digests(disturbed)[name] == digest for name, digest in expected.items()),
+        "equal_on_separate_workers": sum(digests(elsewhere)[name] == digest for name, digest in expected.items()),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("question", choices=("cost", "kills"))
+    parser.add_argument("--machines", type=int, help="default: 200, with kills 8")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--bare", type=int, default=20, metavar="N", help="machines of the bare job")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the kills")
+
+    def command(arguments: argparse.Namespace) -> int:
+        logging.getLogger().setLevel(logging.WARNING)
+        with tempfile.TemporaryDirectory() as folder:
+            root, workers = Path(folder), arguments.workers
+            if arguments.question == "cost":
+                found = cost(root, arguments.machines or 200, workers, arguments.bare)
+            else:
+                found = compare(root, arguments.machines or 8, workers, arguments.kills, arguments.seed)
+        rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}
+        sys.stdout.write(json.dumps(rounded) + "\n")
+        return EXIT_OK
+
+    return run_command(command, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
