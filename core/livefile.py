@@ -1,11 +1,12 @@
-"""`training_dashboard/data/live/<stream>.json`: the document that the dashboard reads while a run trains."""
+"""`training_dashboard/data/live/<name>.json`: documents that the dashboard reads while they change."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,38 @@ SHORTEST_PAUSE_S = 1.0
 LARGEST_SHARE = 0.003
 
 
-class LiveFile:
-    """Writes the state of a run periodically: at most once per second, and for at most `LARGEST_SHARE` of the time.
+class PacedFile:
+    """A document that is written at most once per second, and for at most `LARGEST_SHARE` of the time.
 
     Only a workspace with the dashboard gets this file. A folder that cannot be written causes a single warning.
     """
 
-    def __init__(self, root: Path, stream: Stream):
-        self.path = root / FOLDER / f"{stream}.json"
+    def __init__(self, root: Path, name: str):
+        self.path = root / FOLDER / f"{name}.json"
         self._enabled = (root / PAGE).is_file()
+        self._next = 0.0
+
+    def write(self, text: Callable[[], str], *, last: bool = False) -> None:
+        """Writes the text if it is due, or if this is the `last` one. Never raises."""
+        started = time.perf_counter()
+        if not self._enabled or (started < self._next and not last):
+            return
+        try:
+            write_text(self.path, text())
+        except OSError as error:
+            self._enabled = False
+            log.warning("the dashboard does not show this before it ends: %s", error)
+        ended = time.perf_counter()
+        self._next = ended + max(SHORTEST_PAUSE_S, (ended - started) / LARGEST_SHARE)
+
+
+class LiveFile(PacedFile):
+    """The state and the history of a run."""
+
+    def __init__(self, root: Path, stream: Stream):
+        super().__init__(root, stream)
         self._epochs: list[str] = []
         self._steps: list[tuple[float, str]] = []
-        self._next = 0.0
 
     def restart(self) -> None:
         """Forgets the records so far."""
@@ -57,17 +78,8 @@ class LiveFile:
             self._steps = [self._steps[index] for index in kept(loss_n, MAX_STEPS // 2).tolist()]
 
     def refresh(self, status: Mapping[str, Any], *, last: bool = False) -> None:
-        """Writes the file if it is due, or if this is the `last` state. Never raises."""
-        started = time.perf_counter()
-        if not self._enabled or (started < self._next and not last):
-            return
-        try:
-            write_text(self.path, self._text(status))
-        except OSError as error:
-            self._enabled = False
-            log.warning("the dashboard shows this run only after it ends: %s", error)
-        ended = time.perf_counter()
-        self._next = ended + max(SHORTEST_PAUSE_S, (ended - started) / LARGEST_SHARE)
+        """As `write`."""
+        self.write(partial(self._text, status), last=last)
 
     def _text(self, status: Mapping[str, Any]) -> str:
         """Records are stored as JSON, so that a refresh only joins them."""

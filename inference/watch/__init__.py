@@ -5,6 +5,7 @@
 - `running_events`: events along scores
 - `journal`: files of JSON lines in which no line is lost or repeated
 - `event_table`: closed events as a table
+- `live_document`: what the dashboard shows of a monitor
 - `state_file`: the stored state
 - `delivery`: events to a webhook or a command
 - `mqtt`: rows of an MQTT broker to csv files

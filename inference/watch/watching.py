@@ -26,6 +26,7 @@ from inference.detector import ALARM_SETTINGS
 from inference.watch.event_table import write_event_table
 from inference.watch.followed_file import FollowedFile
 from inference.watch.journal import Journal
+from inference.watch.live_document import LiveDocument
 from inference.watch.monitor import Monitor, Scored
 from inference.watch.state_file import read_state, write_state
 
@@ -88,6 +89,7 @@ class Watch:
         self._is_stored = True
         self._events = Journal(self.paths.events, ("id", "state"))
         self._scores = Journal(self.paths.scores, ("recording", "row")) if keeps_scores else None
+        self._live = LiveDocument(root, config.stream, monitor.detector.threshold.value, self.paths.events)
         if self.paths.state.is_file():
             self._resume()
         else:
@@ -121,6 +123,7 @@ class Watch:
             self.store()
         if time.monotonic() - self._tabled_at > TABLE_EVERY_S:
             self._write_table()
+        self._live.refresh()
         return found
 
     def finish(self) -> None:
@@ -130,6 +133,7 @@ class Watch:
                 self._write(file.end())
         self.store()
         self._write_table()
+        self._live.refresh(ended=True)
 
     def store(self) -> None:
         """Makes everything so far permanent."""
@@ -200,6 +204,7 @@ class Watch:
     # ----------------------------------------------------------------------------------------------------------- output
     def _write(self, scored: list[Scored]) -> None:
         for each in scored:
+            self._live.saw(each)
             for report in each.reports:
                 self._events.add(report)
                 self._is_tabled &= report["state"] != "closed"

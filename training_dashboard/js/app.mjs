@@ -8,13 +8,14 @@ import { data } from "./views/data.mjs";
 import { device } from "./views/device.mjs";
 import { fleet } from "./views/fleet.mjs";
 import { migration } from "./views/migration.mjs";
+import { monitor } from "./views/monitor.mjs";
 import { overview } from "./views/overview.mjs";
 import { runs } from "./views/runs.mjs";
 import { training } from "./views/training.mjs";
 
 /** The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes or a
  * promise of them. One that follows a run listens to `live` events of the store; other changes draw it again. */
-const VIEWS = { overview, fleet, training, runs, data, anomalies, device, migration };
+const VIEWS = { overview, fleet, monitor, training, runs, data, anomalies, device, migration };
 
 const part = (id) => document.getElementById(id);
 const main = part("view");
@@ -46,10 +47,11 @@ async function draw(store) {
 /** The frame of a view: verdict, navigation, time of the export, and state of the server. */
 function surround(store, shown) {
   judge(store);
+  const isThere = { fleet: Boolean(store.state.fleet), monitor: Object.keys(store.monitors).length > 0 };
   fill(
     part("views"),
     Object.keys(VIEWS)
-      .filter((name) => name !== "fleet" || store.state.fleet)
+      .filter((name) => isThere[name] ?? true)
       .map((name) =>
         el(
           "a",

@@ -26,7 +26,7 @@ export function fill(node, ...children) {
 const TONES = {
   good: ["done", "completed", "PASS", "keep", "no event"],
   busy: ["running"],
-  bad: ["failed", "FAIL", "drop", "open events"],
+  bad: ["failed", "FAIL", "drop", "open events", "open"],
   warn: ["attention", "stopped", "silent", "unreadable", "warning", "WARN", "drift", "stale"],
 };
 export const toneOf = (state) => Object.keys(TONES).find((tone) => TONES[tone].includes(state)) ?? "idle";

@@ -40,13 +40,16 @@ function parse(path, text) {
   throw fault("version", path, `has schema version ${version}; this page reads ${SCHEMA_VERSION}`);
 }
 
-/** Events: `state` (anything may have changed), `live` (a run made progress), `contact` (the server stopped or returned). */
+/** Events: `state` (anything may have changed), `live` (a run made progress), `monitor` (a monitor has news), `contact`
+ * (the server stopped or returned). */
 export class Store extends EventTarget {
   state = null;
   problems = [];
   index = { runs: [] };
   /** Why the server does not respond; null if it does. */
   lost = null;
+  /** What each monitor wrote last, by stream. */
+  monitors = {};
   #live = {};
   #texts = new Map();
   #documents = new Map();
@@ -181,13 +184,15 @@ export class Store extends EventTarget {
       (name) => everything || this.#live[name]?.state === "running",
     );
     const found = await Promise.all(asked.map((name) => this.#follow(name)));
+    const watched = await this.#watched(everything);
     // A run that has started or ended may have been exported.
     const state = everything || found.includes("state") ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
     // A run can become silent without a new document.
     const isLive =
       found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
-    if (state || found.includes("state")) this.dispatchEvent(new Event("state"));
+    if (watched === "monitor") this.dispatchEvent(new Event("monitor"));
+    if (state || watched === "state" || found.includes("state")) this.dispatchEvent(new Event("state"));
     else if (isLive) this.dispatchEvent(new Event("live"));
   }
 
@@ -197,6 +202,19 @@ export class Store extends EventTarget {
     if (!live) return null;
     this.#live[name] = live;
     return old?.run_id === live.run_id && old.state === live.state ? "live" : "state";
+  }
+
+  /** The name of the event for news of monitors: `state` for a first one, null without news. */
+  async #watched(everything) {
+    const asked = everything ? this.allStreams : Object.keys(this.monitors);
+    const isFirst = Object.keys(this.monitors).length === 0;
+    const before = { ...this.monitors };
+    for (const name of asked) {
+      const monitor = (await this.#news(`live/watch-${name}.json`)) ?? this.monitors[name];
+      if (monitor) this.monitors[name] = heard(monitor);
+    }
+    const isNew = Object.keys(this.monitors).some((name) => this.monitors[name] !== before[name]);
+    return isNew ? (isFirst ? "state" : "monitor") : null;
   }
 
   /** A document that exists and has changed since the last request, otherwise null. */

@@ -1,0 +1,66 @@
+/** What `landfall watch` sees now: the newest events, and the newest score of each file. */
+import { badge, block, card, el, fill, quiet } from "../dom.mjs";
+import { MISSING, clock, count, figure, plural, severity, time } from "../format.mjs";
+import { dataTable, number, text } from "../table.mjs";
+
+export function monitor(store, route, signal) {
+  const node = el("div");
+  const draw = () => fill(node, Object.values(store.monitors).map(shown));
+  store.addEventListener("monitor", draw, { signal });
+  draw();
+  return node;
+}
+
+function shown({ stream, state, updated_at: at, threshold, events, files }) {
+  const open = events.filter((event) => event.state === "open");
+  return card(
+    `Monitor of ${stream}`,
+    badge(state),
+    quiet(`${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last sign of life ${time(at)}.`),
+    block(
+      "Events, open ones first",
+      events.length === 0
+        ? quiet("None yet.")
+        : dataTable({
+            id: `events-${stream}`,
+            label: `Events of ${stream}`,
+            columns: EVENT,
+            items: [...open, ...events.filter((event) => event.state !== "open")],
+          }),
+    ),
+    block("Files", dataTable({ id: `files-${stream}`, label: `Files of ${stream}`, columns: FILE, items: files })),
+  );
+}
+
+const date = (iso) => (iso ? clock(iso) : MISSING);
+
+const EVENT = [
+  text("recording", "Recording"),
+  text(
+    "state",
+    "State",
+    ({ state }) => state,
+    ({ state }) => badge(state),
+  ),
+  text(
+    "start",
+    "Begin",
+    ({ start }) => start,
+    ({ start }) => date(start),
+  ),
+  number("severity", "Severity", (event) => event.severity, severity),
+  text("sentence", "What"),
+];
+
+const FILE = [
+  text("recording", "Recording"),
+  text(
+    "time",
+    "Newest score of",
+    ({ time: newest }) => newest,
+    ({ time: newest }) => date(newest),
+  ),
+  number("score", "Score", ({ score }) => score, figure),
+  number("rows", "Scores since the start", ({ rows }) => rows, count),
+  number("alarms", "Alarms since the start", ({ alarms }) => alarms, count),
+];
