@@ -234,5 +234,6 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
             f"the {len(windows)} windows of the split {name} have no observed value: every sensor is missing there",
             hint=f"see data.splits.{name} and the reports in {config.dqvl.report_dir}",
         )
-    log.info("%s: %d windows of %d from %d recordings", name, len(windows), window, len(spans))
+    count = len({span.recording for span in spans})
+    log.info("%s: %d windows of %d from %d recording%s", name, len(windows), window, count, "s" * (count != 1))
     return windows

@@ -392,4 +392,4 @@ def test_loading_logs_the_number_of_windows(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write_ramp(tmp_path, "one.csv", 400)
     data = load(tmp_path, make_config())
-    assert f"train: {len(data.splits['train'])} windows of 20 from 1 recordings" in caplog.text
+    assert f"train: {len(data.splits['train'])} windows of 20 from 1 recording" in caplog.text
