@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,20 +17,11 @@ import pytest
 from core.checkpoint import load
 from pipelines.fleet.jobs import Job, read_outcome, run_job
 from pipelines.fleet.machines import read_fleet
-from tests.support import REPO_ROOT
+from tests.pipelines.fleet.starting import start
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
 TRAINED = ("press-1", "press-2")
-
-
-def start(root, *words, module="pipelines.fleet.command"):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LANDFALL_")}
-    command = [sys.executable, "-m", module, *words, "--repo-root", str(root)]
-    return subprocess.Popen(
-        command, cwd=REPO_ROOT, env={**environment, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 def fleet(root, *words):

@@ -1,0 +1,54 @@
+"""How many workers a fleet starts, and the GPU of each. The GPUs are absent; the cluster is real."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from core.devices.host import memory_mb, usable_cores
+from tests.pipelines.fleet.starting import start
+
+distributed = pytest.importorskip("distributed", reason="the extra fleet is not installed")
+
+from pipelines.fleet.cluster import gpus_here, workers_for  # noqa: E402
+from pipelines.fleet.jobs import _choose_gpu  # noqa: E402
+
+
+def test_one_worker_for_each_gpu_and_on_a_cpu_as_many_as_memory_has_room_for():
+    assert workers_for(10, ("0", "1"), None) == 2
+    assert workers_for(1, ("0", "1"), None) == 1
+    assert workers_for(10, (), None) == 1  # measures the first job
+    assert workers_for(10**6, (), 1.0) == usable_cores()
+    assert workers_for(10, (), 10 * memory_mb().free_mb) == 1
+
+
+@pytest.mark.parametrize(("visible", "gpus"), [("2,5", ("2", "5")), ("", ()), ("-1", ())])
+def test_only_visible_gpus_are_used(visible, gpus, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus_here() == gpus
+
+
+@pytest.mark.slow
+def test_a_worker_uses_the_gpu_of_its_number():
+    options = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        client.submit(_choose_gpu, ("3", "5")).result()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+@pytest.mark.slow
+def test_a_signal_ends_the_command_and_its_workers(plant):
+    import psutil
+
+    process = start(plant, "score", "--machine", "pump", "--machine", "fan", "--workers", "1")
+    children = []
+    while process.poll() is None and not (plant / "machines").exists():
+        children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert err.strip().endswith("run it again")
+    assert children
+    assert psutil.wait_procs(children, timeout=20)[1] == []
