@@ -187,11 +187,13 @@ def killed(root: Path, workers: int, num_kills: int, chance: random.Random) -> d
         while True:
             process = start(root, *words)
             while process.poll() is None and sum(kills.values()) < most:
+                if not workers_of(process):  # it starts
+                    time.sleep(0.1)
+                    continue
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(chance.uniform(1.0, 10.0))
                     break
-                victims = workers_of(process)
-                if victims and chance.random() < 0.7:
+                if chance.random() < 0.7 and (victims := workers_of(process)):
                     with suppress(psutil.Error):
                         chance.choice(victims).kill()
                         kills["workers"] += 1
