@@ -2,7 +2,8 @@
 
 TR-01 paths are relative to the repository root · TR-02 no local file contains `/content` · TR-03 the Colab notebooks
 and configurations keep their content · TR-04 local notebooks are `notebooks/local_*.ipynb`, complete and runnable by
-papermill · TR-05 local configurations are `configs/*_local.yaml`; every file of `configs/` can be composed.
+papermill · TR-05 local configurations are `configs/*_local.yaml`; every file of `configs/` that a run uses can be
+composed.
 
 The digests of TR-03 are in `colab_originals.json`; after an intended change of an original, update them with
 `python -m migration.contract --write`.
@@ -23,7 +24,7 @@ from typing import Any
 from core.cli import run_page_command
 from core.config.compose import flatten, load_config, local_config_file
 from core.config.hardware import HARDWARE_DIR, load_profile, load_tiers
-from core.config.overrides import CONFIG_DIR, PROFILE_DIR
+from core.config.overrides import CONFIG_DIR, FLEET_FILE, PROFILE_DIR
 from core.config.schema import STREAMS
 from core.errors import UsageError
 from core.reading import UnreadableError, parse_json, parse_yaml
@@ -62,10 +63,10 @@ class Assets:
 
     @cached_property
     def configs(self) -> list[str]:
-        """Every configuration and group file except the Colab originals; those of the two streams are always
-        expected."""
+        """Every configuration and group file, without the Colab originals and the list of a plant's machines; those of
+        the two streams are always expected."""
         found = self._files("configs", "**/*.yaml", [local_config_file(stream) for stream in STREAMS])
-        return [file for file in found if file not in colab_originals()]
+        return [file for file in found if file not in colab_originals() and file != FLEET_FILE]
 
     def _files(self, folder: str, pattern: str, expected: Iterable[str]) -> list[str]:
         on_disk = {relative(path, self.root) for path in (self.root / folder).glob(pattern)}

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 CONFIG_DIR = "configs"
+# The machines of a plant (`landfall fleet`): the one file of `configs/` that no run is composed of.
+FLEET_FILE = f"{CONFIG_DIR}/fleet.yaml"
 PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 ENVIRONMENT_PREFIX = "LANDFALL_"
 # For migrated notebooks (`landfall_runtime`), not for configurations.

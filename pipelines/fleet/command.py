@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
+from core.config.overrides import FLEET_FILE
 from core.devices.process import start_right
 from core.errors import EXIT_OK, EXIT_RESUMABLE, LandfallError, UsageError
 from core.progress import Progress, span
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"{', '.join(COMMANDS)}: this command for every machine; {REPORT}: which ones need attention",
     )  # fmt: skip
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides for every machine")
-    parser.add_argument("--fleet", default="configs/fleet.yaml", metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--fleet", default=FLEET_FILE, metavar="FILE", help="default: %(default)s")
     parser.add_argument(
         "--machine", action="append", default=[], metavar="ID",
         help="these machines (* matches any characters); may be repeated",
