@@ -148,7 +148,12 @@ class Band:
         """Spectra of mirrored windows (B, A, T + 1) to magnitudes (B, A, F, points · num_columns + 1), at equal steps
         from the window's first edge, half a sample before its first sample, to its last."""
         length = self.filter_fm.shape[1]
-        bands_bafm = F.pad(cosines_bav, (0, length)).unfold(-1, length, 1)[..., self.first_f, :] * self.filter_fm
+        padded_bav = F.pad(cosines_bav, (0, length))
+        if torch.onnx.is_in_onnx_export():  # which copies all rows of `unfold`
+            bin_fm = self.first_f.unsqueeze(1) + torch.arange(length)
+            bands_bafm = padded_bav[..., bin_fm] * self.filter_fm
+        else:
+            bands_bafm = padded_bav.unfold(-1, length, 1)[..., self.first_f, :] * self.filter_fm
         wave_bafn = torch.fft.rfft(bands_bafm, n=2 * self.points * num_columns)
         # Twice as fast as `abs`, which avoids overflow.
         return wave_bafn.real.square().addcmul_(wave_bafn.imag, wave_bafn.imag).sqrt_()
