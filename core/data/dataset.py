@@ -208,10 +208,7 @@ def _what_to_copy(config: AnyConfig) -> str:
     else:
         start = "copy your files:"
     names = " and ".join(f"{name} ({purpose})" for name, purpose in purposes.items())
-    return (
-        f"{start} {names}; docs/your-data.md describes the formats. "
-        "Or use the sample data: landfall sample-data, then add data.root=samples to each command"
-    )
+    return f"{start} {names}; docs/your-data.md describes the formats. Without files, try: landfall sample-data"
 
 
 def read_all(
