@@ -30,7 +30,7 @@ from core.errors import (
 )
 from core.progress import ConsoleHandler
 from core.redaction import RedactingFormatter, printable, redacted_text
-from core.signals import SignalStop, heed_signals
+from core.signals import SignalStop, heed_signals, ignore_signals, raise_signals
 from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
@@ -61,21 +61,42 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         # Libraries, such as that of PyTorch, end the process without it.
         return _tell(parser.prog, "the current folder was removed — change folder", EXIT_USAGE, show_traceback=False)
     try:
-        code = command(arguments)
-        sys.stdout.flush()
+        try:
+            raise_signals()
+            code = command(arguments)
+            sys.stdout.flush()
+        finally:
+            if arguments.owns_process:
+                ignore_signals()
         return code
     except LandfallError as error:
         return _tell(parser.prog, str(error), error.exit_code, show_traceback=arguments.debug)
-    except SignalStop as stop:
-        return _tell(parser.prog, f"stopped: {stop} — run it again", EXIT_RESUMABLE, show_traceback=arguments.debug)
-    except KeyboardInterrupt:
-        return _tell(parser.prog, "interrupted", EXIT_INTERRUPTED, show_traceback=False)
+    except KeyboardInterrupt as stop:
+        return _interrupted(parser.prog, stop, "", show_traceback=arguments.debug)
     except BrokenPipeError:  # the reader of stdout has closed it (`… | head`)
         close_stdout()
         return EXIT_OK
     except Exception as error:
+        if not isinstance(error, OSError) and (stop := _signal_behind(error)) is not None:
+            then = f"; while stopping: {type(error).__name__}: {error}"
+            return _interrupted(parser.prog, stop, then, show_traceback=arguments.debug)
         message, code = _in_words(error, debug=arguments.debug)
         return _tell(parser.prog, message, code, show_traceback=arguments.debug)
+
+
+def _interrupted(program: str, stop: KeyboardInterrupt, then: str, *, show_traceback: bool) -> int:
+    """then: what failed because of it."""
+    if isinstance(stop, SignalStop):
+        return _tell(program, f"stopped: {stop}{then} — run it again", EXIT_RESUMABLE, show_traceback=show_traceback)
+    return _tell(program, f"interrupted{then}", EXIT_INTERRUPTED, show_traceback=bool(then) and show_traceback)
+
+
+def _signal_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The signal that an error follows from: some libraries raise their own while they clean up."""
+    cause = error.__context__
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__context__
+    return cause
 
 
 def _has_current_folder() -> bool:

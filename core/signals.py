@@ -1,8 +1,9 @@
 """Signals that ask a command to stop, handled from its first line on, before slow imports.
 
 Batch systems restart a job only after exit code 75. An exception during imports may be lost or leave a module
-incomplete, so the process ends immediately. Later, `SignalStop` is raised, until work that can be saved
-(`core.stopping`) handles the signals. Imports nothing but the standard library.
+incomplete, and before the command runs nobody would catch it, so the process ends immediately. While the command runs,
+`SignalStop` is raised, until work that can be saved (`core.stopping`) handles the signals. After it, its exit code is
+known, and signals are ignored. Imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 # Called if the process ends immediately: they remove what would stay behind, such as locks.
 RELEASES: list[Callable[[], None]] = []
+_raises = False
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 
 
@@ -40,7 +42,7 @@ def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
         return
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if not _is_importing(frame):
+        if _raises and not _is_importing(frame):
             raise KeyboardInterrupt if number == signal.SIGINT else SignalStop(number)
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
         try:
@@ -55,6 +57,19 @@ def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
     for number in STOP_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as with `nohup` and background jobs of a shell
             signal.signal(number, on_signal)
+
+
+def raise_signals() -> None:
+    """Call this when the command starts: from now on, somebody catches what is raised."""
+    global _raises
+    _raises = True
+
+
+def ignore_signals() -> None:
+    """Call this when the command has ended: an exception would come while Python removes its objects."""
+    if threading.current_thread() is threading.main_thread():
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

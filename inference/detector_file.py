@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from core.config.renames import current_key
 from core.config.schema import Scoring, Stream
-from core.errors import OutputError
+from core.errors import OutputError, first_line
 from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text
 from inference.detector import ALARM_SETTINGS, Detector
 from inference.group_scales import GroupScales
-from inference.thresholds import CalibratedThreshold, CalibrationSample, FalseAlarms
+from inference.thresholds import CalibratedThreshold, CalibrationSample
 
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION, READABLE_VERSIONS = 8, (4, 5, 6, 7, 8)
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
+_THRESHOLD = TypeAdapter(CalibratedThreshold)
 
 
 def save_detector(detector: Detector, path: Path) -> None:
@@ -80,9 +82,11 @@ def load_detector(path: Path) -> Detector:
     if digest != _digest(arrays):
         raise _Unusable(path, "is damaged or was changed: its sha256 differs from the stored one")
     try:
-        return _detector(header, arrays)
-    except (KeyError, ValueError, TypeError) as error:
-        raise _Unusable(path, f"is not a detector: {error}") from error
+        detector = _detector(header, arrays)
+        _try_out(detector)
+        return detector
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise _Unusable(path, f"is not a detector: {first_line(error)}") from error
 
 
 def load_stored(path: Path) -> tuple[Detector | None, str]:
@@ -123,6 +127,24 @@ def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> De
         return detector
     calibration = _calibration(f"{_OF_CHARTS_ALONE}.", alone, arrays)
     return replace(detector, charts_alone=charts_alone(detector, settings=_current(alone["settings"]), **calibration))
+
+
+def _try_out(detector: Detector) -> None:
+    """Raises an error for arrays and settings that do not fit together, which scoring would otherwise end with."""
+    for each in (detector, *([detector.charts_alone] if detector.charts_alone else [])):
+        span = each.settings["scoring.smoothing_span"]
+        if type(span) is not int or span < 1:
+            raise ValueError(f"scoring.smoothing_span is {span!r}")
+        for sample in (each.sample, *(each.halves or ())):
+            if sample.score_n.dtype.kind != "f" or sample.segment_n.dtype.kind != "i" or sample.score_n.ndim != 1:
+                raise ValueError("its calibration scores are no list of numbers")
+            if sample.score_n.shape != sample.segment_n.shape:
+                raise ValueError("its calibration scores and their segments differ in number")
+    if detector.baseline_c is not None and (detector.baseline_c.ndim != 1 or detector.baseline_c.dtype.kind != "f"):
+        raise ValueError("its baseline is no list of numbers")
+    if detector.charts is not None:
+        with np.errstate(all="ignore"):
+            detector.charts.try_out()
 
 
 def _chart_set(stream: Stream) -> type[ChartSet]:
@@ -177,20 +199,17 @@ def _calibration_header(detector: Detector) -> dict[str, Any]:
 
 def _calibration(prefix: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """`scales`, `sample`, `halves` and `threshold` of a detector."""
-    threshold = dict(header["threshold"])
-    threshold["expected"] = FalseAlarms(**threshold["expected"])
-    if threshold["achieved"] is not None:
-        threshold["achieved"] = FalseAlarms(**threshold["achieved"])
+    seconds_of = TypeAdapter(list[float | None]).validate_python(header["seconds_per_score"])
     sample, *halves = (
         CalibrationSample(arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"])
-        for of, seconds in zip(("", "half.0.", "half.1."), header["seconds_per_score"], strict=False)
+        for of, seconds in zip(("", "half.0.", "half.1."), seconds_of, strict=False)
     )
     scale = dict(zip(header["groups"], arrays[f"{prefix}level_g"], strict=True))
     return {
         "scales": GroupScales(scale, arrays[f"{prefix}usual_level"][()]),
         "sample": sample,
         "halves": tuple(halves) or None,
-        "threshold": CalibratedThreshold(**threshold),
+        "threshold": _THRESHOLD.validate_python(header["threshold"]),
     }
 
 

@@ -287,6 +287,34 @@ def test_an_encrypted_archive_is_rejected_in_one_line(read, error, tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": None},
+        {"settings": {"scoring.smoothing_span": 0}},
+        {"threshold": {"value": "high"}},
+        {"seconds_per_score": ["one"]},
+        {"sample_n": np.ones(3)},
+        {"statistics.groups": np.array(["other"])},
+        {"statistics.0.control.lags": np.array(10**9)},  # would need 30 GB
+        {"statistics.0.control.usual_4c": np.ones((4, 7))},
+        {"statistics.0.control.cross_fill_cc": np.ones((2, 2))},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_detector_whose_parts_do_not_fit_is_rejected_when_it_is_read(changes, tmp_path):
+    arrays = dict(_arrays_of_detector())
+    header = json.loads(arrays["header"].tobytes())
+    for name, value in changes.items():
+        if name in header:
+            header[name] = {**header[name], **value} if name == "threshold" else value
+        else:
+            arrays[name] = value
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with pytest.raises(OutputError, match="is not a detector"):
+        _signed(tmp_path / "f.npz", arrays)
+
+
 def fuzz(name: str, folder: Path, cases: int | None) -> None:
     reader = READERS[name]
     content, path = reader.content(), folder / reader.name

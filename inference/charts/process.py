@@ -81,6 +81,21 @@ class ProcessChartSet:
             expected_nc[mine_n] = predicted_nc[row_n[mine_n] - start]
         return expected_nc
 
+    def try_out(self) -> None:
+        """Computes the errors of two rows, one with a missing value. Raises KeyError, ValueError or an error of NumPy
+        for arrays that do not fit together."""
+        if POOLED not in self.charts:
+            raise KeyError("no charts of all recordings")
+        for charts in self.charts.values():
+            of_cross = charts.cross if isinstance(charts, ControlCharts) else None
+            for regression in (charts.regression, *([of_cross.regression] if of_cross else [])):
+                if not 0 < regression.lags < len(regression.weight_fc):
+                    raise ValueError(f"{regression.lags} lags, but {len(regression.weight_fc)} weights")
+            rows_2c = np.zeros((2, len(charts.regression.mean_c)), np.float32)
+            rows_2c[1, 0] = np.nan
+            if charts.running()(rows_2c, 0).shape != rows_2c.shape:
+                raise ValueError("its charts do not give one error for each channel")
+
     def joined(self, other: ProcessChartSet) -> ProcessChartSet:
         return ProcessChartSet({**self.charts, **other.charts})
 

@@ -138,6 +138,13 @@ class VibrationChartSet:
         share_wc = share_wc / share_wc.nanmean(1, keepdim=True).clamp(min=_SMALLEST)
         return ((sum_w / self.usual).unsqueeze(1) * share_wc).float().numpy()
 
+    def try_out(self) -> None:
+        """Computes the errors of one window. Raises an error of PyTorch, or ValueError, for arrays that do not fit
+        together."""
+        distances = {name: chart.distances(chart.mean_cf.unsqueeze(0)) for name, chart in self.charts.items()}
+        if self._errors(distances, torch.ones(1)).shape != distances["level"].shape or self.span < 1:
+            raise ValueError("its charts do not give one error for each axis")
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         settings = np.array(self.settings.model_dump_json())
         held = {"usual": self.usual.numpy(), "span": np.array(self.span), "settings": settings}

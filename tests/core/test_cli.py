@@ -3,7 +3,8 @@ import argparse
 import pytest
 
 from core.cli import add_root_argument, root_of, run_command, run_name
-from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE
+from core.signals import SignalStop
 
 
 def refuse(arguments: argparse.Namespace) -> int:
@@ -42,3 +43,17 @@ def test_a_run_has_a_name(name):
 def test_a_run_name_cannot_lead_to_another_folder(name):
     with pytest.raises(argparse.ArgumentTypeError):
         run_name(name)
+
+
+@pytest.mark.parametrize("stop, code", [(KeyboardInterrupt(), EXIT_INTERRUPTED), (SignalStop(15), EXIT_RESUMABLE)])
+def test_a_library_that_fails_while_it_is_interrupted_does_not_hide_the_signal(capsys, stop, code):
+    def work(arguments: argparse.Namespace) -> int:
+        try:
+            raise stop
+        finally:
+            _ = None.flags  # as omegaconf does
+
+    assert run_command(work, argparse.ArgumentParser(prog="landfall x"), []) == code
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "unexpected" not in last
+    assert "AttributeError" in last

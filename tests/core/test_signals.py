@@ -26,6 +26,21 @@ def work(arguments):
     time.sleep(30)
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
+_BEFORE = """
+from core.signals import heed_signals
+heed_signals()
+import time
+print("starting", flush=True)
+time.sleep(30)
+"""
+_AFTER = """
+import argparse, sys, time
+from core.cli import run_command
+code = run_command(lambda arguments: 3, argparse.ArgumentParser(prog="landfall work"), None)
+print("ended", flush=True)
+time.sleep(1)
+sys.exit(code)
+"""
 CODES = [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGUSR1, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)]
 
 
@@ -43,11 +58,18 @@ def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("number, code", CODES)
-@pytest.mark.parametrize("program", [_COMMAND, _IN_COMMAND], ids=["while it imports", "while it works"])
+@pytest.mark.parametrize(
+    "program", [_COMMAND, _BEFORE, _IN_COMMAND], ids=["while it imports", "before it works", "while it works"]
+)
 def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, program, tmp_path):
     ended, said = ended_by(number, program, tmp_path)
     assert ended == code
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_after_a_command_does_not_change_its_exit_code(number, tmp_path):
+    assert ended_by(number, _AFTER, tmp_path) == (3, [])
 
 
 @pytest.mark.parametrize("number, code", CODES)

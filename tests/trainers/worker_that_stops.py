@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
-from core.signals import SignalStop, heed_signals
+from core.signals import SignalStop, heed_signals, raise_signals
 from trainers import elastic
 
 
 def main() -> int:
     what, folder = sys.argv[1], Path(sys.argv[2])
     heed_signals(elastic.record_exit)
+    raise_signals()
     elastic.record_process()
     if (code := elastic.final_exit_code()) is not None:
         return code
