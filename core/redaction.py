@@ -34,11 +34,13 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # A traceback in a notebook has colour codes between the words.
 _GAP = r"(?:\s|\x1b\[[\d;]*m)*"
 _SCHEME = r"(?:bearer|basic|digest|negotiate)\s+"
+# `: str | None` in `token: str | None = "x"`
+_ANNOTATION = r"(?::\s*[A-Za-z_][\w.]*(?:\[[\w., |]*\])?(?:\s*\|\s*[\w.]+)*\s*)?"
 # `token=x`, `"token": "x"` and `token: x9`; not `token: unknown key`, which is a sentence, nor `pwd==`, the end of a
 # picture in base64, nor an expression such as `token=os.environ['X']`. It matches from the word on, which may be inside
 # a name: a pattern that starts with the name takes a second for a picture in base64.
 _ASSIGNED = re.compile(
-    rf"(?P<name>(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
+    rf"(?P<name>(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:{_ANNOTATION}=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
     rf"(?:[rbuf]{{0,2}}(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)"
     rf"|(?P<plain>(?:{_SCHEME})?[^\s'\",;}})\]=\\\x1b][^\s'\",;}})\]\\\x1b]*))",
     re.IGNORECASE,

@@ -37,6 +37,11 @@ def test_a_secret_of_each_kind_is_hidden(text):
             assert secret not in hidden
 
 
+@pytest.mark.parametrize("code", ["password: str = {!r}", "token: str | None={!r}", "api_key: Optional[str] = {!r}"])
+def test_a_secret_with_an_annotation_is_hidden(code):
+    assert redacted_code(code.format("hunter22")) == redacted_text(code.format("hunter22")) == code.format(HIDDEN)
+
+
 CODE = [
     "token = os.environ['X']",
     "token = userdata.get('X')",
