@@ -17,6 +17,7 @@ from distributed import Client, KilledWorker, LocalCluster, as_completed
 from core.devices import nvidia
 from core.devices.host import memory_mb, usable_cores
 from core.errors import EXIT_KILLED, LandfallError, UsageError
+from core.numbers import counted
 from pipelines.fleet.jobs import Job, Outcome, run_job
 from pipelines.fleet.machines import workspace_of
 
@@ -80,8 +81,8 @@ def _outcome_of(future: object, job: Job) -> Outcome:
     try:
         return future.result()
     except KilledWorker as error:
-        deaths = dask.config.get("distributed.scheduler.allowed-failures") + 1
-        reason = f"{deaths} workers died in this job, the last on {error.last_worker.address}: too little memory?"
+        deaths = counted(error.allowed_failures + 1, "worker")
+        reason = f"{deaths} died in this job, the last on {error.last_worker.address}: too little memory?"
         code = EXIT_KILLED
     except (CancelledError, OSError) as error:
         raise LandfallError("the scheduler was lost", hint="run the command again: it resumes") from error

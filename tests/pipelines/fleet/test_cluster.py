@@ -10,10 +10,12 @@ import pytest
 from core.devices.host import memory_mb, usable_cores
 from tests.pipelines.fleet.starting import start
 
+dask = pytest.importorskip("dask", reason="the extra fleet is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
-from pipelines.fleet.cluster import gpus_here, workers_for  # noqa: E402
-from pipelines.fleet.jobs import _choose_gpu  # noqa: E402
+from pipelines.fleet.cluster import _outcome_of, gpus_here, workers_for  # noqa: E402
+from pipelines.fleet.jobs import Job, _choose_gpu, read_outcome  # noqa: E402
+from pipelines.fleet.machines import Machine  # noqa: E402
 
 
 def test_one_worker_for_each_gpu_and_on_a_cpu_as_many_as_memory_has_room_for():
@@ -52,3 +54,20 @@ def test_a_signal_ends_the_command_and_its_workers(plant):
     assert err.strip().endswith("run it again")
     assert children
     assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+@pytest.mark.slow
+def test_a_job_that_kills_its_workers_is_a_failure_of_its_machine(workspace):
+    machine = Machine(id="a", stream="patchtst", data=".")
+    job = Job(machine, "score", workspace, "run")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=1, dashboard_address="127.0.0.1:0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        future = client.submit(signal.raise_signal, signal.SIGKILL)
+        distributed.wait([future])
+        outcome = _outcome_of(future, job)
+    assert (outcome.ending, outcome.exit_code) == ("failed", 137)
+    assert "1 worker died" in outcome.reason
+    assert read_outcome(workspace / "machines/a", "score").reason == outcome.reason
