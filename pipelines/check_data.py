@@ -11,7 +11,8 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,13 +68,12 @@ def _check(arguments: argparse.Namespace) -> int:
     root = root_of(arguments)
     overrides = [word for word in arguments.words if "=" in word and not Path(word).exists()]
     paths = [Path(word) for word in arguments.words if word not in overrides]
-    for name in ("core.data", "core.devices"):  # what they note is in the report, or about a run
-        logging.getLogger(name).setLevel(logging.WARNING)
     streams = [arguments.stream] if arguments.stream else list(STREAMS)
-    if paths:
-        checked = _check_files(paths, streams, arguments, overrides, root)
-    else:
-        checked = _check_configured(streams, arguments, overrides, root)
+    with _warnings_only("core.data", "core.devices"):  # what they note is in the report, or about a run
+        if paths:
+            checked = _check_files(paths, streams, arguments, overrides, root)
+        else:
+            checked = _check_configured(streams, arguments, overrides, root)
     if arguments.json:
         document = {each.stream: _document(each) for each in checked}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -87,6 +87,18 @@ def _check(arguments: argparse.Namespace) -> int:
             raise DataError("no data yet", hint="one of the streams is enough: copy its files as described above")
         raise DataError(f"not ready: {len(stops)} to correct, first: {stops[0].text}", hint=stops[0].hint)
     return EXIT_OK
+
+
+@contextmanager
+def _warnings_only(*loggers: str) -> Iterator[None]:
+    before = {name: logging.getLogger(name).level for name in loggers}
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _check_configured(
