@@ -85,6 +85,7 @@ def _outcome_of(future: object, job: Job) -> Outcome:
         reason = f"{deaths} died in this job, the last on {error.last_worker.address}: too little memory?"
         code = EXIT_KILLED
     except (CancelledError, OSError) as error:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # its attempts to connect again
         raise LandfallError("the scheduler was lost", hint="run the command again: it resumes") from error
     except Exception as error:  # of a worker without Landfall, for example
         reason, code = f"{type(error).__name__}: {error}", 1
