@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 HARDWARE_DIR = f"{CONFIG_DIR}/hardware"
 SizeName = Literal["full", "reduced"]
 SIZE_NAMES: tuple[SizeName, ...] = get_args(SizeName)
+# The sections that a size may set.
+_SIZED = ("model", "scalogram", "training")
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -98,7 +100,7 @@ def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
     sections = _yaml_values(file, root)
     fields = SCHEMAS[stream].model_fields
     for name, values in sections.items():
-        if name not in ("model", "scalogram") or name not in fields:
+        if name not in _SIZED or name not in fields:
             raise ConfigError(file, [ConfigFault(name, "is no section that a model size sets")])
         _validated(values, fields[name].annotation, file, section=name)
     return sections
