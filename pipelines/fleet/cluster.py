@@ -28,6 +28,7 @@ _MEMORY_SHARE = 0.9
 _SETTINGS = {
     "distributed.worker.daemon": False,  # jobs start processes, which daemons cannot
     "distributed.deploy.lost-worker-timeout": "600s",  # a worker that died imports again, on a busy machine for long
+    "distributed.worker.profile.enabled": False,  # reads the stack of a job 100 times per second
     "distributed.scheduler.http.routes": [],  # no facts about jobs over HTTP, which has no TLS
     "distributed.worker.http.routes": [],
 }
