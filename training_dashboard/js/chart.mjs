@@ -109,10 +109,10 @@ class Chart {
     const { fontFamily, fontSize } = getComputedStyle(document.body);
     const font = `${Math.round(0.8 * parseFloat(fontSize))}px ${fontFamily}`;
     const plain = { stroke: colour("muted"), font, labelFont: font, labelSize: 22, ticks: { show: false } };
-    const grid = { stroke: colour("line"), width: 1 };
+    const axis = (own) => ({ ...plain, ...own, grid: { stroke: colour("line"), width: 1, ...own.grid } });
     const axes = [
-      { ...plain, grid, label: spec.x.label, size: 32, ...options.axes[0] },
-      { ...plain, grid, label: spec.y.label, size: spec.y.size ?? widthOf, ...options.axes[1] },
+      axis({ label: spec.x.label, size: 32, ...options.axes[0] }),
+      axis({ label: spec.y.label, size: spec.y.size ?? widthOf, ...options.axes[1] }),
     ];
     this.#plot?.destroy();
     this.#plot = new uPlot(

@@ -26,6 +26,11 @@ const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) =>
   splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
 const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
+/** Grid lines at powers of ten alone, if there are any: one at each digit would fill the plot. */
+const decades = (plot, splits) => {
+  const whole = splits.map((split) => (Number.isInteger(Math.log10(split)) ? split : null));
+  return whole.some(isNumber) ? whole : splits;
+};
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
 const clockTicks = (plot, splits) =>
@@ -57,7 +62,7 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
       ),
       axes: [
         { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE },
-        { values: isLog ? logTicks : ticks },
+        isLog ? { values: logTicks, grid: { filter: decades } } : { values: ticks },
       ],
       cursor: { y: false, dataIdx: nearest },
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),

@@ -12,7 +12,11 @@ export const data = (store, route) =>
     store.streams.map(async (name) => {
       const { title, subject, quality, quality_file: file } = store.stream(name);
       if (!quality)
-        return card(title, quiet(subject), advice("No file checked yet", "landfall pipeline", "checks them all"));
+        return card(
+          title,
+          quiet(subject),
+          advice("No file checked yet", "landfall pipeline", "checks them all"),
+        );
       const { files: all, kept, dropped, warned } = quality;
       const report = file && (await store.document(file));
       return card(

@@ -23,7 +23,11 @@ const COLUMNS = [text("what", "Decision"), text("value", "Value"), text("reason"
 
 function decided(name, { title, run_id: run, decisions: items = [], memory }) {
   if (!run)
-    return card(title, null, advice("No run has decided anything yet", `landfall train ${name}`, "starts one"));
+    return card(
+      title,
+      null,
+      advice("No run has decided anything yet", `landfall train ${name}`, "starts one"),
+    );
   return card(
     title,
     quiet(`Run ${run}`),

@@ -16,7 +16,9 @@ function shown({ stream, state, updated_at: at, threshold, events, files }) {
   return card(
     `Monitor of ${stream}`,
     badge(state),
-    quiet(`${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last sign of life ${time(at)}.`),
+    quiet(
+      `${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last sign of life ${time(at)}.`,
+    ),
     block(
       "Events, open ones first",
       events.length === 0
@@ -28,7 +30,10 @@ function shown({ stream, state, updated_at: at, threshold, events, files }) {
             items: [...open, ...events.filter((event) => event.state !== "open")],
           }),
     ),
-    block("Files", dataTable({ id: `files-${stream}`, label: `Files of ${stream}`, columns: FILE, items: files })),
+    block(
+      "Files",
+      dataTable({ id: `files-${stream}`, label: `Files of ${stream}`, columns: FILE, items: files }),
+    ),
   );
 }
 

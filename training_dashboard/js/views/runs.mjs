@@ -6,7 +6,8 @@ import { dataTable, number, text } from "../table.mjs";
 
 export async function runs(store, route) {
   const { runs: items } = store.index;
-  if (items.length === 0) return advice("No run on record", "landfall pipeline", "trains and records the first");
+  if (items.length === 0)
+    return advice("No run on record", "landfall pipeline", "trains and records the first");
   const picked = el("div", { class: "cards" });
   const refresh = async () => fill(picked, await details(store, route.all("run")));
   const pick = ({ target }) => {
