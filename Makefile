@@ -66,8 +66,8 @@ $(SAMPLE): $(READY) | pipelines/sample_data/command.py
 validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, export the dashboard
 	$(BIN)/python -m pipelines.run_local_training_pipeline $(ARGS)
 
-# A worker that has no tests left takes some of another's.
-PYTEST := -m pytest --numprocesses 2 --dist worksteal
+# Three on two cores, because tests also wait for files, processes and servers. One that has no tests left takes another's.
+PYTEST := -m pytest --numprocesses 3 --dist worksteal
 
 .PHONY: test test-slow test-nightly test-all
 test: $(READY_DEV) lint  ## Lint, then all tests but those marked slow

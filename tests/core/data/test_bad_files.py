@@ -116,7 +116,8 @@ def test_a_pattern_without_files_is_an_error_of_one_line(pattern, tmp_path):
     text = str(caught.value)
     assert text.startswith("no data:")
     assert len(text.splitlines()) == 1
-    assert "data.root=samples" in text
+    assert "mkdir -p" in text
+    assert "landfall sample-data" in text
 
 
 # ------------------------------------------------------------------------------------------------------- random tables
