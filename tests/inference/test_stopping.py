@@ -14,7 +14,9 @@ pytestmark = pytest.mark.slow
 
 
 def score(root, *overrides: str) -> int:
-    return main(["--stream", "patchtst", "--repo-root", str(root), *OVERRIDES["patchtst"], *SHARED, *overrides])
+    """With a weight of the model, so that it is run."""
+    settings = (*OVERRIDES["patchtst"], *SHARED, "scoring.model_weight=0.5", *overrides)
+    return main(["--stream", "patchtst", "--repo-root", str(root), *settings])
 
 
 @pytest.fixture

@@ -235,6 +235,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.err.splitlines()[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, capsys):
     """No split is long enough for such a window, which the quality check cannot detect. One step at a time: of two
@@ -323,6 +324,7 @@ def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
     assert read_json(folder / "swinmae_summary.json")["run_id"] == RUN_ID
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_scores_follow_the_requested_threshold(copied):
     """A later run without the option does not resume with it."""

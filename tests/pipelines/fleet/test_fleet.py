@@ -87,6 +87,7 @@ def test_machines_are_trained_and_scored_as_by_the_commands_alone(plant):
     assert (code, report["completed"]) == (0, 1)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_death_of_a_worker_and_of_the_scheduler_lose_nothing(plant):
     machine = read_fleet("configs/fleet.yaml", plant).machines[0]
