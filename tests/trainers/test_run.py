@@ -82,7 +82,7 @@ def test_measuring_does_not_change_the_result(plant):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change, effective, micro",
-    [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, 4)],
+    [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, None)],
 )
 def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, effective, micro):
     """The micro-batch affects how steps are computed, not what is learned."""
@@ -90,7 +90,8 @@ def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, eff
     run_training(plant, "training.epochs=2", "training.resume=auto", *change, words=MEASURED)
     batch = environment_of(plant)["batch"]
     assert batch["effective"] == effective
-    assert batch["micro"] == micro or micro is None  # the fastest size depends on the load
+    # The fastest size depends on the load.
+    assert batch["micro"] == micro if micro is not None else batch["micro"] <= effective
 
 
 def test_a_run_resumes_in_another_precision_with_a_warning(plant, caplog):
