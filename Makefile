@@ -141,10 +141,10 @@ sbom: $(AUDIT)/.ready | $(SUPPLY)  ## List what is installed, as CycloneDX, in a
 	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-file $(SUPPLY)/sbom.json $(BIN)/python
 licences: $(AUDIT)/.ready | $(SUPPLY)  ## List the licences of what is installed, in artifacts/supply-chain
 	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --format markdown --with-urls --output-file $(SUPPLY)/licences.md
-audit: $(AUDIT)/.ready | $(SUPPLY)  ## Ask pypi.org for known vulnerabilities of requirements.lock; the report has the date
-	@echo "Advisories of pypi.org, as of $$(date -u +%F)"
+audit: $(AUDIT)/.ready | $(SUPPLY)  ## Look up known vulnerabilities of requirements.lock; another service: ARGS="--service osv …"
+	@echo "Advisories of $(if $(ARGS),the service in ARGS,pypi.org), as of $$(date -u +%F)"
 	@$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock --progress-spinner off \
-	    --format markdown --output $(SUPPLY)/audit-$$(date -u +%F).md \
+	    --format markdown --output $(SUPPLY)/audit-$$(date -u +%F).md $(ARGS) \
 	  || { echo "There are vulnerabilities, or the database was not reached: then nothing was audited" >&2; exit 1; }
 
 FROM ?=
