@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import stat
 import subprocess
@@ -24,6 +25,7 @@ from core.config.compose import config_from_dict
 from core.config.schema import Data
 from core.data.readers import read_recordings
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
+from core.git import git_state, tracked_files
 from core.models.factory import build_model, refuse_other_weights
 from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
@@ -31,7 +33,6 @@ from inference.detector_file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
 from tests.support import REPO_ROOT
-from trainers.environment import git_state
 
 CANARY = "canary"
 
@@ -290,22 +291,29 @@ def test_a_configuration_sets_only_variables_that_load_no_code(name):
     assert "device.environment" in {fault.key for fault in caught.value.faults}
 
 
-def test_git_settings_of_the_checkout_are_ignored(cage, monkeypatch):
-    """`core.fsmonitor` and hooks are commands, in the settings of the user and of the checkout."""
-    settings_of_git = f'[core]\n\tfsmonitor = "touch {cage / CANARY}; false"\n'
+def test_git_runs_no_command_of_the_settings(cage, monkeypatch):
+    """Monitors, hooks and filters are commands, in the settings of the user and of the checkout."""
+    command = f'"touch {cage / CANARY}; false"'
+    settings_of_git = f'[core]\n\tfsmonitor = {command}\n[filter "x"]\n\tclean = {command}\n\tprocess = {command}\n'
     (cage / "settings/git").mkdir(parents=True)
     (cage / "settings/git/config").write_text(settings_of_git)
-    (cage / "file").write_text("x")
+    (cage / "configs").mkdir()
+    (cage / "configs/file.yaml").write_text("x")
+    (cage / ".gitattributes").write_text("* filter=x\n")
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "file"], [*identity, "commit", "-q", "-m", "x"]):
+    for words in (["init", "-q"], ["add", "configs", ".gitattributes"], [*identity, "commit", "-q", "-m", "x"]):
         subprocess.run(["git", *words], cwd=cage, check=True)
-    with (cage / ".git/config").open("a") as file:
-        file.write(settings_of_git)
+    os.utime(cage / "configs/file.yaml", (0, 0))  # git compares the contents of a file with another time
     monkeypatch.setenv("XDG_CONFIG_HOME", str(cage / "settings"))
     monkeypatch.setenv("GIT_DIR", str(cage / "nowhere"))
     state = git_state(cage)
     assert len(state["commit"]) == 40
     assert state["dirty"] is False
+    with (cage / ".git/config").open("a") as file:
+        file.write(settings_of_git)
+    os.utime(cage / "configs/file.yaml", (1, 1))
+    assert git_state(cage) == {"commit": state["commit"], "dirty": None}
+    assert tracked_files(cage, ("configs",)) == {"configs/file.yaml"}
 
 
 # ----------------------------------------------------------------------------------------------------------- parameters

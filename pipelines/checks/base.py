@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
+from core.git import tracked_files
 from core.redaction import printable, redacted
 from pipelines.imported_models import is_imported, missing_splits
 
@@ -85,12 +85,7 @@ class Context:
     @cached_property
     def own_files(self) -> frozenset[str] | None:
         """The files of Landfall that git tracks in this workspace, relative to its root; None without git."""
-        command = ["git", "-C", str(self.root), "ls-files", "-z", "--", *_OWN]
-        try:
-            listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return frozenset(filter(None, listed.split("\0"))) or None
+        return tracked_files(self.root, _OWN)
 
     def is_own(self, file: str) -> bool:
         """Whether a file, relative to the root, belongs to Landfall. Files that the user adds to its folders do not."""
