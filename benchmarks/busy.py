@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
 from benchmarks.implementations import Work
 from benchmarks.run import RESULTS, Effort, environment
 
@@ -29,7 +31,7 @@ MEASURED_S = 1.5
 SETTLING_S = 1.5
 ROUNDS = 3
 # Before a round: maximum use of the cores by other processes on an idle machine, and how long to wait for that.
-IDLE_CORES, IDLE_LIMIT_S = 0.2, 10.0
+IDLE_CORES, IDLE_LIMIT_S, LOOK_S = 0.2, 10.0, 0.25
 # Minimum speed as a share of the speed without load; for two processes, of one after the other.
 GOALS = {"one": 0.6, "per_core": 0.45, "two_at_once": 1.0}
 HEADINGS = {
@@ -108,12 +110,10 @@ def write(found: Sequence[Shared], folder: Path = RESULTS) -> None:
 
 def _wait_for_idle() -> float:
     """Waits until no other process uses the cores, or for `IDLE_LIMIT_S`; returns how many cores others use then."""
-    from core.devices.threads import FIRST_LOOK_S, CoreUse
-
-    core_use, deadline = CoreUse(), time.monotonic() + IDLE_LIMIT_S
+    deadline = time.monotonic() + IDLE_LIMIT_S
     while True:
-        time.sleep(FIRST_LOOK_S)
-        if (others := core_use.others()) < IDLE_CORES or time.monotonic() > deadline:
+        others = psutil.cpu_percent(LOOK_S) / 100 * psutil.cpu_count()  # this process sleeps
+        if others < IDLE_CORES or time.monotonic() > deadline:
             return others
 
 
@@ -156,7 +156,6 @@ def _speeds(workers: Sequence[subprocess.Popen[str]], seconds: float, settling: 
 def serve(title: str) -> None:
     """Runs the workload for the time that each line requests, after a warm-up, and prints its speed."""
     from core.config.execution import Execution
-    from core.devices import threads
     from core.devices.manager import DeviceManager
     from core.devices.process import tune_process
 
@@ -172,14 +171,13 @@ def serve(title: str) -> None:
     def repeated(seconds: float) -> float:
         started, count = time.perf_counter(), 0
         while (passed := time.perf_counter() - started) < seconds or not count:
-            threads.adapt()
             work()
             count += 1
         return count * windows / passed
 
     for line in sys.stdin:
         settling, seconds = map(float, line.split())
-        threads.use(plan.threads, is_fixed=config.deterministic)
+        torch.set_num_threads(plan.threads)
         if settling:
             repeated(settling)
         sys.stdout.write(f"{repeated(seconds)}\n")

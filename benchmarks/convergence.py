@@ -182,7 +182,8 @@ if __name__ == "__main__":
 
     if environment_settings()[0].tune:
         tune_process()
-    torch.set_num_threads(thread_limit(usable_cores())[0])
+    cores = usable_cores()
+    torch.set_num_threads(thread_limit(cores, max_threads=cores)[0])
     number, folder, sees, mark = sys.argv[1:]
     result = train(SETTINGS[int(number)], Path(folder), sees=sees, mark=float(mark))
     sys.stdout.write(json.dumps(result) + "\n")

@@ -1,8 +1,7 @@
 """What deterministic kernels cost a training step on this CPU; `python -m benchmarks determinism`.
 
 Compared is the CPU time of one thread, in alternating blocks of one process: other processes on the machine affect it
-little. `deterministic=true` also keeps the number of threads constant and leaves one core free; `python -m benchmarks
-busy` measures what that costs.
+little.
 """
 
 from __future__ import annotations

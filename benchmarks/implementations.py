@@ -88,7 +88,8 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     if environment_settings()[0].tune:
         tune_process()
     torch.manual_seed(0)
-    torch.set_num_threads(thread_limit(usable_cores())[0])
+    cores = usable_cores()
+    torch.set_num_threads(thread_limit(cores, max_threads=cores)[0])
     module, name = maker.split(":")
     work: Work = getattr(importlib.import_module(module), name)(**settings)
     for _ in range(2):

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from core.data.scaling import Scaler
-from core.devices import threads
 from core.devices.memory import until_it_fits
 from inference.scoring import ScoringModel
 
@@ -73,8 +72,5 @@ class TorchPredictor:
 
     @torch.no_grad()
     def _run(self, values_btc: Tensor, size: int) -> tuple[np.ndarray, np.ndarray]:
-        found = []
-        for part_btc in values_btc.split(size):
-            threads.adapt()
-            found.append(self._graph(part_btc.to(self._device)))
+        found = [self._graph(part_btc.to(self._device)) for part_btc in values_btc.split(size)]
         return tuple(torch.cat([each.cpu() for each in parts]).numpy() for parts in zip(*found, strict=True))

@@ -17,7 +17,6 @@ from core.data.blocks import Pages, blank, slices
 from core.data.feed import Feed
 from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
-from core.devices import threads
 from core.devices.memory import until_it_fits
 from core.progress import Mode, Progress
 from inference.entries import SplitErrors, row_entries, window_entries
@@ -109,7 +108,6 @@ def _inferred(
 
     size = batch_size
     for index_b in torch.arange(len(windows)).split(batch_size):
-        threads.adapt()
         inferred, size = until_it_fits(partial(infer, index_b), size, kind=scoring.kind)
         yield from inferred
         bar.advance(len(index_b))

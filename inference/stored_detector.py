@@ -13,6 +13,8 @@ from functools import partial
 from math import isclose
 from pathlib import Path
 
+import torch
+
 from core.checkpoint import describe, detector_path
 from core.config.compose import LoadedConfig, with_values
 from core.config.hardware import load_tiers, size_as_trained
@@ -23,7 +25,6 @@ from core.data.overlap import shared_rows
 from core.data.recording import RATE_TOLERANCE
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
-from core.devices import threads
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.devices.profiles import seed_and_fix
@@ -58,7 +59,7 @@ def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | Non
 def _prepared(config: AnyConfig) -> DevicePlan:
     """The device, with threads and seeds set as the configuration says."""
     plan = DeviceManager(config).plan(processes=1)
-    threads.use(plan.threads, is_fixed=config.deterministic)
+    torch.set_num_threads(plan.threads)
     seed_and_fix(config)
     return plan
 

@@ -137,7 +137,7 @@ def start_report(
         "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
         **({"hardware": "; ".join(map(str, devices_used(plan)))} if plan.kind != "cpu" else {}),
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
-        "threads": f"up to {plan.threads} ({plan.threads_reason})",
+        "threads": f"{plan.threads} ({plan.threads_reason})",
         "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",
         "tier": f"{size.tier.name}: default batch size {size.tier.batch_size}",
         "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({size.reason})",

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from core.data.inputs import Inputs
-from core.devices import threads
 from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.errors import LandfallError, StoppedError
@@ -143,7 +142,6 @@ class Trainer:
                     if self.position.step != step:  # a step was rolled back
                         continue
                 step_started, note = time.perf_counter(), ""
-                threads.adapt()
                 self._expect(*steps[step : step + 2])
                 pending.append(self._optimize(steps[step], epoch, step))
                 self.position.step = step + 1

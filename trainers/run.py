@@ -18,7 +18,7 @@ from core.data.dataset import TRAINING_SPLITS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
 from core.data.overlap import rows_of
-from core.devices import memory, threads
+from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
 from core.devices.profiles import seed_and_fix
@@ -156,7 +156,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
             "training in this process only; `landfall train` starts one for each of %d devices", manager.num_processes
         )
     seed_and_fix(config)
-    threads.use(plan.threads, is_fixed=config.deterministic or plan.count > 1)
+    torch.set_num_threads(plan.threads)
 
     requested, run_id = context.run_id, saved["run_id"] if saved else context.run_id or new_run_id()
     lock.name_run(run_id)

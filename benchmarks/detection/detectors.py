@@ -80,9 +80,10 @@ class Trained:
 def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained:
     """Trains, and loads the checkpoint as scoring does. reuse: uses an existing checkpoint if an earlier run trained it
     with the same configuration."""
+    import torch
+
     from core.checkpoint import describe
     from core.config.hardware import load_tiers, size_as_trained
-    from core.devices import threads
     from core.devices.manager import DeviceManager
     from inference.scoring import load_scoring_model
     from trainers.run import train
@@ -98,7 +99,7 @@ def trained(loaded: LoadedConfig, *, root: Path, reuse: bool = False) -> Trained
         write_json(note, {"settings": settings, "seconds": seconds})
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = DeviceManager(config).plan(processes=1)
-    threads.use(plan.threads, is_fixed=config.deterministic)
+    torch.set_num_threads(plan.threads)
     return Trained(load_scoring_model(path, plan, config=config), config, seconds)
 
 

@@ -150,7 +150,7 @@ class Profile(Section):
     deterministic: bool = Field(
         True,
         description="The same command gives the same numbers on the same hardware: refuses operations without a "
-        "deterministic implementation, keeps the number of threads and turns `cudnn_benchmark` off.",
+        "deterministic implementation, and turns `cudnn_benchmark` off.",
     )
     cudnn_benchmark: bool = Field(
         False, description="Let cuDNN time its kernels and keep the fastest; no effect under `deterministic`."
@@ -169,8 +169,8 @@ class Profile(Section):
     max_threads: int = Field(
         0,
         ge=0,
-        description="Maximum number of CPU threads; 0 uses the cores available to the process, up to OMP_NUM_THREADS, "
-        "under `deterministic` all but one.",
+        description="Maximum number of CPU threads; 0 uses all but one of the cores available to the process, up to "
+        "OMP_NUM_THREADS.",
     )
     tune: bool = Field(
         True,

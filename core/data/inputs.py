@@ -13,7 +13,6 @@ from core.config.schema import AnyConfig, SwinMAEConfig
 from core.data.feed import Feed, kind_of
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
-from core.devices import threads
 from core.devices.memory import cache_limit_mb
 from core.progress import Mode, Progress
 
@@ -160,7 +159,6 @@ class Inputs:
         images = one.new_empty(len(self), *one.shape[1:])
         with Progress(len(self), "scalograms", unit="windows", mode=progress) as bar:
             for index_b in torch.arange(len(self)).split(TRANSFORM_BATCH):
-                threads.adapt()
                 images[index_b] = self.batch(index_b)
                 bar.advance(len(index_b))
         return images

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from core.devices import threads
 from core.devices.process import restart_clock
 
 
@@ -59,7 +58,6 @@ def _restore_torch(settings: tuple[object, ...]) -> None:
     import torch
 
     num_threads, debug_mode, benchmark, dtype, random_state = settings
-    threads.forget()
     torch.set_num_threads(num_threads)
     torch.set_deterministic_debug_mode(debug_mode)
     torch.backends.cudnn.benchmark = benchmark

@@ -238,11 +238,9 @@ class DeviceManager:
         return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a mismatch
 
     def _threads(self, processes: int) -> tuple[int, str]:
-        """The most threads of one of these processes, and the reason."""
+        """The threads of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        return threads.thread_limit(
-            cores, processes=processes, max_threads=self.config.max_threads, is_fixed=self.config.deterministic
-        )
+        return threads.thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
 
     def _misfits(self) -> Iterator[str]:
         """Requests that the hardware cannot satisfy, each reported once.

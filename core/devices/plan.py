@@ -20,8 +20,7 @@ AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16
 class DevicePlan:
     """The device, precision and memory of a run, each with the reason it was chosen.
 
-    count: devices that take part, one process each; index: the one of this process. threads: maximum number of CPU
-    threads; without `deterministic`, `core.devices.threads` uses fewer while other processes use the cores.
+    count: devices that take part, one process each; index: the one of this process. threads: number of CPU threads.
     memory_limit_mb: limit of this process on the device memory (on a CPU, the memory of the machine). compiled:
     torch.compile is on. x64: float64 is the default type. fallback: the requested device was missing. misfits: what
     the profile requires and the hardware does not have. native_dtypes: types it computes in without emulation.

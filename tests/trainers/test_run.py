@@ -13,9 +13,7 @@ import torch
 
 from core import checkpoint, stopping
 from core.config.compose import load_config, local_config_file
-from core.devices import threads
 from core.devices.backend import backend
-from core.devices.threads import CoreUse
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
 from tests.support import REPO_ROOT
@@ -204,20 +202,6 @@ def test_threads_are_capped(plant):
     run_training(plant, "training.epochs=1", "max_threads=1")
     assert torch.get_num_threads() == 1
     assert environment_of(plant)["device"]["threads_reason"]
-
-
-def test_the_number_of_threads_follows_the_load(plant, monkeypatch):
-    """Between steps, but not in deterministic runs."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("core.devices.host.affinity", lambda: {0, 1})
-    monkeypatch.setattr("core.devices.threads.affinity", lambda: {0, 1})
-    monkeypatch.setattr(threads, "INTERVAL_S", 0.0)
-    looks = iter([0.0, *[1.0] * 1000])
-    monkeypatch.setattr(CoreUse, "others", lambda self: next(looks))
-    run_training(plant, "training.epochs=1", "max_threads=2", "deterministic=false")
-    assert torch.get_num_threads() == 1
-    run_training(plant, "training.epochs=1", "max_threads=2")
-    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("words, deterministic", [
