@@ -4,7 +4,7 @@
 
 Only files of `training_dashboard/` are served, and those of the machines of a fleet, only on 127.0.0.1, and only for
 requests that name this machine as host: the data must not leave the site, not even through a browser tab that another
-site opened. The page can write one thing, an annotation of an event (`pipelines.dashboard.annotations`).
+site opened. The page can write one thing, an annotation of a time span (`pipelines.dashboard.annotations`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
     }
 
     def do_POST(self) -> None:
-        """Adds an annotation: `POST /annotations/<stream>` with JSON, from the page itself only.
+        """Adds or removes an annotation: `POST /annotations/<stream>` with JSON, from the page itself only.
 
         A page of another site cannot send it: its origin differs, and a cross-origin request with JSON needs a CORS
         header, which this server never sends.

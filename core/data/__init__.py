@@ -22,7 +22,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `growing`: csv files to which rows are appended
 - `sampling`: sampling rates and even times
 - `readers`: files to recordings
-- `annotations`: events that a user labelled on the dashboard
+- `annotations`: time spans that a user labelled on the dashboard
 - `labels`: labels, for evaluation
 - `cleaning`: rows in order of time, and their gaps
 - `metrics`: what the quality report measures

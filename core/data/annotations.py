@@ -1,7 +1,7 @@
-"""Events that a user labelled on the dashboard: `artifacts/scores/<stream>_annotations.json`.
+"""Time spans that a user labelled on the dashboard: `artifacts/scores/<stream>_annotations.json`.
 
-They are labels for evaluation where a recording has no label file. Rows with a fault or maintenance are left out of the
-splits that define normal operation.
+Faults and false alarms are labels for evaluation where a recording has no label file; maintenance is never judged. Rows
+with a fault or maintenance are left out of the splits that define normal operation.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, get_args
 
 from core.config.schema import AnyConfig, Stream
 from core.data.recording import LabelledSpan, Recording
 from core.errors import DataError
 from core.reading import read_json
 
-LABELS = ("fault", "false alarm", "maintenance")
+Label = Literal["fault", "false alarm", "maintenance"]
 
 
 def annotations_file(root: Path, stream: Stream, artifacts_dir: str = "artifacts") -> Path:
@@ -33,7 +34,7 @@ def labelled_spans(config: AnyConfig, root: Path) -> dict[str, tuple[LabelledSpa
     found: dict[str, list[LabelledSpan]] = defaultdict(list)
     try:
         for each in read_json(path) if path.is_file() else []:
-            if each.get("label") in LABELS and each.get("data_root") in (None, config.data.root):
+            if each.get("label") in get_args(Label) and each.get("data_root") in (None, config.data.root):
                 span = LabelledSpan(float(each["start_seconds"]), float(each["end_seconds"]), each["label"])
                 found[each["recording"]].append(span)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,5 +1,5 @@
-"""Labels of a recording, for evaluation only: from a label file, otherwise from events that a user labelled on the
-dashboard, otherwise from the label of the complete file."""
+"""Labels of a recording, for evaluation only: from a label file, otherwise from spans that a user labelled on the
+dashboard, otherwise from the label of the complete file. Maintenance that a user noted is not judged in any of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from core.errors import DataError
 _NS_PER_S = 1_000_000_000
 _LABEL_COLUMNS = ("anomaly", "is_anomaly", "label", "is_fault", "fault")  # best first
 _FAULT_COLUMN = "fault"
+_MAINTENANCE = "maintenance"
 _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
@@ -30,8 +31,19 @@ def labels_of(recording: Recording) -> np.ndarray | None:
 
     Raises DataError if the label file does not fit the recording.
     """
+    label_t = _labels_of(recording)
+    spans = [span for span in recording.labelled if span.label == _MAINTENANCE]
+    if label_t is None or not spans:
+        return label_t
+    label_t = label_t.copy()
+    for span in spans:
+        label_t[slice(*recording.rows_of(span))] = -1
+    return label_t
+
+
+def _labels_of(recording: Recording) -> np.ndarray | None:
     path = label_file(recording.path)
-    if path is None and recording.labelled:
+    if path is None and any(span.label != _MAINTENANCE for span in recording.labelled):
         return _from_annotations(recording)
     if path is None:
         return None if recording.healthy is None else np.full(len(recording), not recording.healthy, dtype=np.int8)
@@ -50,11 +62,10 @@ def labels_of(recording: Recording) -> np.ndarray | None:
 
 
 def _from_annotations(recording: Recording) -> np.ndarray:
-    """Rows that no fault and no maintenance covers count as normal."""
+    """Rows that no fault covers count as normal."""
     label_t = np.zeros(len(recording), dtype=np.int8)
-    values = {"fault": 1, "maintenance": -1}
     for span in recording.labelled:  # the newest is last
-        label_t[slice(*recording.rows_of(span))] = values.get(span.label, 0)
+        label_t[slice(*recording.rows_of(span))] = span.label == "fault"
     return label_t
 
 

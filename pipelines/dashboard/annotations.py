@@ -1,23 +1,21 @@
-"""Annotations of events by users: acknowledged, a label, a comment. One file per stream, next to the scores.
+"""Annotations by users: a time span of a recording with a label and a comment. One file per stream, next to the scores.
 
-An annotation belongs to a recording and a time span, not to the number of an event: it stays with the event when the
-data is scored again, and applies to every event that it overlaps.
+The span is that of an event, or any other, such as of maintenance. Numbers of events do not matter: when the data is
+scored again, an annotation stays with its event. It applies to every event that it overlaps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from core.config.schema import Stream
-from core.data.annotations import annotations_file
+from core.data.annotations import Label, annotations_file
 from pipelines.dashboard.documents import Document, Text, Time
 
 LONGEST_COMMENT = 2_000
-Label = Literal["fault", "false alarm", "maintenance"]
 
 
 class NewAnnotation(Document):
@@ -28,9 +26,19 @@ class NewAnnotation(Document):
     recording: Text = Field(max_length=4_000, description="The recording.")
     start_seconds: float = Field(allow_inf_nan=False, description="Start of the span, from the recording's start.")
     end_seconds: float = Field(allow_inf_nan=False, description="End of the span.")
-    acknowledged: bool = Field(False, description="Whether a user has acknowledged it.")
-    label: Label | None = Field(None, description="Cause of the event; null if it was not labelled.")
+    acknowledged: bool = Field(False, description="Whether its events are acknowledged.")
+    label: Label | None = Field(None, description="What happened then; null if it was not labelled.")
     comment: Text = Field("", max_length=LONGEST_COMMENT, description="Free text.")
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> NewAnnotation:
+        if self.end_seconds < self.start_seconds:
+            raise ValueError("the end is before the start")
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.acknowledged or self.label or self.comment)
 
     @property
     def span(self) -> tuple[str, float, float]:
@@ -47,7 +55,7 @@ class Annotation(NewAnnotation):
     model_config = ConfigDict(extra="ignore")
 
     at: Time | None = Field(None, description="When it was noted.")
-    data_root: Text | None = Field(None, description="`data.root` of the scores: the sample data has the same names.")
+    data_root: Text | None = Field(None, description="`data.root` of the scores.")
 
 
 def file_of(root: Path, stream: Stream) -> Path:
@@ -55,8 +63,17 @@ def file_of(root: Path, stream: Stream) -> Path:
     return annotations_file(root, stream)
 
 
-def latest_of(
+def of_data(annotations: Sequence[Annotation], data_root: str | None) -> list[Annotation]:
+    """Those of the data in this `data.root`: the sample data has the same names."""
+    return [each for each in annotations if None in (data_root, each.data_root) or each.data_root == data_root]
+
+
+def annotation_of(
     annotations: Sequence[Annotation], recording: str, start: float | None, end: float | None
 ) -> Annotation | None:
-    """The newest annotation whose span overlaps an event."""
-    return next((each for each in reversed(annotations) if each.overlaps(recording, start, end)), None)
+    """The annotation of an event: the most similar span of those that overlap it, the newest of equals."""
+    return min(
+        (each for each in reversed(annotations) if each.overlaps(recording, start, end)),
+        key=lambda each: abs(each.start_seconds - start) + abs(each.end_seconds - end),
+        default=None,
+    )

@@ -16,12 +16,12 @@ from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
 from core.names import RunId
 from core.owner import Owner
-from core.reading import read_json
+from core.reading import read_json, read_json_object
 from core.workspace import relative
 from inference.summary import ScoringPaths
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard.annotations import Annotation, file_of, latest_of
-from pipelines.dashboard.documents import SCHEMA_VERSION, Problem, plain
+from pipelines.dashboard.annotations import Annotation, annotation_of, file_of, of_data
+from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -144,16 +144,27 @@ def read_scores(
     if scores is None:
         return None, None
     events = read_model(paths.events_json, list[AnomalyEvent], problems) or []
-    annotations = read_model(file_of(root, config.stream), list[Annotation], problems) or []
+    noted = read_model(file_of(root, config.stream), list[Annotation], problems) or []
+    annotations = of_data(noted, data_root_of(root, config.stream))
     for event in events:
-        event.annotation = latest_of(annotations, event.recording, event.start_seconds, event.end_seconds)
+        event.annotation = annotation_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
         total=scores.events,
         acknowledged=sum(event.annotation is not None and event.annotation.acknowledged for event in events),
         events=sorted(events, key=lambda event: -event.severity)[:WORST_EVENTS],
+        annotations=annotations,
         false_alarms=_false_alarms(scores.threshold),
     )
     return scores, detections
+
+
+def data_root_of(root: Path, stream: Stream) -> str | None:
+    """`data.root` of the present scores; None if they do not say."""
+    try:
+        summary = read_json_object(root / SCORES / f"{stream}_summary.json")
+        return json.loads(summary["made_of"]["settings"]["data.root"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _false_alarms(threshold: Threshold | None) -> str | None:

@@ -100,6 +100,7 @@ class Detections(Document):
     total: int = Field(0, description="Events found.")
     acknowledged: int = Field(0, description="Number of acknowledged events.")
     events: list[AnomalyEvent] = Field(default_factory=list, description="The worst events, the worst first.")
+    annotations: list[Annotation] = Field(default_factory=list, description="All annotations, the oldest first.")
     false_alarms: Text | None = Field(None, description="Expected false alarms, in words.")
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, show
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, settle, show
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
 from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT, build_whole_workspace
 
@@ -418,4 +418,36 @@ def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
     assert table["Comment"][0] == SCRIPT
     show(page, "overview")
     assert "6 open events" in card(page, "Process sensors (FDC)").inner_text()
+    assert page.complaints == []
+
+
+def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
+    page_folder, url = bare
+    build_whole_workspace(page_folder.parent)
+    export_state(page_folder.parent)
+    page = visit(f"{url}#anomalies?stream=patchtst")
+    page.get_by_text("Annotate a time span").press("Enter")
+    page.locator("#span-keep").press("Enter")
+    page.get_by_text("It was not kept").wait_for()
+    page.locator("#span-visible").press("Enter")
+    marks = chart(page, "Anomaly score, data/07.csv").locator(".marks")
+    assert "new annotation" in marks.text_content()
+    assert page.locator("#span-from").input_value() == "2026-01-09T06:00:29"
+    for name, text in (("from", "2026-01-09T06:05"), ("to", "2026-01-09T06:10:30"), ("comment", SCRIPT)):
+        page.locator(f"#span-{name}").fill(text)
+    page.locator("#span-keep").press("Enter")
+    page.locator("#annotations").wait_for()
+    (stored,) = json.loads((page_folder.parent / "artifacts/scores/patchtst_annotations.json").read_text("utf-8"))
+    assert (stored["start_seconds"], stored["end_seconds"], stored["label"]) == (300, 630, "maintenance")
+    settle(page)
+    assert marks.locator("text").all_text_contents() == ["maintenance", "threshold"]
+    assert data_of(page, "Annotations")["Comment"] == [SCRIPT]
+    assert data_of(page, "Events")["State"] == ["acknowledged, maintenance"] + ["open"] * 6
+    page.get_by_text("Annotate a time span").press("Enter")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    assert [rule["id"] for rule in axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]] == []
+    page.get_by_role("button", name="Remove the annotation of 2026-01-09 06:05:00").press("Enter")
+    page.locator("#annotations").wait_for(state="detached")
+    settle(page)
+    assert marks.locator("text").all_text_contents() == ["threshold"]
     assert page.complaints == []

@@ -1,4 +1,4 @@
-"""Annotations of events: stored next to the scores, shown in the export, written through the server only."""
+"""Annotations of events and other time spans: stored next to the scores, exported, written through the server only."""
 
 from __future__ import annotations
 
@@ -75,6 +75,37 @@ def test_an_annotation_stays_with_its_time_when_events_get_other_numbers(root):
     assert [event["id"] for event in events if event["annotation"]] == [15]
 
 
+def test_maintenance_acknowledges_its_events_until_it_is_removed(root):
+    line = event_lines("patchtst", 7)[6]
+    around = {"recording": line["recording"], "start_seconds": line["start_seconds"] - 60, "end_seconds": 9e4}
+    annotate(root, "patchtst", NewAnnotation(**around, acknowledged=True, label="maintenance", comment="new pump"))
+    for _ in range(2):
+        found = exported(root)["detections"]
+        assert [(each["label"], each["end_seconds"]) for each in found["annotations"]] == [("maintenance", 9e4)]
+        assert (found["acknowledged"], found["events"][0]["annotation"]["comment"]) == (1, "new pump")
+        export_state(root)
+    annotate(root, "patchtst", NewAnnotation(**note(7)))
+    assert exported(root)["detections"]["events"][0]["annotation"]["comment"] == "a leak", "its own is more similar"
+    annotate(root, "patchtst", NewAnnotation(**note(7, acknowledged=False, label=None, comment="")))
+    assert exported(root)["detections"]["events"][0]["annotation"]["comment"] == "new pump"
+    annotate(root, "patchtst", NewAnnotation(**around))
+    assert exported(root)["detections"]["annotations"] == []
+    assert exported(root)["light"]["detail"].startswith("7 open events")
+    assert json.loads((root / FILE).read_text()) == []
+
+
+def test_annotations_of_other_data_are_neither_shown_nor_replaced(root):
+    summary = root / "artifacts/scores/patchtst_summary.json"
+    content = json.loads(summary.read_text())
+    for data_root in ('"samples"', '"."'):
+        summary.write_text(json.dumps(content | {"made_of": {"settings": {"data.root": data_root}}}))
+        export_state(root)
+        assert exported(root)["detections"]["annotations"] == []
+        annotate(root, "patchtst", NewAnnotation(**note(7)))
+    assert [each["data_root"] for each in json.loads((root / FILE).read_text())] == ["samples", "."]
+    assert exported(root)["detections"]["acknowledged"] == 1
+
+
 def test_a_damaged_file_is_a_problem_and_is_not_overwritten(root):
     (root / FILE).write_text("{")
     state = export_state(root)
@@ -145,6 +176,7 @@ def test_other_pages_and_paths_cannot_write(root, server, status, changes):
         json.dumps(note(7, comment="x" * 3000)).encode(),
         json.dumps(note(7, unknown=1)).encode(),
         json.dumps(note(7, start_seconds="soon")).encode(),
+        json.dumps(note(7, end_seconds=0)).encode(),
     ],
 )
 def test_invalid_annotations_are_rejected(root, server, body):

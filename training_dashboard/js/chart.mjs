@@ -32,7 +32,7 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
 
 /**
  * spec: `{title, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?}}` and in it
- *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, onclick?}`;
+ *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, name?, onclick?}`;
  *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
  */
 export const lineChart = (spec) => new Chart(curves, spec);
@@ -171,10 +171,12 @@ class Chart {
       "paint-order": "stroke",
     };
     const text = (label, more) => svg("text", { "font-size": 12, ...halo, ...more }, label);
-    const span = ({ from, to, colour: name, label, onclick }) => {
+    const span = ({ from, to, colour: tone, label, name, onclick }) => {
       const place = { x: x(from), y: 0, width: Math.max(3, x(to) - x(from)), height: h };
-      const look = { fill: colour(name), "fill-opacity": 0.2, class: onclick && "hot", onclick };
-      return svg("rect", { ...place, ...look }, svg("title", {}, label));
+      const look = { fill: colour(tone), "fill-opacity": 0.2, class: onclick && "hot", onclick };
+      const box = svg("rect", { ...place, ...look }, svg("title", {}, label));
+      const isInside = name && place.x < w - 60 && place.x + place.width > 0;
+      return [box, isInside && text(name, { x: Math.max(place.x, 0) + 4, y: h - 6 })];
     };
     const line = (one) => {
       const at = "x" in one ? x(one.x) : y(one.y);
@@ -199,7 +201,11 @@ class Chart {
         text(one.label, { y: -11, "text-anchor": x(one.x) > w / 2 ? "end" : "start" }),
       );
     const { spans = [], lines = [], points = [] } = this.spec;
-    this.#marks.replaceChildren(...spans.map(span), ...lines.flatMap(line), ...points.map(point));
+    this.#marks.replaceChildren(
+      ...spans.flatMap(span).filter(Boolean),
+      ...lines.flatMap(line),
+      ...points.map(point),
+    );
   }
 
   #key(event) {

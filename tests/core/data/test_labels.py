@@ -13,7 +13,7 @@ from core.config.schema import Data
 from core.data.cleaning import cleaned
 from core.data.labels import fault_names, label_file, labels_of
 from core.data.readers import read_recordings
-from core.data.recording import NOT_A_TIME
+from core.data.recording import NOT_A_TIME, LabelledSpan
 from core.errors import DataError
 from tests.support import SHARED_DATA, needs_shared_data
 
@@ -51,6 +51,16 @@ def test_label_file_names(tmp_path, sensor, labels):
     assert label_file(tmp_path / sensor) is None
     (tmp_path / labels).write_bytes(b"")
     assert label_file(tmp_path / sensor) == tmp_path / labels
+
+
+def test_maintenance_is_not_judged_and_says_nothing_about_other_rows(recording):
+    clean = cleaned(recording, 10.0)
+    noted = dataclasses.replace(clean, labelled=(LabelledSpan(2.0, 3.0, "maintenance"),))
+    assert labels_of(noted) is None
+    assert labels_of(dataclasses.replace(noted, healthy=True)).tolist() == [0, 0, -1, -1, 0, 0, 0, 0]
+    label(recording, "start,end\n1,2\n")
+    assert labels_of(noted).tolist() == [0, 1, -1, -1, 0, 0, 0, 0]
+    assert labels_of(clean).tolist() == [0, 1, 1, 0, 0, 0, 0, 0]
 
 
 def test_rows_by_time_stamp_on_raw_and_cleaned(recording):

@@ -15,7 +15,7 @@ import {
   severity,
   time,
 } from "../format.mjs";
-import { standing } from "../annotation.mjs";
+import { annotations, standing } from "../annotation.mjs";
 import { about, begin } from "../event.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -34,7 +34,12 @@ export async function anomalies(store, route) {
   const command = checkpoint ? "landfall score" : "landfall pipeline";
   if (!scores)
     return [streams, card(title, quiet(subject), advice("Nothing scored yet", command, "finds the events"))];
-  const { events = [], total = scores.events, false_alarms: alarms } = detections ?? {};
+  const {
+    events = [],
+    total = scores.events,
+    false_alarms: alarms,
+    annotations: notes = [],
+  } = detections ?? {};
   const event = events.find(({ id }) => String(id) === route.get("event"));
   return [
     streams,
@@ -43,7 +48,11 @@ export async function anomalies(store, route) {
       quiet(subject),
       alarms && el("p", {}, `${alarms}.`),
       series
-        ? timeline(store, stream, await store.document(series), route.get("recording"), events, event, scores)
+        ? timeline(store, stream, await store.document(series), route.get("recording"), event, {
+            events,
+            notes,
+            scores,
+          })
         : advice("The scores over time were not exported", "landfall export", "writes them"),
     ),
     event &&
@@ -58,12 +67,13 @@ export async function anomalies(store, route) {
   ];
 }
 
-function timeline(store, stream, { recordings, threshold }, wanted, events, event, scores) {
+function timeline(store, stream, { recordings, threshold }, wanted, event, { events, notes, scores }) {
   const asked = wanted ?? (event ?? events[0])?.recording;
   const recording = recordings.find(({ name }) => name === asked) ?? recordings[0];
   if (!recording) return quiet("No recording was scored.");
   const { name, start, labels = [] } = recording;
   const origin = start ? Date.parse(`${start.slice(0, 23)}Z`) / 1000 : 0;
+  const mine = notes.filter((note) => note.recording === name);
   const mark = (from, to, more) => ({ from: origin + from, to: origin + to, ...more });
   const spec = {
     title: `Anomaly score, ${name}`,
@@ -73,6 +83,15 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
     x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
     spans: [
       ...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
+      ...mine
+        .filter(({ label }) => label)
+        .map(({ start_seconds: from, end_seconds: to, label, comment }) =>
+          mark(from, to, {
+            colour: "curve-4",
+            name: label,
+            label: [label, comment].filter(Boolean).join(": "),
+          }),
+        ),
       ...events
         .filter((one) => one.recording === name)
         .map((one) =>
@@ -86,19 +105,28 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
   };
   const coarse = segments(recording, origin);
   const now = threshold === null ? [] : [{ y: threshold, colour: "bad", label: "threshold" }];
-  let [fine, other] = [[], []];
+  let [fine, other, chosen, visible] = [[], [], [], null];
   const shown = () => ({
     ...spec,
+    spans: [...spec.spans, ...chosen],
     curves: [...coarse.map((curve) => ({ ...curve, isFaint: fine.length > 0 })), ...fine],
     lines: [...now, ...other],
   });
-  spec.onzoom = closeUp(store, recording, origin, (found) => {
+  const zoom = closeUp(store, recording, origin, (found) => {
     fine = found;
     chart.update(shown());
   });
+  spec.onzoom = (from, to) => {
+    visible = [from, to];
+    return zoom(from, to);
+  };
   const chart = lineChart(shown());
   const tryOut = (value) => {
     other = value === null ? [] : [{ y: value, colour: "busy", label: "what if" }];
+    chart.update(shown());
+  };
+  const chooseSpan = ([from, to]) => {
+    chosen = from <= to ? [{ from, to, colour: "busy", label: "new annotation" }] : [];
     chart.update(shown());
   };
   const names = recordings.map((one) => [one.name, `${one.name} (${plural(one.events.length, "event")})`]);
@@ -107,8 +135,16 @@ function timeline(store, stream, { recordings, threshold }, wanted, events, even
     picker("recording", "Recording", names, name, choose),
     chart.node,
     quiet(
-      "Red: events, to click on; blue: the open one; grey: labelled ones. Drag to zoom, double click for all.",
+      "Red: events, to click on; blue: the open one; grey: labelled ones; purple: annotations. " +
+        "Drag to zoom, double click for all.",
     ),
+    annotations(store, stream, {
+      recording: name,
+      items: mine,
+      axis: { origin, isClock: Boolean(start) },
+      visible: () => visible ?? [origin, origin],
+      show: chooseSpan,
+    }),
     whatIf(scores, tryOut),
   ];
 }
