@@ -1,12 +1,13 @@
-"""The contract of Colab and local assets (TR-01 to TR-05), as checks that list each violation.
+"""Rules for Colab and local notebooks and configurations, as checks that list each violation.
 
-TR-01 paths are relative to the repository root · TR-02 no local file contains `/content` · TR-03 the Colab notebooks
-and configurations keep their content · TR-04 local notebooks are `notebooks/local_*.ipynb`, complete and runnable by
-papermill · TR-05 local configurations are `configs/*_local.yaml`; every file of `configs/` that a run uses can be
-composed.
+- paths: paths are relative to the repository root (TR-01 of docs/local/TRD.md)
+- Colab leftovers: no local file contains `/content` or `google.colab` (TR-02)
+- Colab originals: the Colab notebooks and configurations keep their content (TR-03)
+- local notebooks: they are `notebooks/local_*.ipynb`, complete and runnable by papermill (TR-04)
+- configurations: local ones are `configs/*_local.yaml`; Hydra can compose every file of `configs/` (TR-05)
 
-The digests of TR-03 are in `colab_originals.json`; after an intended change of an original, update them with
-`python -m migration.contract --write`.
+The digests of the Colab originals are in `colab_originals.json`; after an intended change of an original, update them
+with `python -m migration.contract --write`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Breach:
     problem: str
 
     def __str__(self) -> str:
-        return f"{self.rule} {self.file}: {self.problem}"
+        return f"{self.file}: {self.problem} (rule: {self.rule})"
 
 
 @dataclass(frozen=True)
@@ -135,73 +136,73 @@ def required_values(stream: str) -> dict[str, Any]:
 def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
     for file, values in assets.composed.items():
         if isinstance(values, str):
-            continue  # TR-05 reports it
+            continue  # the rule for configurations reports it
         for key, value in values.items():
             for text in _path_texts(key, value):
                 if not is_repository_path(text):
-                    yield Breach("TR-01", file, f"{key} = {text} is not relative to the repository root")
+                    yield Breach("paths", file, f"{key} = {text} is not relative to the repository root")
         required = required_values(values["stream"]) if file == local_config_file(values["stream"]) else {}
         for key, expected in required.items():
             if values.get(key) != expected:
-                yield Breach("TR-01", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
+                yield Breach("paths", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
         # `data.root: auto` stands for the workspace, or for the folder of the sample data while there is no other.
         root = "" if values["data.root"] in (".", SAMPLES) else f"{values['data.root']}/"
         for key, prefix, folder in (("data.splits.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
             for found, value in values.items():
                 if found.startswith(key):
                     yield from (
-                        Breach("TR-01", file, f"{found} = {text} is not under {folder}")
+                        Breach("paths", file, f"{found} = {text} is not under {folder}")
                         for text in _path_texts(found, value)
                         if not f"{prefix}{text}".startswith(folder)
                     )
     for notebook in assets.notebooks:
         for text in _ABSOLUTE_LITERAL.findall(_source(assets.text(notebook))):
-            yield Breach("TR-01", notebook, f"{text} is not relative to the repository root")
+            yield Breach("paths", notebook, f"{text} is not relative to the repository root")
 
 
 def _nothing_local_names_colab(assets: Assets) -> Iterator[Breach]:
     for file in [*assets.configs, *assets.notebooks]:
         if found := _COLAB_PATH.search(assets.text(file)):
-            yield Breach("TR-02", file, f"names {found.group()}")
+            yield Breach("Colab leftovers", file, f"names {found.group()}")
     for file, values in assets.composed.items():
         for key, value in values.items() if isinstance(values, dict) else ():
             if any(_COLAB_PATH.search(text) for text in _path_texts(key, value)):
-                yield Breach("TR-02", file, f"{key} = {value} is composed from a Colab path")
+                yield Breach("Colab leftovers", file, f"{key} = {value} is composed from a Colab path")
 
 
 def _colab_originals_stay(assets: Assets) -> Iterator[Breach]:
     for file, digest in colab_originals().items():
         if not assets.has(file):
-            yield Breach("TR-03", file, "the Colab original is missing")
+            yield Breach("Colab originals", file, "the Colab original is missing")
         elif digest_of(assets.root / file) != digest:
-            yield Breach("TR-03", file, "differs from the Colab original")
+            yield Breach("Colab originals", file, "differs from the Colab original")
 
 
 def _local_notebooks_are_complete(assets: Assets) -> Iterator[Breach]:
     for file in assets.notebooks:
         if not assets.has(file):
-            yield Breach("TR-04", file, "the local notebook is missing")
+            yield Breach("local notebooks", file, "the local notebook is missing")
         elif not _code_cells(assets.text(file)):
-            yield Breach("TR-04", file, "is not a complete notebook with code cells")
+            yield Breach("local notebooks", file, "is not a complete notebook with code cells")
 
 
 def _local_configs_compose(assets: Assets) -> Iterator[Breach]:
     for file in assets.configs:
         values = assets.composed.get(file)
         if not assets.has(file):
-            yield Breach("TR-05", file, "the local configuration is missing")
+            yield Breach("configurations", file, "the local configuration is missing")
         elif isinstance(values, str):
-            yield Breach("TR-05", file, values)
+            yield Breach("configurations", file, values)
         elif values is None and (problem := _fault_of_group(assets, file)):
-            yield Breach("TR-05", file, problem)
+            yield Breach("configurations", file, problem)
 
 
 _RULES: dict[str, Callable[[Assets], Iterator[Breach]]] = {
-    "TR-01": _paths_are_relative,
-    "TR-02": _nothing_local_names_colab,
-    "TR-03": _colab_originals_stay,
-    "TR-04": _local_notebooks_are_complete,
-    "TR-05": _local_configs_compose,
+    "paths": _paths_are_relative,
+    "Colab leftovers": _nothing_local_names_colab,
+    "Colab originals": _colab_originals_stay,
+    "local notebooks": _local_notebooks_are_complete,
+    "configurations": _local_configs_compose,
 }
 
 

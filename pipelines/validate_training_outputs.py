@@ -1,7 +1,7 @@
 """The validation checklist: `python -m pipelines.validate_training_outputs` checks that a run's outputs are complete.
 
-V-01 environment, V-02 static quality, V-03 runtime. Exit code 0 if nothing fails, 4 otherwise. Warnings are about the
-user's own files and packages of other versions.
+It checks the environment, then code, notebooks and configurations, then the outputs of the run. Exit code 0 if nothing
+fails, 4 otherwise. Warnings are about the user's own files and packages of other versions.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
         of_group = [item.status for item in items if item.group == group]
         if of_group and not verbose:
             passed = of_group.count("PASS")
-            lines.append(f"  {_MARKS['PASS'] if passed else ' '} {group} {title}: {passed} of {len(of_group)} passed")
+            lines.append(f"  {_MARKS['PASS'] if passed else ' '} {title}: {passed} of {len(of_group)} passed")
     return "\n".join(lines)
 
 

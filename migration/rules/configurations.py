@@ -1,4 +1,4 @@
-"""A Colab configuration that has a local version (TR-05): `configs/x.yaml` next to `configs/x_local.yaml`."""
+"""A Colab configuration with a local version (rule `configurations`): `configs/x.yaml` and `configs/x_local.yaml`."""
 
 from __future__ import annotations
 

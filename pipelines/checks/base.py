@@ -18,9 +18,14 @@ from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
 
+# Codes of docs/local/TRD.md. The JSON report contains them; people read the titles.
 Group = Literal["V-01", "V-02", "V-03"]
 Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
-GROUP_TITLES: dict[Group, str] = {"V-01": "Environment", "V-02": "Static quality", "V-03": "Runtime"}
+GROUP_TITLES: dict[Group, str] = {
+    "V-01": "Environment",
+    "V-02": "Code, notebooks and configurations",
+    "V-03": "Outputs of the run",
+}
 
 
 # Folders and files of Landfall in a workspace; all others belong to the user.

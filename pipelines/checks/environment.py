@@ -1,4 +1,4 @@
-"""V-01: the interpreter, the packages and the device."""
+"""Checks of the environment: the interpreter, the packages and the device."""
 
 from __future__ import annotations
 

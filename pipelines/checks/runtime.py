@@ -1,4 +1,4 @@
-"""V-03: the outputs of a run, and whether they agree: checkpoint, loss, logs, quality, scores, notebooks, dashboard."""
+"""Checks that the outputs of a run agree: checkpoint, loss, logs, quality, scores, notebooks, dashboard."""
 
 from __future__ import annotations
 
@@ -239,10 +239,22 @@ CHECKS = (
     Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
     Check("scores", "V-03", "Scores and events", scores_match, per_stream=True, needs="checkpoint"),
     Check(
-        "smoke", "V-03", "Scoring smoke", scoring_is_deterministic, per_stream=True, is_smoke=True, needs="checkpoint"
+        "smoke",
+        "V-03",
+        "Repeated scoring",
+        scoring_is_deterministic,
+        per_stream=True,
+        is_smoke=True,
+        needs="checkpoint",
     ),
     Check(
-        "collapse", "V-03", "Model answers", model_has_not_collapsed, per_stream=True, is_smoke=True, needs="checkpoint"
+        "collapse",
+        "V-03",
+        "Model did not collapse",
+        model_has_not_collapsed,
+        per_stream=True,
+        is_smoke=True,
+        needs="checkpoint",
     ),
     Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
     Check("dashboard", "V-03", "Dashboard state", dashboard_state),

@@ -1,4 +1,4 @@
-"""V-03, scores of the model: equal for equal windows, and different for different windows."""
+"""Checks of the scores of the model: equal for equal windows, and different for different windows."""
 
 from __future__ import annotations
 

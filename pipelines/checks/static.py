@@ -1,4 +1,4 @@
-"""V-02: checks of files that execute nothing."""
+"""Checks of code, notebooks and configurations that execute nothing."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def migration_contract(context: Context) -> str:
     """Violations in Landfall's own files fail; in other notebooks and configurations they are warnings."""
     found = breaches(context.root, context.own_files or ())
     own = [str(breach) for breach in found if context.is_own(breach.file)]
-    hint = "docs/pipeline.md says what each rule means and what to do"
+    hint = "docs/pipeline.md explains each rule and what to do"
     if own:
         raise CheckFailed("; ".join(own[:5]), hint)
     if found:
         raise CheckWarned("; ".join(map(str, found[:5])) + " (not Landfall's files)", hint)
-    return "TR-01 to TR-05 hold"
+    return "no rule is violated"
 
 
 def notebooks(context: Context) -> str:
@@ -82,6 +82,6 @@ def _first_of(findings: Sequence[str], noun: str) -> str:
 
 CHECKS = (
     Check("lint", "V-02", "Lint", lint),
-    Check("contract", "V-02", "Migration contract", migration_contract),
+    Check("contract", "V-02", "Rules for notebooks and configurations", migration_contract),
     Check("notebooks", "V-02", "Local notebooks", notebooks),
 )

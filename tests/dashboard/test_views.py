@@ -130,9 +130,9 @@ def test_the_checklist_opens_at_failures_with_hints(opened):
     show(opened, "overview")
     groups = card(opened, "Validation checklist").locator("details")
     assert groups.locator("summary").all_inner_texts() == [
-        "V-03 Runtime: 1 failed, 1 passed",
-        "V-02 Static quality: 1 warned, 1 passed, 1 skipped",
-        "V-01 Environment: 3 passed",
+        "Outputs of the run: 1 failed, 1 passed",
+        "Code, notebooks and configurations: 1 warned, 1 passed, 1 skipped",
+        "Environment: 3 passed",
     ]
     assert [group.get_attribute("open") for group in groups.all()] == ["", "", None]
     text = groups.first.inner_text()

@@ -43,18 +43,18 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
 @pytest.mark.parametrize(
     "old, new, rule, problem",
     [
-        ("runs/patchtst_ssl", f"{HOME}/runs", "TR-01", "logging.log_dir"),
-        ("runs/patchtst_ssl", "runs/elsewhere", "TR-01", "logging.log_dir = 'runs/elsewhere', expected"),
-        ("checkpoints/patchtst_ssl.pt", "C:/models/patchtst_ssl.pt", "TR-01", "logging.checkpoint_path"),
-        ("checkpoints/patchtst_ssl.pt", "checkpoints/other.pt", "TR-01", "logging.checkpoint_path"),
-        ("data/fdc/test_*", "sensors/test_*", "TR-01", "data.splits.test.files = sensors/test_* is not under data/"),
-        ("data/fdc/test_*", "data/../../test_*", "TR-01", "data.splits.test.files"),
-        ("artifacts/dqvl/fdc", "reports/fdc", "TR-01", "dqvl.report_dir = reports/fdc is not under artifacts/dqvl/"),
-        ("logging:\n", "device: {amp: false}\nlogging:\n", "TR-01", "device.amp = False, expected True"),
-        ("logging:\n", "device: {prefer_cuda: false}\nlogging:\n", "TR-01", "device.prefer_cuda = False"),
-        ("logging:\n", "logging:\n  artifacts_dir: ../shared\n", "TR-01", "logging.artifacts_dir = ../shared"),
-        ("# PatchTST-SSL", "# was /content/drive/MyDrive", "TR-02", "names /content"),
-        ("  - local: default\n", "", "TR-02", "logging.artifacts_dir = /content/drive"),
+        ("runs/patchtst_ssl", f"{HOME}/runs", "paths", "logging.log_dir"),
+        ("runs/patchtst_ssl", "runs/elsewhere", "paths", "logging.log_dir = 'runs/elsewhere', expected"),
+        ("checkpoints/patchtst_ssl.pt", "C:/models/patchtst_ssl.pt", "paths", "logging.checkpoint_path"),
+        ("checkpoints/patchtst_ssl.pt", "checkpoints/other.pt", "paths", "logging.checkpoint_path"),
+        ("data/fdc/test_*", "sensors/test_*", "paths", "data.splits.test.files = sensors/test_* is not under data/"),
+        ("data/fdc/test_*", "data/../../test_*", "paths", "data.splits.test.files"),
+        ("artifacts/dqvl/fdc", "reports/fdc", "paths", "dqvl.report_dir = reports/fdc is not under artifacts/dqvl/"),
+        ("logging:\n", "device: {amp: false}\nlogging:\n", "paths", "device.amp = False, expected True"),
+        ("logging:\n", "device: {prefer_cuda: false}\nlogging:\n", "paths", "device.prefer_cuda = False"),
+        ("logging:\n", "logging:\n  artifacts_dir: ../shared\n", "paths", "logging.artifacts_dir = ../shared"),
+        ("# PatchTST-SSL", "# was /content/drive/MyDrive", "Colab leftovers", "names /content"),
+        ("  - local: default\n", "", "Colab leftovers", "logging.artifacts_dir = /content/drive"),
     ],
 )
 def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, problem):
@@ -67,11 +67,11 @@ def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, pro
 @pytest.mark.parametrize(
     "source, rule, problem",
     [
-        ("from google.colab import drive", "TR-02", "names google.colab"),
-        ("data = '/content/drive/data.csv'", "TR-02", "names /content"),
-        (f"data = '{HOME}/data.csv'", "TR-01", f"{HOME}/data.csv is not relative"),
-        ('data = "D:\\\\data.csv"', "TR-01", "D:"),
-        ("data = Path('~/data.csv')", "TR-01", "~/data.csv"),
+        ("from google.colab import drive", "Colab leftovers", "names google.colab"),
+        ("data = '/content/drive/data.csv'", "Colab leftovers", "names /content"),
+        (f"data = '{HOME}/data.csv'", "paths", f"{HOME}/data.csv is not relative"),
+        ('data = "D:\\\\data.csv"', "paths", "D:"),
+        ("data = Path('~/data.csv')", "paths", "~/data.csv"),
     ],
 )
 def test_each_violation_in_a_notebook_is_reported(copy, source, rule, problem):
@@ -94,19 +94,19 @@ ORIGINALS = sorted(colab_originals())
 def test_a_changed_colab_original_is_reported(copy, file, damage):
     path = copy / file
     path.write_text(damage(path.read_text()))
-    assert [breach.file for breach in breaches(copy, rules=["TR-03"])] == [file]
+    assert [breach.file for breach in breaches(copy, rules=["Colab originals"])] == [file]
 
 
 def test_a_changed_value_of_a_colab_configuration_is_reported(copy):
     rewrite(copy / "configs/patchtst_ssl.yaml", "learning_rate: 3.0e-3", "learning_rate: 3.1e-3")
-    assert [breach.file for breach in breaches(copy, rules=["TR-03"])] == ["configs/patchtst_ssl.yaml"]
+    assert [breach.file for breach in breaches(copy, rules=["Colab originals"])] == ["configs/patchtst_ssl.yaml"]
 
 
 def test_line_ends_are_ignored(copy):
     for file in ORIGINALS:
         path = copy / file
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert breaches(copy, rules=["TR-03"]) == []
+    assert breaches(copy, rules=["Colab originals"]) == []
 
 
 def test_the_digests_equal_those_of_the_originals():
@@ -115,21 +115,21 @@ def test_the_digests_equal_those_of_the_originals():
 
 
 @pytest.mark.parametrize("file, text, rule", [
-    ("notebooks/local_patchtst_ssl.ipynb", "", "TR-04"),
-    ("notebooks/local_patchtst_ssl.ipynb", '{"cells": [', "TR-04"),
-    ("notebooks/local_patchtst_ssl.ipynb", '{"cells": []}', "TR-04"),
-    ("configs/trainer/quick.yaml", "training: [", "TR-05"),
-    ("configs/trainer/quick.yaml", "", "TR-05"),
-    ("configs/trainer/quick.yaml", "# @package _global_\ntraining: {epoch: 3}\n", "TR-05"),
-    ("configs/local/hpc.yaml", "# @package _global_\ntraining: {promote: sometimes}\n", "TR-05"),
-    ("configs/local/devices/mps.yaml", "# @package _global_\nprecision: many\n", "TR-05"),
-    ("configs/hardware/sizes/swinmae/full.yaml", "# @package _global_\nmodel: {embed_dimension: 3}\n", "TR-05"),
-    ("configs/hardware/tiers.yaml", "tiers: []\n", "TR-05"),
-    ("configs/local/devices/cpu.yaml", "# @package _global_\nprefer: /content/x\n", "TR-02"),
-    ("configs/patchtst_ssl_pool.yaml", "defaults: [nothing]\n", "TR-05"),
-    ("configs/patchtst_ssl_pool.yaml", "defaults: [patchtst_ssl_local, _self_]\nseed: many\n", "TR-05"),
+    ("notebooks/local_patchtst_ssl.ipynb", "", "local notebooks"),
+    ("notebooks/local_patchtst_ssl.ipynb", '{"cells": [', "local notebooks"),
+    ("notebooks/local_patchtst_ssl.ipynb", '{"cells": []}', "local notebooks"),
+    ("configs/trainer/quick.yaml", "training: [", "configurations"),
+    ("configs/trainer/quick.yaml", "", "configurations"),
+    ("configs/trainer/quick.yaml", "# @package _global_\ntraining: {epoch: 3}\n", "configurations"),
+    ("configs/local/hpc.yaml", "# @package _global_\ntraining: {promote: sometimes}\n", "configurations"),
+    ("configs/local/devices/mps.yaml", "# @package _global_\nprecision: many\n", "configurations"),
+    ("configs/hardware/sizes/swinmae/full.yaml", "# @package _global_\nmodel: {embedding: 3}\n", "configurations"),
+    ("configs/hardware/tiers.yaml", "tiers: []\n", "configurations"),
+    ("configs/local/devices/cpu.yaml", "# @package _global_\nprefer: /content/x\n", "Colab leftovers"),
+    ("configs/patchtst_ssl_pool.yaml", "defaults: [nothing]\n", "configurations"),
+    ("configs/patchtst_ssl_pool.yaml", "defaults: [patchtst_ssl_local, _self_]\nseed: many\n", "configurations"),
     ("configs/examples/skab_patchtst.yaml",
-     "defaults: [/patchtst_ssl_local, _self_]\nlogging: {artifacts_dir: ../x}\n", "TR-01"),
+     "defaults: [/patchtst_ssl_local, _self_]\nlogging: {artifacts_dir: ../x}\n", "paths"),
 ])  # fmt: skip
 def test_every_local_asset_is_checked(copy, file, text, rule):
     (copy / file).write_text(text)
@@ -137,8 +137,8 @@ def test_every_local_asset_is_checked(copy, file, text, rule):
 
 
 @pytest.mark.parametrize("file, rule", [
-    ("notebooks/local_third_ssl.ipynb", "TR-04"), ("configs/trainer/mine.yaml", "TR-05"),
-    ("configs/third_ssl_local.yaml", "TR-05"),
+    ("notebooks/local_third_ssl.ipynb", "local notebooks"), ("configs/trainer/mine.yaml", "configurations"),
+    ("configs/third_ssl_local.yaml", "configurations"),
 ])  # fmt: skip
 def test_tracked_files_must_exist(copy, file, rule):
     assert [breach.file for breach in breaches(copy, [file, "core/x.py"], rules=[rule])] == [file]
@@ -147,9 +147,9 @@ def test_tracked_files_must_exist(copy, file, rule):
 @pytest.mark.parametrize(
     "file, rule",
     [
-        ("notebooks/colab_patchtst_ssl.ipynb", "TR-03"),
-        ("notebooks/local_swinmae_ssl.ipynb", "TR-04"),
-        ("configs/swinmae_ssl_local.yaml", "TR-05"),
+        ("notebooks/colab_patchtst_ssl.ipynb", "Colab originals"),
+        ("notebooks/local_swinmae_ssl.ipynb", "local notebooks"),
+        ("configs/swinmae_ssl_local.yaml", "configurations"),
     ],
 )
 def test_each_missing_file_is_reported(copy, file, rule):
@@ -160,7 +160,8 @@ def test_each_missing_file_is_reported(copy, file, rule):
 def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()
     found = {(breach.rule, breach.file) for breach in breaches(copy)}
-    assert {("TR-03", "configs/swinmae_ssl.yaml"), ("TR-05", "configs/swinmae_ssl_local.yaml")} <= found
+    assert ("Colab originals", "configs/swinmae_ssl.yaml") in found
+    assert ("configurations", "configs/swinmae_ssl_local.yaml") in found
 
 
 @pytest.mark.parametrize("text", ["data/fdc/train_*", ".", "runs/x", "a..b/c"])

@@ -113,8 +113,8 @@ def test_the_checklist_reports_a_collapsed_model(copied, monkeypatch, capsys):
     change_weights(copied, "patchtst", lambda name, values: torch.zeros_like(values))
     assert main([*PIPELINE_ARGUMENTS, "--repo-root", str(copied)]) == EXIT_OUTPUT
     printed = capsys.readouterr().out
-    assert "FAIL  Model answers, patchtst" in printed
-    assert "Model answers, swinmae" not in printed
+    assert "FAIL  Model did not collapse, patchtst" in printed
+    assert "Model did not collapse, swinmae" not in printed
 
 
 @pytest.mark.parametrize("total, passes", [(0.005, True), (0.0005, False), (0.0, False), (-0.5, False)])

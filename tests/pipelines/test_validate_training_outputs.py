@@ -20,7 +20,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.detect import SystemDetector
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
+from pipelines.checks.base import GROUP_TITLES, Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
 from pipelines.validate_training_outputs import build_context, main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
@@ -51,7 +51,7 @@ def test_a_finished_run_passes_every_check(copied, capsys):
     assert {item.group for item in items_of(copied).values()} == {"V-01", "V-02", "V-03"}
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Checklist: 29 passed, 0 failed, 0 warnings, 0 skipped"
-    assert [line.split()[1] for line in lines[1:]] == ["V-01", "V-02", "V-03"]
+    assert [line.partition(":")[0][4:] for line in lines[1:]] == list(GROUP_TITLES.values())
 
 
 def test_every_check_is_printed_on_request(copied, capsys):
@@ -66,7 +66,7 @@ def test_failures_are_first_and_named_in_the_error(copied, runtime_only, capsys)
     assert run(copied, "--skip-smoke") == EXIT_OUTPUT
     printed, error = capsys.readouterr()
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("  ") and "→" not in line] == [
-        "FAIL", "SKIP", "SKIP", "V-03"
+        "FAIL", "SKIP", "SKIP", "Outputs"
     ]  # fmt: skip
     assert (
         "1 of 19 checks failed: Scaler, patchtst: artifacts/scaler_patchtst.json is missing" in error.splitlines()[-1]
@@ -105,7 +105,7 @@ def test_a_missing_configuration_is_a_usage_error(copied, capsys):
 # -------------------------------------------------------------------------------------------------------- single damage
 @pytest.fixture
 def runtime_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skips V-01 and V-02, which do not check outputs of a run."""
+    """Skips the checks that do not check outputs of a run."""
     for module in (environment, static):
         monkeypatch.setattr(module, "CHECKS", ())
 
@@ -399,10 +399,10 @@ def test_lint_names_what_it_finds(copied):
 
 
 @pytest.mark.parametrize("damage, words", [
-    (remove("notebooks/colab_swinmae_ssl.ipynb"), r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: .* missing"),
-    (cut("notebooks/colab_swinmae_ssl.ipynb"), r"TR-03 notebooks/colab_swinmae_ssl\.ipynb: differs"),
-    (cut("notebooks/local_swinmae_ssl.ipynb"), r"TR-04 notebooks/local_swinmae_ssl\.ipynb"),
-    (cut("configs/swinmae_ssl_local.yaml"), r"TR-0[15] configs/swinmae_ssl_local\.yaml"),
+    (remove("notebooks/colab_swinmae_ssl.ipynb"), r"notebooks/colab_swinmae_ssl\.ipynb.* missing .*Colab originals"),
+    (cut("notebooks/colab_swinmae_ssl.ipynb"), r"notebooks/colab_swinmae_ssl\.ipynb: differs.*rule: Colab originals"),
+    (cut("notebooks/local_swinmae_ssl.ipynb"), r"notebooks/local_swinmae_ssl\.ipynb.*rule: local notebooks"),
+    (cut("configs/swinmae_ssl_local.yaml"), r"configs/swinmae_ssl_local\.yaml.*rule: (paths|configurations)"),
 ])  # fmt: skip
 def test_a_violation_of_the_migration_contract_is_named(copied, damage, words):
     context = context_of(copied)

@@ -208,7 +208,7 @@ function checks(found) {
       finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "What to do: "), hint)),
     );
     const list = fold(
-      `${name} ${found.groups?.[name] ?? ""}: ${tally(items)}`,
+      `${found.groups?.[name] ?? name}: ${tally(items)}`,
       el("ul", { class: "findings" }, lines),
     );
     list.open = urgency(items) < URGENCY.indexOf("SKIP");
