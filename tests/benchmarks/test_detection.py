@@ -132,7 +132,7 @@ def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
 
 def test_starting_weights_need_other_sets(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd_400", "--pretrained") == 2
-    assert "contains no unit that could be evaluated" in capsys.readouterr().err
+    assert "no unit" in capsys.readouterr().err
 
 
 def test_the_table_shows_the_spread_over_seeds():
@@ -149,7 +149,7 @@ def test_the_table_shows_the_spread_over_seeds():
 
 def test_a_pack_without_the_requested_set_is_rejected(tmp_path, capsys):
     assert main([str(tmp_path), "--out", str(tmp_path / "out"), "--repo-root", str(REPO_ROOT)]) == 2
-    assert "contains none of the sets" in capsys.readouterr().err
+    assert "none of the sets" in capsys.readouterr().err
 
 
 def scored(score_n, label_n) -> Scored:

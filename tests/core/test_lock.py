@@ -111,7 +111,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_and_reported(target, holder,
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     take(target)
-    assert f"taking over the lock of {target}: run run-1 (process {holder.pid}" in caplog.text
+    assert f"{target}: run run-1 (process {holder.pid}" in caplog.text
     assert locks(tmp_path) == []
 
 

@@ -78,7 +78,7 @@ def assert_same(one: Scored, other: Scored) -> None:
 def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, overrides, caplog):
     caplog.set_level(logging.INFO)
     fresh = score(trained, stream, *overrides)
-    assert f"fitting a detector: there is no {stream}_ssl.detector.npz yet" in caplog.text
+    assert f"fitting a detector: there is no {stream}_ssl.detector.npz" in caplog.text
     written = file_of(trained, stream).read_bytes()
     caplog.clear()
     assert_same(score(trained, stream, *overrides), fresh)
@@ -252,7 +252,7 @@ def test_an_unknown_recording_is_scored_by_all_references(caplog):
     detector = fit(config, "0", normal, {"calibration": made_up_errors(splits, "calibration", 0)})
     assert detector.own_past == ("machine_0", "machine_1")
     scores = detector.score(made_up_errors(splits, "test", 1), splits["test"])
-    assert "1 recordings, such as machine_2, are unknown to the detector" in caplog.text
+    assert "1 recordings, such as machine_2," in caplog.text
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
         assert (known > detector.threshold.value).mean() < 0.05
         assert np.quantile(known, 0.9) == pytest.approx(np.quantile(detector.sample.score_n, 0.9), rel=0.25)
@@ -285,4 +285,4 @@ def test_an_unwritable_folder_does_not_stop_scoring(trained, caplog, monkeypatch
 
     monkeypatch.setattr(stored_detector, "save_detector", full)
     assert score(trained, "patchtst").detector.threshold.value > 0
-    assert "the detector is not stored" in caplog.text
+    assert "not stored" in caplog.text

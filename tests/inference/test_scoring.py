@@ -139,7 +139,7 @@ def test_foreign_and_damaged_checkpoints_are_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist"):
         load_scoring_model(tmp_path / "model.pt", PLAN)
     path = saved(tmp_path, SWINMAE)
-    with pytest.raises(CheckpointError, match="is a swinmae model, the configuration is for patchtst"):
+    with pytest.raises(CheckpointError, match=r"swinmae model, .*patchtst"):
         load_scoring_model(path, PLAN, config=PATCHTST)
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(CheckpointError, match=r"incomplete|damaged"):
@@ -149,7 +149,7 @@ def test_foreign_and_damaged_checkpoints_are_rejected(tmp_path):
 def test_weights_must_fit_exactly(tmp_path):
     weights = model_for("patchtst").state_dict()
     weights.pop("head.bias")
-    with pytest.raises(CheckpointError, match="describes no model of this Landfall"):
+    with pytest.raises(CheckpointError, match="no model of this Landfall"):
         load_scoring_model(saved(tmp_path, PATCHTST, model=weights), PLAN)
     state = checkpoint.load(saved(tmp_path, PATCHTST))
     state.pop("scaler")

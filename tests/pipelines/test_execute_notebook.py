@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_cells_are_reported_at_start_and_end_with_their_output(notebook):
 def test_an_unknown_parameter_ends_before_anything_runs(notebook):
     ended = execute(notebook("1"), "-p", "counts=3")
     assert (ended.code, ended.events, ended.executed) == (EXIT_USAGE, [], None)
-    assert ended.last_line.endswith("a.ipynb has no parameter 'counts' — did you mean count? it has count, name")
+    assert re.search(r"a\.ipynb .*'counts' .*\bcount\? .*count, name$", ended.last_line)
 
 
 def test_parameters_are_those_of_the_tagged_cell(notebook, tmp_path):
@@ -118,7 +119,7 @@ def test_parameters_are_those_of_the_tagged_cell(notebook, tmp_path):
     nbformat.write(other, tmp_path / "b.ipynb")
     (tmp_path / "c.ipynb").write_text("no notebook")
     for name in "bc":
-        with pytest.raises(UsageError, match=r"\.ipynb is not a notebook with parameters"):
+        with pytest.raises(UsageError, match=rf"{name}\.ipynb is not"):
             parameters_of(tmp_path / f"{name}.ipynb")
     other.cells[1].source = "count: int = 2\nprint(count)"
     nbformat.write(other, tmp_path / "b.ipynb")
@@ -162,7 +163,7 @@ def test_a_signal_lets_training_save_and_starts_no_other_cell(notebook):
             break
     ended = end(process, path)
     assert ended.code == EXIT_RESUMABLE, ended.messages
-    assert "In [2]: StoppedError: stopped: received SIGINT; saved checkpoints/x.last.pt" in ended.last_line
+    assert re.search(r"In \[2\]: StoppedError: .*SIGINT; saved checkpoints/x\.last\.pt", ended.last_line)
     assert outputs(ended)[-1] == []
 
 
@@ -181,13 +182,13 @@ def test_a_signal_ends_a_cell_that_saves_nothing(notebook):
 def test_a_cell_that_takes_too_long_is_named(notebook):
     ended = execute(notebook("import time; time.sleep(60)"), "--cell-timeout", "2")
     assert ended.code == EXIT_FAILURE
-    assert "a.ipynb, In [2] (First) took longer than its limit of 2.0 s" in ended.last_line
+    assert re.search(r"a\.ipynb, In \[2\] \(First\) .*2\.0 s", ended.last_line)
 
 
 def test_training_that_takes_too_long_is_resumable(notebook):
     ended = execute(notebook(TRAINING), "--cell-timeout", "4")
     assert ended.code == EXIT_RESUMABLE
-    assert "over its limit of 4.0 s: stopped: received SIGINT; saved checkpoints/x.last.pt" in ended.last_line
+    assert re.search(r"4\.0 s: .*SIGINT; saved checkpoints/x\.last\.pt", ended.last_line)
 
 
 # -------------------------------------------------------------------------------------------------------------- deaths
@@ -229,14 +230,14 @@ EAT = "import time\nheld = []\nfor _ in range(200):\n    held.append(b'x' * (10 
 def test_a_kernel_over_its_memory_limit_is_ended_and_reported(notebook):
     ended = execute(notebook(EAT), "--memory-limit", "500")
     assert ended.code == EXIT_FAILURE
-    assert "In [2] (First): its kernel died: out of memory: --memory-limit is 500 MiB" in ended.last_line
+    assert re.search(r"In \[2\] \(First\): .*out of memory: --memory-limit .*500 MiB", ended.last_line)
     assert 450 < peak_of(ended.last_line) < 1500
 
 
 def test_a_kernel_that_dies_before_its_first_cell_is_reported(notebook):
     ended = execute(notebook("1"), "--memory-limit", "20")
     assert ended.code == EXIT_FAILURE
-    assert "a.ipynb, before its first cell: its kernel died: out of memory: --memory-limit is 20 MiB" in ended.last_line
+    assert re.search(r"a\.ipynb, before its first cell: .*--memory-limit .*20 MiB", ended.last_line)
 
 
 @pytest.fixture
@@ -270,6 +271,6 @@ def test_a_kernel_killed_by_the_system_for_low_memory_is_reported(notebook, cont
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     ended = end(subprocess.Popen(["sh", "-c", enter + words], cwd=REPO_ROOT, **pipes), path)
     assert ended.code == EXIT_FAILURE, ended.messages
-    assert "In [2] (First): its kernel died: out of memory: killed by the system" in ended.last_line
-    assert "the limit of its control group is 600 MiB" in ended.last_line
+    assert re.search(r"In \[2\] \(First\): .*killed by the system", ended.last_line)
+    assert "control group is 600 MiB" in ended.last_line
     assert 300 < peak_of(ended.last_line) < 600

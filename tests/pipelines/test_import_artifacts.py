@@ -101,7 +101,7 @@ def test_existing_files_are_not_overwritten_by_default(drive, workspace):
 def test_a_running_run_is_not_overwritten(drive, workspace, target):
     with Lock("run-1") as running:
         running.take(workspace / target, key="x")
-        with pytest.raises(LockedError, match=r"is being written by run run-1 .*--repo-root"):
+        with pytest.raises(LockedError, match=r"run-1 .*--repo-root"):
             import_artifacts(drive, root=workspace, replace=True)
         assert not (workspace / MODEL).exists()
     assert MODEL in import_artifacts(drive, root=workspace)

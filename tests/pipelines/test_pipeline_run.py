@@ -88,11 +88,9 @@ def test_a_pipeline_without_a_process_has_stopped(root):
     assert state.verdict.title == "Running"
     assert live.exists()
     state, nodes = exported(root, output(*steps, state="running"))
-    assert (nodes["train"].state, nodes["train"].detail) == (
-        "attention",
-        "PatchTST-SSL stopped: the pipeline process has ended",
-    )
-    assert nodes["score"].detail == "PatchTST-SSL not run: the pipeline process has ended"
+    assert nodes["train"].state == "attention"
+    assert nodes["train"].detail.startswith("PatchTST-SSL stopped: ")
+    assert nodes["score"].detail.startswith("PatchTST-SSL not run: ")
     assert not live.exists()
 
 

@@ -122,7 +122,7 @@ def test_modules_are_bundled_once_in_dependency_order(tmp_path):
 def test_an_unknown_module_form_is_rejected(tmp_path, line):
     write(tmp_path / "a.mjs", f"{line}\n")
     write(tmp_path / "b.mjs", "")
-    with pytest.raises(ValueError, match="cannot be put into a single file"):
+    with pytest.raises(ValueError, match="single file"):
         bundle(tmp_path, "a.mjs")
 
 

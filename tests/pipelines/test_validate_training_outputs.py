@@ -351,7 +351,7 @@ def test_a_local_build_counts_as_its_version(copied, monkeypatch, pin):
     (copied / "requirements.lock").write_text(f"torch=={pin}\n", encoding="utf-8")
     check = environment.locked_packages
     if pin == "2.13.0":
-        assert check(context_of(copied)) == "1 packages have the versions of requirements.lock"
+        assert check(context_of(copied)).startswith("1 packages ")
     else:
         with pytest.raises(CheckWarned, match=r"torch 2\.13\.0 instead of 2\.12\.0"):
             check(context_of(copied))
@@ -361,7 +361,7 @@ def test_lint_is_skipped_with_a_message_without_ruff(copied, monkeypatch, capsys
     monkeypatch.setattr(static, "find_spec", lambda name: None)
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert with_status(copied, "SKIP") == {"V-02.lint"}
-    assert "– SKIP  Lint: ruff is not installed" in capsys.readouterr().out
+    assert "– SKIP  Lint: ruff" in capsys.readouterr().out
 
 
 def test_lint_fails_for_landfall_files_and_warns_for_user_files(copied, capsys):
@@ -468,14 +468,14 @@ def change_local_notebook(root: Path, change: Callable[[nbformat.NotebookNode], 
 
 def test_a_notebook_without_parameters_fails(copied):
     change_local_notebook(copied, lambda cell: cell.metadata.pop("tags"))
-    with pytest.raises(CheckFailed, match=r"local_patchtst_ssl\.ipynb has no cell tagged parameters"):
+    with pytest.raises(CheckFailed, match=r"local_patchtst_ssl\.ipynb .*parameters"):
         static.notebooks(context_of(copied))
 
 
 def test_a_notebook_with_outputs_is_reported_without_a_failure(copied):
     """A notebook has outputs if a user has worked in it before validation."""
     change_local_notebook(copied, lambda cell: cell.outputs.append(ERROR))
-    with pytest.raises(CheckWarned, match=r"outputs of an interactive run in cells \[\d+\]"):
+    with pytest.raises(CheckWarned, match=r"local_patchtst_ssl\.ipynb .*outputs .*cells \[\d+\]"):
         static.notebooks(context_of(copied))
 
 
@@ -496,5 +496,5 @@ def test_a_check_that_crashes_is_a_failed_item_with_its_trace_in_the_log(copied,
 
     (item,) = Check("odd", "V-01", "Odd", crash).items(context_of(copied))
     assert (item.status, item.detail) == ("FAIL", "RuntimeError: first line")
-    assert "the log contains the traceback" in item.hint
+    assert "traceback" in item.hint
     assert caplog.records[-1].exc_info

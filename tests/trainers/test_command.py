@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -27,13 +28,13 @@ def test_a_missing_configuration_file_is_reported(workspace):
     result = subprocess.run([*command, "--config", "configs/nope.yaml"], cwd=REPO_ROOT, capture_output=True, text=True)
     assert (result.returncode, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith("landfall train patchtst: configuration file configs/nope.yaml does not exist — there are ")
+    assert re.match(r"landfall train patchtst: .*configs/nope\.yaml does not exist", line)
 
 
 def test_unknown_keys_are_reported_in_one_line(plant, capsys):
     code, line = complaint(capsys, ["--repo-root", str(plant), "training.epoch=1", "model.heads=2"])
     assert code == 2
-    assert "training.epoch: unknown key; did you mean epochs?" in line
+    assert re.search(r"training\.epoch: .*\bepochs\?", line)
     assert "model.heads: unknown key" in line
 
 
@@ -92,7 +93,7 @@ def test_a_damaged_checkpoint_on_resume_is_rejected(plant, capsys):
     last.write_bytes(last.read_bytes()[:50])
     code, line = complaint(capsys, ["--repo-root", str(plant), *TINY, "--resume", "auto"])
     assert code == 4
-    assert "patchtst_ssl.last.pt: is damaged or was changed" in line
+    assert "patchtst_ssl.last.pt: is damaged" in line
 
 
 def test_a_missing_checkpoint_on_resume_is_reported(plant, capsys):
@@ -112,7 +113,7 @@ def test_a_folder_outside_of_a_workspace_is_rejected(tmp_path, capsys, monkeypat
     monkeypatch.chdir(tmp_path)
     code, line = complaint(capsys, [])
     assert code == 2
-    assert "is not inside a Landfall workspace" in line
+    assert "Landfall workspace" in line
 
 
 def test_success_is_json_on_stdout(plant, capsys):

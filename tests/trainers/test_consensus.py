@@ -31,7 +31,7 @@ def test_all_processes_stop_if_one_must():
     consensus = consensus_of(Others(size=2).vote(NONE, STOP))
     assert consensus.decide(**EXPECTED, steps_left=9) == Decision(stop=False, save=False)
     assert consensus.decide(**EXPECTED, steps_left=8) == Decision(stop=True, save=False)
-    assert consensus.stop.reason == "another process requested a stop"
+    assert consensus.stop.reason.startswith("another process")
 
 
 def test_all_processes_save_if_one_is_due():

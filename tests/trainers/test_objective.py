@@ -81,7 +81,7 @@ def test_smaller_groups_of_batch_normalisation_cause_a_warning(config, caplog):
     settings = config("model.norm=batch", "model.norm_windows=8")
     objective = objective_of(Cramped(model_of(settings), most=4), settings, 8)
     objective.backward(inputs_with_gaps(), torch.arange(8), "masks", 0, 0)
-    assert "batch normalisation now uses the statistics of 4 windows, not 8" in caplog.text
+    assert "4 windows, not 8" in caplog.text
 
 
 def test_validation_continues_with_smaller_micro_batches(config):
@@ -96,9 +96,7 @@ def test_validation_continues_with_smaller_micro_batches(config):
 def test_one_window_that_does_not_fit_is_an_error_with_a_hint(config):
     settings = config()
     objective = objective_of(Cramped(model_of(settings), most=0), settings, 4)
-    with pytest.raises(
-        LandfallError, match="out of memory with a micro-batch of one window: CUDA out of memory"
-    ) as caught:
+    with pytest.raises(LandfallError, match="one window: CUDA out of memory") as caught:
         objective.backward(inputs_with_gaps(), torch.arange(4), "masks", 0, 0)
     assert "training.gradient_checkpointing=true" in caught.value.hint
 
@@ -141,7 +139,7 @@ def test_validation_without_observed_values_is_an_error(config):
     settings = config("model.norm=layer")
     inputs = inputs_with_gaps()
     inputs.windows.series.values_nc.fill_(math.nan)
-    with pytest.raises(DataError, match=f"the {NUM_WINDOWS} windows of the validation split hold no observed value"):
+    with pytest.raises(DataError, match=f"{NUM_WINDOWS} windows of the validation split"):
         objective_of(model_of(settings), settings, 4).mean_loss(inputs)
 
 

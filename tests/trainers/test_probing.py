@@ -118,7 +118,7 @@ def test_a_cached_result_is_not_measured_again(tmp_path, monkeypatch, caplog):
     assert (tmp_path / "artifacts" / CACHE_FILE).is_file()
     monkeypatch.setattr(probing, "find_batch_size", None)
     assert measure_on(tmp_path) == first
-    assert f"micro-batch {first.micro} cached from an earlier run" in caplog.text
+    assert f"micro-batch {first.micro} cached" in caplog.text
     similar = replace(PLAN, memory_limit_mb=8040, device_reason="another reason")
     assert measure_on(tmp_path, plan=similar) == first, "limits that differ less than the headroom share a result"
 
@@ -151,9 +151,7 @@ def test_too_little_memory_asks_for_checkpointing_first(tmp_path):
     tight = replace(PLAN, memory_limit_mb=50)
     assert measure_on(tmp_path, plan=tight).needs_checkpointing
     for _ in ("measured", "from the cache"):
-        with pytest.raises(
-            LandfallError, match=r"Plain CPU, even with gradient checkpointing: 1 took [\d,]+ MB"
-        ) as raised:
+        with pytest.raises(LandfallError, match=r"Plain CPU, .*: 1 took [\d,]+ MB") as raised:
             measure_on(tmp_path, plan=tight, checkpointing=True)
         assert "limit 50 MB" in raised.value.message
         assert "model.size=reduced" in raised.value.hint

@@ -254,14 +254,14 @@ def test_where_all_states_are_damaged_the_newest_is_named(trained):
     root, _ = trained
     for name in (LAST, "checkpoints/patchtst_ssl.last.1.pt"):
         (root / name).write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is damaged or was changed"):
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is damaged"):
         run_training(root, *AGAIN)
 
 
 def test_a_requested_file_is_not_replaced_by_another(trained):
     root, _ = trained
     (root / LAST).write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match="is damaged or was changed"):
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt: is damaged"):
         run_training(root, "training.epochs=3", f"training.resume={LAST}")
 
 
@@ -287,7 +287,7 @@ def test_the_state_of_an_older_version_is_rejected(trained):
     state, described = checkpoint.load_described(root / LAST)
     del state["data"]
     checkpoint.save(root / LAST, state, description=described)
-    with pytest.raises(CheckpointError, match="has no identity of its training data"):
+    with pytest.raises(CheckpointError, match="training data"):
         run_training(root, *AGAIN)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def test_a_measured_batch_size_is_reported_cached_and_used_again(plant, caplog):
     assert logged >= {"device", "precision", "memory", "tier", "model", "batch", "activations", "time", "disk"}
     caplog.clear()
     run_training(plant, "training.epochs=2", words=MEASURED)
-    assert "cached from an earlier run" in caplog.text
+    assert "cached from" in caplog.text
 
 
 def test_measuring_does_not_change_the_result(plant):
@@ -100,7 +101,7 @@ def test_a_run_resumes_in_another_precision_with_a_warning(plant, caplog):
     assert "resuming bit-exactly" in caplog.text
     again = run_training(plant, "training.epochs=2", "training.resume=auto", "precision=16-mixed")
     assert len(again.history) == 2
-    assert "resuming, but not bit-exactly: precision was 32, is 16-mixed." in caplog.text
+    assert "precision was 32, is 16-mixed" in caplog.text
 
 
 def test_a_checkpoint_without_a_batch_size_is_rejected(plant):
@@ -109,7 +110,7 @@ def test_a_checkpoint_without_a_batch_size_is_rejected(plant):
     logged = json.loads(sidecar.read_text())
     del logged["hardware"]["batch"]
     sidecar.write_text(json.dumps(logged))
-    with pytest.raises(CheckpointError, match="has no batch size in its sidecar"):
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.last\.pt.* batch size"):
         run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.last.pt")
 
 
@@ -174,7 +175,7 @@ def test_a_run_that_is_stopped_while_measuring_has_nothing_to_save(plant, monkey
     began = time.monotonic()
     monkeypatch.setattr(probing, "steps_of", interrupted)
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
-    with pytest.raises(StoppedError, match="there was nothing to save yet") as caught:
+    with pytest.raises(StoppedError, match="nothing to save") as caught:
         run_training(plant, f"timeout_hours={3 / 3600 if limit else 1}", words=MEASURED)
     assert caught.value.exit_code == 75
     assert asked == [1]
@@ -193,7 +194,7 @@ def test_a_single_window_that_does_not_fit_is_an_error_with_a_hint(plant):
 def test_a_process_trains_alone_with_a_warning_if_more_were_requested(plant, caplog):
     """A notebook never starts processes; it trains on one device."""
     run_training(plant, "training.epochs=1", "devices=2")
-    assert "training in this process only; `landfall train` starts one for each of 2 devices" in caplog.text
+    assert re.search(r"this process only; `landfall train` .* 2 devices", caplog.text)
     assert environment_of(plant)["device"]["count"] == 1
 
 

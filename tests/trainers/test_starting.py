@@ -44,7 +44,7 @@ def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     assert [name for name in learned if not torch.allclose(after[name], start[name], atol=1e-6)] == []
     assert any(not torch.allclose(before[name], start[name], atol=1e-3) for name in start)
     assert losses(pretrained_start)[0][1] < losses(untrained)[0][1], "the initial weights already fit the sensors"
-    assert "starting from the weights of elsewhere.pt: run run-1, epoch 3" in caplog.text
+    assert "elsewhere.pt: run run-1, epoch 3" in caplog.text
     sha256 = checkpoint.describe(pretrained / PRE)["sha256"]
     origin = {"file": "elsewhere.pt", "run_id": "run-1", "epoch": 3, "sha256": sha256}
     assert environment_of(pretrained)["model"]["started_from"] == origin
@@ -70,7 +70,7 @@ def test_an_automatic_size_follows_the_initial_weights(pretrained):
     words = tuple(word for word in TINY if not word.startswith(("model.d_", "model.num_")))
     run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "model.size=auto", words=words)
     described = environment_of(pretrained)["model"]
-    assert described["reason"] == "as the checkpoint it starts from"
+    assert "checkpoint it starts from" in described["reason"]
     assert checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]["model"]["d_model"] == 16
 
 
@@ -87,10 +87,10 @@ def test_another_stream_a_damaged_and_a_missing_file_are_rejected(pretrained):
     path = pretrained / PRE
     state, described = checkpoint.load(path), json.loads(checkpoint.sidecar_path(path).read_text())
     checkpoint.save(path, {**state, "stream": "swinmae"}, description={**described, "stream": "swinmae"})
-    with pytest.raises(CheckpointError, match="is a model of the stream swinmae, not patchtst"):
+    with pytest.raises(CheckpointError, match="stream swinmae, not patchtst"):
         run_training(pretrained, f"training.start_from={PRE}")
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="is damaged or was changed"):
+    with pytest.raises(CheckpointError, match="is damaged"):
         run_training(pretrained, f"training.start_from={PRE}")
     with pytest.raises(CheckpointError, match="does not exist"):
         run_training(pretrained, "training.start_from=checkpoints/none.pt")

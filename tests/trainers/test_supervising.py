@@ -80,7 +80,7 @@ def test_the_death_of_one_of_several_processes_counts_as_a_death(tmp_path, caplo
     job = Job(tmp_path, "saves-137", "0")
     assert job.run() == 0
     assert job.starts == [FIRST, RESUMED]
-    assert "training was killed by SIGKILL: restarting" in caplog.text
+    assert "killed by SIGKILL: restarting" in caplog.text
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 130])
@@ -171,6 +171,6 @@ def test_the_command_resumes_after_kill_9_and_saves_on_usr1(plant):
         process.send_signal(signal.SIGUSR1)
         errors = process.stderr.read()
     assert process.returncode == 75, errors
-    assert "training was killed by SIGKILL: restarting in 1 s" in errors
+    assert "killed by SIGKILL: restarting in 1 s" in errors
     assert "resuming run-1 after" in errors
     assert "stopped: received SIGUSR1; saved checkpoints/patchtst_ssl.last.pt" in errors.splitlines()[-1]

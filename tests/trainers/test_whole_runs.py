@@ -185,7 +185,7 @@ def test_changes_can_be_allowed(stopped, caplog):
 
 
 def test_another_model_cannot_be_allowed(stopped):
-    with pytest.raises(CheckpointError, match=r"has weights of another model: size mismatch"):
+    with pytest.raises(CheckpointError, match=r"another model: size mismatch"):
         run_training(stopped, "training.resume=auto", "training.allow_changes=true", "model.d_ff=64")
 
 
@@ -252,7 +252,7 @@ def test_no_process_continues_before_all_have_read_the_state(workspace, monkeypa
 
 def test_a_model_without_training_state_is_rejected(plant):
     run_training(plant, "training.epochs=1")
-    with pytest.raises(CheckpointError, match="holds a model but no training state"):
+    with pytest.raises(CheckpointError, match=r"patchtst_ssl\.pt.* no training state"):
         run_training(plant, "training.epochs=1", "training.resume=checkpoints/patchtst_ssl.pt")
 
 

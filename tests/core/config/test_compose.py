@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -200,7 +201,7 @@ def test_all_faults_are_reported_at_once_with_their_origins(workspace):
     file = write(workspace, "configs/bad.yaml", f"{MINIMAL}model: {{d_model: 0}}\ntraining: {{epoch: 3}}\n")
     faults = faults_of(workspace, "seed=-1", file=file, environment={"LANDFALL_TRAINING__BATCH_SIZE": "many"})
     assert faults.keys() == {"model.d_model", "training.epoch", "seed", "training.batch_size"}
-    assert faults["training.epoch"] == "training.epoch: unknown key; did you mean epochs? (set by configs/bad.yaml:6)"
+    assert re.search(r"epochs\b.*configs/bad\.yaml:6", faults["training.epoch"])
     assert "(set by configs/bad.yaml:5)" in faults["model.d_model"]
     assert "(set by command line: seed=-1)" in faults["seed"]
     assert "(set by environment: LANDFALL_TRAINING__BATCH_SIZE=many)" in faults["training.batch_size"]
@@ -222,7 +223,7 @@ def test_an_unknown_stream_is_a_single_fault(workspace, stream):
 
 def test_an_error_for_a_missing_stream_says_what_to_write(workspace):
     file = write(workspace, "configs/empty.yaml", "")
-    assert faults_of(workspace, file=file)["stream"] == "stream: is missing; one of patchtst, swinmae"
+    assert re.search("missing.*patchtst, swinmae", faults_of(workspace, file=file)["stream"])
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_a_split_without_files_and_a_glob_without_match_are_named(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     with pytest.raises(DataError, match=r"data\.splits\.train\.files"):
         load(tmp_path, make_config(splits={**SPLIT, "train": {}}))
-    with pytest.raises(DataError, match=r"data has no sensor file x_\*"):
+    with pytest.raises(DataError, match=r"x_\*"):
         load(tmp_path, make_config(splits={**SPLIT, "train": {"files": ["data/x_*"]}}))
 
 
@@ -293,7 +293,7 @@ def test_a_reader_that_fails_unexpectedly_is_reported_with_its_file(tmp_path, mo
 def test_differing_channels_name_the_file_and_the_channels(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     write_ramp(tmp_path, "two.csv", 400, columns=("a", "c"))
-    with pytest.raises(DataError, match=r"its channels differ from those of data/one\.csv: b, c") as caught:
+    with pytest.raises(DataError, match=r"data/one\.csv: b, c") as caught:
         load(tmp_path, make_config())
     assert caught.value.path.name == "two.csv"
 
@@ -340,7 +340,7 @@ def test_each_file_has_a_report_and_failed_files_are_left_out(tmp_path, caplog):
     }
     assert {report["run_id"] for report in reports} == {"run-1"}
     assert [recording.file_id for recording in data.splits["train"].series.recordings] == ["data/good.csv"]
-    assert "data/dead.csv dropped: 100.00% of the channels never change" in caplog.text
+    assert "data/dead.csv dropped: 100.00%" in caplog.text
 
 
 def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
@@ -384,7 +384,7 @@ def test_a_given_scaler_is_applied_unchanged(tmp_path):
 def test_a_scaler_of_other_channels_is_rejected(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
-    with pytest.raises(DataError, match="has the channels a, b; the model was trained on a, z"):
+    with pytest.raises(DataError, match=r"a, b; .*a, z"):
         load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
 
 

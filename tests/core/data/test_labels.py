@@ -122,7 +122,7 @@ def test_overlapping_intervals_and_none(recording):
         ("start,end\n1,2\n5,3\n", 3, "'5' to '3'"),
         ("start,end\n,3\n", 2, "to '3'"),
         ("timestamp,anomaly\n2024-01-01,2\n", 2, "neither 0 nor 1"),
-        ("when,what\n1,2\n", None, "its columns are when, what"),
+        ("when,what\n1,2\n", None, "when, what"),
     ],
 )
 def test_label_files_without_content_are_rejected(recording, text, row, words):

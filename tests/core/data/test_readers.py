@@ -133,8 +133,8 @@ def test_a_missing_channel_is_named_with_close_matches(tmp_path):
     [
         ("", None, "empty"),
         ("timestamp,a\n", None, "no rows"),
-        ("timestamp,a\n2024-01-01,1\n2024-01-02,2,3\n", 3, "2 columns but this row has 3"),
-        ("a,b\n1,2,3\n4,5,6\n", 2, "2 columns but this row has 3"),
+        ("timestamp,a\n2024-01-01,1\n2024-01-02,2,3\n", 3, "2 columns .* 3"),
+        ("a,b\n1,2,3\n4,5,6\n", 2, "2 columns .* 3"),
         ("0.5,1.5\n2.5,3.5\n", 1, "values, not names"),
         ("timestamp,a\n2024-01-01,x\n", None, "no numeric channel"),
         ("Time,a\n10:00:01,1\n10:00:02,2\n", 2, "no time stamp"),
@@ -353,7 +353,7 @@ def test_infinities_of_arrays_are_missing(tmp_path):
 
 def test_file_types_of_another_stream_are_rejected(tmp_path):
     np.save(tmp_path / "f.npy", np.zeros(10))
-    with pytest.raises(DataError, match="does not read this kind"):
+    with pytest.raises(DataError, match="npy"):
         read(tmp_path / "f.npy", "patchtst")
     with pytest.raises(DataError, match="does not exist"):
         read(tmp_path / "gone.csv")
@@ -416,7 +416,7 @@ def test_a_time_column_is_found_by_its_content(tmp_path, stamps, is_time):
     (recording,) = read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
     assert recording.channels == ("p", "q")
     assert recording.time_source == ("timestamp" if is_time else "index")
-    assert any("'Zeit' read as the time" in note for note in recording.notes) == is_time
+    assert any("'Zeit' read" in note for note in recording.notes) == is_time
 
 
 def test_a_column_with_the_name_of_times_is_preferred(tmp_path):

@@ -75,7 +75,7 @@ def test_rare_bursts_are_scaled_by_their_deviation():
         bursts[row : row + 3] = 0.1, 5.0, 0.1
     scaler = fit(bursts)
     assert scaler.scale[0] == pytest.approx(bursts.std(), rel=1e-6)
-    assert "98 % of it is one value" in scaler.floored["c0"]
+    assert "98 %" in scaler.floored["c0"]
 
 
 def test_one_bit_of_quantisation_noise_is_not_a_signal():
@@ -265,7 +265,8 @@ def test_the_floor_is_the_range_of_the_central_98_percent_of_a_normal_channel(rn
     for floor in (0.5, 2.0):
         scaler = fit(values, settings=Scaling(floor=floor))
         assert scaler.scale[0] == pytest.approx(floor * (highest - lowest) / 4.653, rel=1e-12)
-        assert scaler.floored == {"c0": "widened to the range of its central 98 %"}
+        assert scaler.floored.keys() == {"c0"}
+        assert "98 %" in scaler.floored["c0"]
 
 
 def test_a_deviation_as_large_as_the_resolution_is_a_signal():
@@ -274,7 +275,8 @@ def test_a_deviation_as_large_as_the_resolution_is_a_signal():
     assert values.std() == 1.0
     scaler = fit(values, settings=Scaling(floor=1.0))
     assert scaler.scale[0] == pytest.approx(np.diff(np.percentile(values, [1, 99])).item() / 4.653, rel=1e-12)
-    assert scaler.floored == {"c0": "widened to the range of its central 98 %"}
+    assert scaler.floored.keys() == {"c0"}
+    assert "98 %" in scaler.floored["c0"]
 
 
 @pytest.mark.parametrize("usual", [1e-3, 1.0, 300.0])

@@ -142,7 +142,7 @@ def test_a_file_that_changes_during_reading_is_not_cached(tmp_path, monkeypatch,
 
     monkeypatch.setattr(store_module, "ingest", read_late)
     assert len(read(tmp_path).recordings[0]) == 20
-    assert "a.csv was written to while it was read" in caplog.text
+    assert "a.csv was written" in caplog.text
     monkeypatch.undo()
     write_ramp(tmp_path, "a.csv", 10)
     assert len(read(tmp_path).recordings[0]) == 10

@@ -110,12 +110,12 @@ def test_impossible_figures_are_rejected(figures):
         ({"epochs": 20}, 400, 1, 8, "1000 steps"),
         ({"epochs": 10, "windows_per_epoch": 800}, 10**6, 1, 8, "10 epochs of 800 windows"),
         ({"epochs": 10_000}, 100, 1, 64, "an epoch has 100 windows"),
-        ({"epochs": 1}, 400, 1, 8, "to be 1000 steps, as far as a batch of 8 allows"),
+        ({"epochs": 1}, 400, 1, 8, "a batch of 8"),
         ({"epochs": 1}, 7, 1, 4, "an epoch has 7 windows"),
-        ({"epochs": 1}, 400, 16, 16, "one window for each of 16 processes"),
+        ({"epochs": 1}, 400, 16, 16, "16 processes"),
         ({"epochs": 20, "min_steps": 10}, 400, 1, 256, "an epoch has 400 windows"),
         ({"effective_batch": 48}, 400, 1, 48, "training.effective_batch = 48"),
-        ({"effective_batch": 2}, 400, 4, 4, "one window for each of 4 processes"),
+        ({"effective_batch": 2}, 400, 4, 4, "4 processes"),
     ],
 )
 def test_the_global_batch_leaves_enough_steps_per_epoch(settings, num_windows, world_size, batch, words):
@@ -216,8 +216,9 @@ def test_a_full_model_that_does_not_fit_is_replaced_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         config, reason = resolved(local("swinmae", "data.window=256"), "cuda-40gb")
     assert (config.model.size, config.scalogram.image_size) == ("reduced", 64)
-    assert reason.startswith("reduced: data.window = 256 is less than two samples for each of the 224 columns")
-    assert "the full model of the tier cuda-40gb does not fit" in caplog.text
+    assert reason.startswith("reduced: data.window = 256 ")
+    assert "224 columns" in reason
+    assert "tier cuda-40gb" in caplog.text
 
 
 def test_a_requested_full_model_is_not_replaced():

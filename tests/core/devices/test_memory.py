@@ -97,9 +97,8 @@ def test_an_environment_variable_overrides_the_configuration_with_a_warning(capl
     done = prepare_environment(settings(NCCL_DEBUG="INFO", OMP_PROC_BIND="true"), environment)
     assert environment["NCCL_DEBUG"] == "WARN"
     assert "NCCL_DEBUG" not in done
-    assert [record.message for record in caplog.records] == [
-        "device.environment.NCCL_DEBUG = INFO is ignored: the environment has WARN"
-    ]
+    (record,) = caplog.records
+    assert "device.environment.NCCL_DEBUG = INFO is ignored" in record.message
 
 
 def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():

@@ -1,5 +1,6 @@
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,13 +71,13 @@ def test_the_restart_keeps_the_process_id(folder):
 def test_a_process_without_its_environment_restarts_once(folder):
     result = run(folder, "-m", "seeded", "--forgetful")
     assert len(starts(folder)) == 2
-    assert "was restarted with PYTHONHASHSEED=42, which is still not set" in result.stderr
+    assert "PYTHONHASHSEED=42" in result.stderr
 
 
 def test_a_wrong_hash_seed_is_reported():
     profile = Profile(pythonhashseed=42)
-    assert wrong_hash_seed(profile, {}) == "PYTHONHASHSEED is not set, the profile requires 42"
-    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}) == "PYTHONHASHSEED is 7, the profile requires 42"
+    assert re.fullmatch("PYTHONHASHSEED is not set.* 42", wrong_hash_seed(profile, {}))
+    assert re.fullmatch("PYTHONHASHSEED is 7.* 42", wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}))
     assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "42"}) is None
     assert wrong_hash_seed(Profile(), {"PYTHONHASHSEED": "7"}) is None
     assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None

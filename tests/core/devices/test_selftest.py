@@ -26,9 +26,7 @@ def test_a_healthy_device_passes_in_every_type():
 
 
 def test_the_first_line_of_an_error_is_the_reason():
-    assert failure_on(CPU, Faulty(raising)) == (
-        "cpu is present but failed a small operation: CUDA error: no kernel image is available"
-    )
+    assert failure_on(CPU, Faulty(raising)).endswith(": CUDA error: no kernel image is available")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +39,7 @@ def test_the_first_line_of_an_error_is_the_reason():
     ids=["forward", "nan", "backward"],
 )
 def test_wrong_numbers_are_noticed(matmul):
-    assert failure_on(CPU, Faulty(matmul)) == "cpu is present but computed wrong numbers"
+    assert "wrong numbers" in failure_on(CPU, Faulty(matmul))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_tuned_process_keeps_freed_memory_until_it_is_released():
     kept, left, said = kept_and_left()
     assert kept > 200
     assert left < 50
-    assert "freed memory is kept for the next step (off by tune=false)" in said
+    assert "tune=false" in said
 
 
 def test_freed_memory_is_returned_without_tuning():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -234,7 +235,7 @@ def test_idle_gpus_are_reported(devices, idle):
 
 def test_a_preferred_device_that_is_missing_is_reported():
     (finding, action), *_ = recommended(CPU, config=Device(prefer="gpu")).items()
-    assert finding == "device.prefer = gpu cannot be satisfied: AMD EPYC is used instead"
+    assert re.match("device.prefer = gpu .*AMD EPYC is used", finding)
     assert "COMPUTE_PREFER" in action
 
 
@@ -264,7 +265,8 @@ def test_a_memory_limit_below_the_machines_memory_is_reported(ram_mb, count):
 @pytest.mark.parametrize("processes, threads, fewer", [(1, 3, 2), (2, 4, 1)])
 def test_threads_beyond_the_physical_cores_are_reported(processes, threads, fewer):
     output = recommended(cpu("AMD EPYC", 4, 2, 24_105), config=Execution(devices=processes))
-    assert output[f"{threads} threads on 2 physical cores slow each other down"] == f"max_threads={fewer}"
+    (advice,) = [action for found, action in output.items() if found.startswith(f"{threads} threads on 2 physical ")]
+    assert advice == f"max_threads={fewer}"
 
 
 def test_an_unusable_gpu_has_a_remedy():
@@ -288,7 +290,7 @@ def test_an_unusable_gpu_has_a_remedy():
         (None, None, None, "/whl/cu130"),
         ("470.82", "8.0", None, "driver to 525 or newer"),
         ("570.86", "12.0", "12.6", "driver to 580 or newer"),
-        ("470.82", "3.7", None, "no current PyTorch supports compute capability 3.7"),
+        ("470.82", "3.7", None, "compute capability 3.7"),
         ("580.65.06", "7.5", "13.0", "restart the machine"),
     ],
 )

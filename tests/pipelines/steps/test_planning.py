@@ -74,9 +74,7 @@ def test_steps_are_chosen_by_name(root, selection, chosen):
 
 def test_an_unknown_step_is_rejected_with_the_known_ones(root):
     steps = pipeline_steps(order_of(root), root)
-    with pytest.raises(
-        UsageError, match=r"there is no step 'checklists' — did you mean checklist\? the steps are qual"
-    ):
+    with pytest.raises(UsageError, match=r"'checklists' .*checklist\? .*quality-patchtst"):
         Selection(only=["checklists"]).of(steps)
     with pytest.raises(UsageError, match="no step is selected"):
         Selection(skip=["*"]).of(steps)
@@ -170,7 +168,7 @@ def test_changed_code_is_reported(done, root, monkeypatch):
 
 def test_a_missing_or_foreign_result_is_reported(done, root):
     (root / "checkpoints/patchtst_ssl.pt").write_text("of another run", encoding="utf-8")
-    assert done() == "checkpoints/patchtst_ssl.pt has changed since the step wrote it"
+    assert done().startswith("checkpoints/patchtst_ssl.pt has changed")
     (root / "checkpoints/patchtst_ssl.pt").unlink()
     assert done() == "checkpoints/patchtst_ssl.pt is missing"
 

@@ -147,7 +147,7 @@ def test_an_unwritable_dashboard_folder_causes_a_warning(do, workspace, caplog):
     write_text(workspace / livefile.PAGE, "the page")
     write_text(workspace / livefile.FOLDER, "a file in its place")
     assert do(step("one"), step("two"))[1] == {"one": "completed", "two": "completed"}
-    assert caplog.text.count("the dashboard shows this run only after its end") == 1
+    assert caplog.text.count("the dashboard shows") == 1
 
 
 def test_keep_going_runs_independent_steps(do):
@@ -164,7 +164,7 @@ def test_a_killed_process_is_a_reported_failure(order, workspace):
     threading.Timer(0.7, lambda: next(iter(run._jobs.values())).kill()).start()
     (outcome,) = run.run([step("killed", "--sleep", "30")])
     assert (outcome.ending, outcome.exit_code, run.exit_code) == ("failed", EXIT_FAILURE, EXIT_FAILURE)
-    assert outcome.reason == "its process was killed by SIGKILL"
+    assert outcome.reason.endswith("killed by SIGKILL")
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping

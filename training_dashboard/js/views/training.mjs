@@ -176,16 +176,16 @@ function head(run, leave) {
     ),
     gap &&
       warning(
-        `The loss is no finite number, first in ${gap.step ? `step ${gap.step}` : `epoch ${gap.epoch}`}`,
-        run.nan_steps > 0 && ` and in ${run.nan_steps} steps in all`,
+        `The loss is NaN or infinite, first in ${gap.step ? `step ${gap.step}` : `epoch ${gap.epoch}`}`,
+        run.nan_steps > 0 && `; ${run.nan_steps} steps in total`,
         "; a lower training.learning_rate often helps.",
       ),
     run.recoveries > 0 &&
       warning(
-        `${run.recoveries} times the loss or its gradient was not finite: the step was undone, `,
-        "and the run continued with a higher precision or a lower learning rate. Its folder contains the origin of the data.",
+        `The loss or its gradient was NaN or infinite ${run.recoveries} times. The step was rolled back, `,
+        "and the run continued with a higher precision or a lower learning rate. The run folder lists the files and rows of that step.",
       ),
-    run.collapsed && warning("The model has collapsed: it answers the same whatever it is shown."),
+    run.collapsed && warning("The model has collapsed: its output is the same for every input."),
   ];
 }
 
