@@ -59,11 +59,11 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
         for expected in ("Running", "Epoch 3 of 12", "3 min · 25 %, 9 min left", LIVE, "0.3667 in epoch 3"):
             assert expected in part.inner_text()
         assert part.get_by_role("meter").get_attribute("aria-valuenow") == "25"
-        assert "No sign of life" not in part.inner_text()
+        assert "No update since" not in part.inner_text()
         train(page_folder, 4, updated_at=(datetime.now(UTC) - timedelta(seconds=116)).isoformat())
         part.get_by_text("Epoch 4 of 12").wait_for()
-        assert "No sign of life" not in part.inner_text()
-        part.get_by_text("No sign of life since").wait_for()  # after two minutes, and without any news
+        assert "No update since" not in part.inner_text()
+        part.get_by_text("No update since").wait_for()  # after two minutes, and without any news
         assert "Silent" in part.inner_text()
         assert "Running" not in part.inner_text()
         assert page.complaints == []
@@ -112,7 +112,7 @@ def test_a_silent_pipeline_is_not_shown_as_running(page_folder, visit):
     with serving(page_folder) as url:
         page = visit(url)
         assert "Pipeline silent" in page.locator("#verdict").inner_text()
-        assert "No sign of life since" in page.locator("#verdict").inner_text()
+        assert "No update since" in page.locator("#verdict").inner_text()
         assert "nothing trained yet" in page.locator("#stage-train").inner_text()
 
 
@@ -145,7 +145,7 @@ def test_the_page_reports_a_lost_server_and_keeps_its_data(page_folder, visit):
         page = visit(url)
         port = int(url.rstrip("/").rpartition(":")[2])
     notice = page.locator("#contact")
-    notice.get_by_text("The server does not answer; this is what it said last.").wait_for()
+    notice.get_by_text("This page shows its last state").wait_for()
     assert "landfall dashboard" in notice.inner_text()
     assert "Epoch 2 of 12" in card(page, "PatchTST-SSL").inner_text()
     train(page_folder, 6)

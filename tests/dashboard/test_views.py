@@ -276,7 +276,7 @@ def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
         "5,120 scores in 14 recordings",
         "93 alarms in 7 events",
         "0.8317",
-        "quantile, from 2,140 normal scores, 1 % false alarms intended",
+        "quantile, from 2,140 normal scores, 1 % false alarms",
     ):
         assert expected in text
     show(opened, "anomalies?stream=swinmae")
@@ -389,7 +389,7 @@ def test_the_device_view_shows_decisions_with_reasons_and_memory(opened):
         "15,360 MiB",
     ):
         assert expected in text
-    assert "The measured peak is 80 % of the forecast." in text
+    assert "measured peak is 80 %" in text
 
 
 def test_the_migration_view_shows_findings_and_manual_steps(opened):

@@ -148,7 +148,7 @@ function keeper(id, save) {
   const answer = el("div", { role: "status" });
   const onclick = async () => {
     const problem = await save();
-    answer.replaceChildren(problem ? warning(`It was not kept: ${problem}.`) : quiet("Kept."));
+    answer.replaceChildren(problem ? warning(`It was not saved: ${problem}.`) : quiet("Saved."));
   };
   return [el("button", { type: "button", id, onclick }, "Keep"), answer];
 }

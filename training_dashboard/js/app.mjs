@@ -65,7 +65,7 @@ function surround(store, shown) {
     part("contact"),
     store.lost &&
       warning(
-        "The server does not answer; this is what it said last. ",
+        "The server does not answer. This page shows its last state. ",
         code("landfall dashboard"),
         " starts it again.",
       ),

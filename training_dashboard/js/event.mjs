@@ -41,8 +41,7 @@ export async function about(store, stream, event, scores) {
     envelopes.length > 0 && block("Envelope spectra", envelopeCharts(envelopes, detail.bearing ?? [])),
     scalograms.map((map) => scalogram(map, detail.expected_by)),
     scalograms.length > 0 && quiet("0 dB is the usual level in training."),
-    !event.detail &&
-      advice("Only the worst events have their signals on record", "landfall score", "writes those"),
+    !event.detail && advice("Signals are stored for the worst events only", "landfall score", "writes those"),
   ];
 }
 

@@ -124,7 +124,7 @@ export class Store extends EventTarget {
     const { verdict, pipeline: stages = [], generated_at: at } = this.state;
     const live = heard(this.#live.pipeline);
     if (!(Date.parse(live?.updated_at) > Date.parse(at))) return { verdict, stages };
-    const detail = `No sign of life since ${time(live.updated_at)}; landfall export shows what it left.`;
+    const detail = `No update since ${time(live.updated_at)}; landfall export shows its results.`;
     if (live.state === "silent")
       return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
     const now = (node) => ({ ...node, steps: null, ...live.stages.find(({ id }) => id === node.id) });

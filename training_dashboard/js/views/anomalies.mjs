@@ -175,11 +175,7 @@ function whatIf({ what_if: steps = [], threshold }, show) {
       `in normal operation ${falsePerDay(step)}.`;
   };
   tell(steps[now]);
-  return block(
-    "What if the threshold were another",
-    el("label", { class: "control" }, "Threshold", slider),
-    answer,
-  );
+  return block("Try another threshold", el("label", { class: "control" }, "Threshold", slider), answer);
 }
 
 /** The minimum and maximum score of each segment; one curve if they are equal. */
@@ -217,7 +213,7 @@ function closeUp(store, { details = [] }, origin, show) {
 }
 
 function table(stream, items, total) {
-  if (total === 0) return quiet("No event: nothing rose above the threshold for long enough.");
+  if (total === 0) return quiet("No event: the score was never above the threshold for long enough.");
   if (items.length === 0) return advice("The list of events is missing", "landfall score", "writes it");
   const columns = [
     text(
@@ -251,7 +247,7 @@ function table(stream, items, total) {
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {
   const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
-  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms intended`;
+  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms allowed`;
   const shares =
     found &&
     [

@@ -26,7 +26,7 @@ function decided(name, { title, run_id: run, decisions: items = [], memory }) {
     return card(
       title,
       null,
-      advice("No run has decided anything yet", `landfall train ${name}`, "starts one"),
+      advice("No run has recorded its decisions yet", `landfall train ${name}`, "starts one"),
     );
   return card(
     title,
@@ -49,6 +49,6 @@ function bars({ limit_mb: limit, forecast_mb: forecast, measured_mb: peak }) {
     facts(known.map(bar)),
     isNumber(forecast) &&
       isNumber(peak) &&
-      quiet(`The measured peak is ${percent(peak / forecast)} of the forecast.`),
+      quiet(`The measured peak is ${percent(peak / forecast)} of the predicted peak.`),
   ];
 }

@@ -16,9 +16,7 @@ function shown({ stream, state, updated_at: at, threshold, events, files }) {
   return card(
     `Monitor of ${stream}`,
     badge(state),
-    quiet(
-      `${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last sign of life ${time(at)}.`,
-    ),
+    quiet(`${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last update ${time(at)}.`),
     block(
       "Events, open ones first",
       events.length === 0

@@ -143,9 +143,9 @@ function runCard(name, stream) {
   return card(
     title,
     badge(shown),
-    stream.collapsed && warning("The model has collapsed: its check failed, or its loss never moved."),
+    stream.collapsed && warning("The model has collapsed: its check failed, or its loss never changed."),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
-    state === "silent" && warning(`No sign of life since ${time(stream.updated_at)}.`),
+    state === "silent" && warning(`No update since ${time(stream.updated_at)}.`),
     stream.run_id ? run(name, stream) : advice("Not trained yet", `landfall train ${name}`, "starts a run"),
   );
 }
@@ -176,7 +176,7 @@ function run(name, stream) {
         ],
       ],
       ["Run", runLink(stream.run_id, `run-${name}`)],
-      ["Last sign of life", time(stream.updated_at)],
+      ["Last update", time(stream.updated_at)],
       ["Hardware", stream.hardware],
       ["Executed notebook", stream.notebook && code(stream.notebook)],
       [

@@ -7,7 +7,7 @@ import { dataTable, number, text } from "../table.mjs";
 export async function runs(store, route) {
   const { runs: items } = store.index;
   if (items.length === 0)
-    return advice("No run on record", "landfall pipeline", "trains and records the first");
+    return advice("No run recorded yet", "landfall pipeline", "trains and records the first");
   const picked = el("div", { class: "cards" });
   const refresh = async () => fill(picked, await details(store, route.all("run")));
   const pick = ({ target }) => {
@@ -20,7 +20,9 @@ export async function runs(store, route) {
   return [
     card(
       "All runs",
-      quiet("Pick one for its details, several to compare them. The address keeps the choice."),
+      quiet(
+        "Select one run to see its details, or several to compare them. The address contains the selection.",
+      ),
       dataTable({ id: "runs", label: "Runs", columns, items, sortedBy: "started" }),
     ),
     picked,
