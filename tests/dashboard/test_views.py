@@ -427,7 +427,7 @@ def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     page = visit(f"{url}#anomalies?stream=patchtst")
     page.get_by_text("Annotate a time span").press("Enter")
     page.locator("#span-keep").press("Enter")
-    page.get_by_text("It was not kept").wait_for()
+    page.get_by_text("It was not saved").wait_for()
     page.locator("#span-visible").press("Enter")
     marks = chart(page, "Anomaly score, data/07.csv").locator(".marks")
     assert "new annotation" in marks.text_content()

@@ -150,5 +150,5 @@ function keeper(id, save) {
     const problem = await save();
     answer.replaceChildren(problem ? warning(`It was not saved: ${problem}.`) : quiet("Saved."));
   };
-  return [el("button", { type: "button", id, onclick }, "Keep"), answer];
+  return [el("button", { type: "button", id, onclick }, "Save"), answer];
 }
