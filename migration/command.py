@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rerunnable",
         action="store_true",
-        help="also rewrite plain pip, git clone, wget and curl lines, so that a second run repeats nothing",
+        help="also rewrite plain git clone, wget and curl lines, so that a second run downloads nothing again",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if Colab-only constructs remain")
     parser.add_argument("--diff", action="store_true", help="write nothing; print the difference of the sources")

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.secrets import find_secrets, masked
 from migration.notebook.findings import Keeps, Notes, listed
-from migration.notebook.repairing_outputs import MANY_LINES
+from migration.notebook.repairing import MANY_LINES
 
 COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
 

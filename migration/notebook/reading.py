@@ -1,4 +1,4 @@
-"""Reads notebooks of any version and quality, and reports what was repaired. Memory is limited to the file's text and
+"""Reads notebooks of any version, and reports what was repaired. Memory is limited to the file's text and
 the parsed notebook, a few times the file's size: the bytes are released before the text is parsed, long outputs are
 joined into one text as soon as they are parsed, and saved widget state is dropped. Only long outputs with non-ASCII
 characters stay lists of lines: one emoji would make the complete text four times as large.
@@ -17,15 +17,11 @@ from typing import Any
 
 from core.errors import UsageError
 from migration.notebook.findings import Finding, Keeps, Notes
-from migration.notebook.repairing import repaired
-from migration.notebook.repairing_outputs import MANY_LINES
+from migration.notebook.repairing import MANY_LINES, repaired
 
 _LARGE = 1 << 20  # bytes; above this size less memory is preferred to less time
 _WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name", "state"})
 _PIECE = 1 << 20
-_MAX_COMMAS = 100
-
-
 _FIRST_BYTES = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "a gzip archive",
@@ -98,6 +94,11 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _decoded(data: bytes, name: str, notes: Notes) -> str:
+    r"""The bytes as a text.
+
+    One emoji makes Python store a text with four bytes for each character. In a large file, non-ASCII characters are
+    therefore replaced by JSON's `\u` escapes. They can occur in strings only, where the parser decodes them.
+    """
     for first, what in _FIRST_BYTES.items():
         if data.startswith(first):
             raise UsageError(f"{name} is not a notebook: it is {what}")
@@ -105,40 +106,16 @@ def _decoded(data: bytes, name: str, notes: Notes) -> str:
     if encoding != "utf-8":
         notes.add("LF101", "the file began with a byte order mark" if encoding == "utf-8-sig" else f"was {encoding}")
     try:
-        return _text(data, encoding, "strict")
+        if len(data) < _LARGE or data.isascii():
+            return data.decode(encoding)
+        decoder = codecs.getincrementaldecoder(encoding)()
+        pieces = []
+        for start in range(0, len(data), _PIECE):
+            piece = decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
+            pieces.append(piece if piece.isascii() else piece.encode("ascii", _json_escape.__name__).decode("ascii"))
+        return "".join(pieces)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        notes.add(
-            "LF101",
-            f"bytes that are not {encoding.upper()}, first in line {line} of the file, were read as Windows-1252",
-            keeps=Keeps.EQUIVALENT,
-            action="check the letters with accents in this notebook",
-        )
-    return _text(data, encoding, _windows_1252.__name__)
-
-
-def _text(data: bytes, encoding: str, errors: str) -> str:
-    r"""The bytes as a text.
-
-    One emoji makes Python store a text with four bytes for each character. In a large file, non-ASCII characters are
-    therefore replaced by JSON's `\u` escapes. They can occur in strings only, where the parser decodes them.
-    """
-    if len(data) < _LARGE or data.isascii():
-        return data.decode(encoding, errors)
-    decoder = codecs.getincrementaldecoder(encoding)(errors)
-    pieces = []
-    for start in range(0, len(data), _PIECE):
-        piece = decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
-        pieces.append(piece if piece.isascii() else piece.encode("ascii", _json_escape.__name__).decode("ascii"))
-    return "".join(pieces)
-
-
-def _windows_1252(error: UnicodeError) -> tuple[str, int]:
-    """Decodes bytes that are not UTF-8 as Windows-1252, and the five undefined bytes as Latin-1."""
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    wrong = error.object[error.start : error.end]
-    return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in wrong), error.end
+        raise UsageError(f"{name} is not a notebook: its text is not {encoding.upper()} ({error.reason})") from None
 
 
 def _json_escape(error: UnicodeError) -> tuple[str, int]:
@@ -148,7 +125,6 @@ def _json_escape(error: UnicodeError) -> tuple[str, int]:
     return encode_basestring_ascii(error.object[error.start : error.end])[1:-1], error.end
 
 
-codecs.register_error(_windows_1252.__name__, _windows_1252)
 codecs.register_error(_json_escape.__name__, _json_escape)
 
 
@@ -163,7 +139,6 @@ def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
         raise UsageError(
             f"{name} is an HTML page instead of a notebook", hint="download the raw file, not the page about it"
         )
-    text = _without_half_pairs(text, notes)
     notebook = _loaded(text, name, notes)
     del text
     if not isinstance(notebook, dict):
@@ -173,81 +148,30 @@ def _parsed(text: str, name: str, notes: Notes) -> dict[str, Any]:
     return repaired(notebook, notes)
 
 
-def _without_half_pairs(text: str, notes: Notes) -> str:
-    r"""The JSON text with `\ufffd` for escapes of half a surrogate pair, which cannot be encoded in UTF-8."""
-    half = r"\\u[dD](?:[89abAB]\w\w(?!\\u[dD][c-fC-F])|[c-fC-F](?<!\\u[dD][89abAB]\w\w....))"
-    if not re.search(half, text):
-        return text
-    # Complete pairs and escaped backslashes are matched first: in `\\ud83d` no escape begins at the second backslash.
-    escape = r"\\(?:\\|u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w))"
-    fixed = re.sub(escape, lambda match: "\\ufffd" if match[1] else match[0], text)
-    if fixed != text:
-        notes.add("LF102", "half surrogate pairs in texts became U+FFFD", keeps=Keeps.EQUIVALENT)
-    return fixed
-
-
 def _loaded(text: str, name: str, notes: Notes) -> Any:
-    """The JSON value of a text, after repairing faults. Raises UsageError for faults that cannot be repaired."""
-    strict, parse_int, commas = True, None, 0
+    """The JSON value of a text. Raises UsageError for damaged JSON; control characters in texts are accepted."""
+    decoder = json.JSONDecoder(
+        strict=False,
+        parse_constant=partial(_null, notes),
+        object_hook=_compacted if len(text) >= _LARGE else None,
+    )
     text = text.lstrip("\ufeff\0")
-    while True:
-        decoder = json.JSONDecoder(
-            strict=strict,
-            parse_int=parse_int,
-            parse_constant=partial(_null, notes),
-            object_hook=_compacted if len(text) >= _LARGE else None,
-        )
-        try:
-            value, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
-        except RecursionError:
-            raise UsageError(f"{name} is not a notebook: its JSON is nested too deeply") from None
-        except json.JSONDecodeError as error:
-            comma = _trailing_comma(text, error.pos)
-            missing = _missing_comma(text, error)
-            if strict and error.msg.startswith("Invalid control character"):
-                strict = False
-                notes.add("LF102", "texts contained unescaped control characters, such as line ends; they were escaped")
-            elif comma is not None and commas < _MAX_COMMAS:
-                commas += 1
-                text = text[:comma] + text[comma + 1 :]
-                notes.add("LF102", "commas before a closing bracket were removed")
-            elif missing is not None and commas < _MAX_COMMAS:
-                commas += 1
-                text = text[:missing] + "," + text[missing:]
-                notes.add("LF102", "missing commas at the end of a line were inserted")
-            else:
-                raise UsageError(f"{name} is not a notebook: {_reason(text, error)}") from None
-        except ValueError:
-            # A number with more digits than Python converts to an integer.
-            parse_int = float
-        else:
-            if text[end:].strip("\0 \t\r\n\x1a"):
-                notes.add("LF102", "text after the end of the notebook was removed", keeps=Keeps.EQUIVALENT)
-            return value
+    try:
+        value, end = decoder.raw_decode(text, len(text) - len(text.lstrip()))
+    except RecursionError:
+        raise UsageError(f"{name} is not a notebook: its JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{name} is not a notebook: {_reason(text, error)}") from None
+    except ValueError as error:
+        raise UsageError(f"{name} is not a notebook: {error}") from None  # a number of thousands of digits
+    if text[end:].strip("\0 \t\r\n\x1a"):
+        line = text.count("\n", 0, end) + 1
+        raise UsageError(f"{name} is not a notebook: there is text after its JSON, which ends in line {line}")
+    return value
 
 
 def _null(notes: Notes, constant: str) -> None:
     notes.add("LF102", f"`{constant}` became `null`", keeps=Keeps.EQUIVALENT)
-
-
-def _trailing_comma(text: str, position: int) -> int | None:
-    """The position of a comma before a closing bracket at or directly after `position`, or None."""
-    closing = re.compile(r"\s*[\]}]").match(text, position)
-    before = text[max(0, position - 10_000) : position].rstrip()
-    if closing is None or not before.endswith(","):
-        return None
-    return text.rindex(",", 0, position)
-
-
-def _missing_comma(text: str, error: json.JSONDecodeError) -> int | None:
-    """The position of a missing comma between a value and one on a later line, or None."""
-    before = text[max(0, error.pos - 10_000) : error.pos]
-    value = before.rstrip()
-    if error.msg != "Expecting ',' delimiter" or not text.startswith(('"', "{", "["), error.pos):
-        return None
-    if not value.endswith(('"', "}", "]")) or "\n" not in before[len(value) :]:
-        return None
-    return error.pos - len(before) + len(value)
 
 
 def _reason(text: str, error: json.JSONDecodeError) -> str:

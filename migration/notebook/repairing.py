@@ -5,200 +5,222 @@ have outputs. Valid parts stay the same objects.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+from core.errors import UsageError
 from migration.notebook.findings import Notes, listed
-from migration.notebook.repairing_outputs import (
-    INVALID,
-    as_int,
-    is_count,
-    joined,
-    repaired_bundle,
-    repaired_count,
-    repaired_outputs,
-)
 
-_CELL_FIELDS = {
-    "code": {"cell_type", "id", "metadata", "source", "outputs", "execution_count"},
-    "markdown": {"cell_type", "id", "metadata", "source", "attachments"},
-    "raw": {"cell_type", "id", "metadata", "source", "attachments"},
-}
-_CELL_TYPES = {"heading": "markdown", "html": "markdown", "text": "markdown", "md": "markdown", "rawnbconvert": "raw"}
-# Field names of cells and outputs in nbformat 1 to 3, and fields that were removed since.
-_OLD_FIELDS = {"input", "prompt_number", "language", "collapsed", "level", "trusted", "rendered", "code", "text"}
+INVALID = "LF106"
+MANY_LINES = 200  # a list of more lines is long
+_JSON_MIME = re.compile(r"application/(.*\+)?json$")
+
+
+class _Field(NamedTuple):
+    """One field of a cell or an output: whether a value is valid, and the valid form of any value."""
+
+    accepts: Callable[[Any], bool]
+    repair: Callable[[Any], Any]
 
 
 def repaired(notebook: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     """The notebook as nbformat 4 (its minor version is kept), with a note for each repair. The input is not changed."""
-    old = _is_old(notebook)
-    if old:
-        notes.add("LF103", f"was written as nbformat {notebook.get('nbformat', 1)}")
-    cells: list[dict[str, Any]] = []
-    for cell in _cells_of(notebook, notes):
-        if isinstance(cell, Mapping):
-            cells.append(_cell(cell, len(cells), notes, old))
-        else:
-            notes.add(INVALID, "a cell that is not an object was removed")
-    unknown = notebook.keys() - {"cells", "metadata", "nbformat", "nbformat_minor"} - ({"worksheets"} if old else set())
-    if unknown:
-        notes.add(INVALID, f"unknown fields of the notebook were removed: {listed(unknown)}")
-    return {
-        "cells": cells,
-        "metadata": _metadata(notebook, notes, old),
-        "nbformat": 4,
-        "nbformat_minor": 0 if old else _minor(notebook, notes),
-    }
-
-
-def _is_old(notebook: Mapping[str, Any]) -> bool:
-    version = str(notebook.get("nbformat", ""))[:1]
-    return version in ("1", "2", "3") or ("cells" not in notebook and "worksheets" in notebook)
-
-
-def _minor(notebook: Mapping[str, Any], notes: Notes) -> int:
-    version, minor = notebook.get("nbformat"), notebook.get("nbformat_minor")
-    if version == 4 and is_count(minor) and minor <= 5:
-        return minor
-    notes.add(INVALID, f"the version `{version}.{minor}` is not one of nbformat 4.0 to 4.5; it was read as one of them")
-    return 5 if is_count(minor) and minor > 5 else 0
-
-
-def _cells_of(notebook: Mapping[str, Any], notes: Notes) -> list[Any]:
+    version = notebook.get("nbformat")
+    if type(version) is int and 1 <= version <= 3:
+        notebook = _converted(notebook, notes)
     cells = notebook.get("cells")
-    worksheets = notebook.get("worksheets")
-    if not isinstance(cells, list) and isinstance(worksheets, list):
-        sheets = [sheet.get("cells") for sheet in worksheets if isinstance(sheet, Mapping)]
-        return [cell for cells in sheets if isinstance(cells, list) for cell in cells]
     if not isinstance(cells, list):
         notes.add(INVALID, "the list of cells was missing: the notebook is empty")
-        return []
-    return cells
-
-
-def _metadata(notebook: Mapping[str, Any], notes: Notes, old: bool) -> dict[str, Any]:
+        cells = []
+    if any(not isinstance(cell, dict) for cell in cells):
+        notes.add(INVALID, "a cell that is not an object was removed")
     metadata = notebook.get("metadata")
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, dict):
         notes.add(INVALID, "the notebook's metadata was missing")
-        return {}
-    wrong = {
-        key for key, kind in (("title", str), ("authors", list)) if not isinstance(metadata.get(key, kind()), kind)
+        metadata = {}
+    wrong = {name for name, kind in _METADATA.items() if not isinstance(metadata.get(name, kind()), kind)}
+    unknown = notebook.keys() - {"cells", "metadata", "nbformat", "nbformat_minor"}
+    if wrong or unknown:
+        notes.add(INVALID, f"invalid fields of the notebook were removed: {listed(wrong | unknown)}")
+    minor = notebook.get("nbformat_minor")
+    if notebook.get("nbformat") != 4 or not _is_count(minor) or minor > 5:
+        notes.add(INVALID, f"the version `{version}.{minor}` is not one of nbformat 4.0 to 4.5; it was read as one")
+        minor = 5 if _is_count(minor) and minor > 5 else 0
+    return {
+        "cells": [_cell(cell, index, notes) for index, cell in enumerate(filter(_is_mapping, cells))],
+        "metadata": {key: value for key, value in metadata.items() if key not in wrong},
+        "nbformat": 4,
+        "nbformat_minor": minor,
     }
-    if wrong:
-        notes.add(INVALID, f"invalid metadata of the notebook was removed: {listed(wrong)}")
-    wrong |= {"name", "signature"} if old else set()
-    return {key: value for key, value in metadata.items() if key not in wrong}
 
 
-# -------------------------------------------------------------------------------------------------------------- cells
-def _cell(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> dict[str, Any]:
-    kind = _cell_type(cell, index, notes, old)
-    new = {
-        "cell_type": kind,
-        "metadata": _cell_metadata(cell, kind, index, notes),
-        "source": _source(cell, index, notes, old),
-    }
-    if "id" in cell:
-        new["id"] = cell["id"]
+def _converted(notebook: Mapping[str, Any], notes: Notes) -> Mapping[str, Any]:
+    """A notebook of nbformat 1 to 3 as nbformat converts it to 4."""
+    try:
+        from nbformat import convert, reader
+    except ImportError:
+        raise UsageError("it was written as nbformat 3 or older", hint='pip install "nbformat>=5.10"') from None
+    try:
+        new = convert(reader.reads(json.dumps(notebook)), 4)
+    except Exception as error:
+        raise UsageError(f"it was written as nbformat {notebook['nbformat']}, and is damaged: {error!r}") from None
+    notes.add("LF103", f"was written as nbformat {notebook['nbformat']}")
+    # Ids are given later, by position and content.
+    cells = [{key: value for key, value in cell.items() if key != "id"} for cell in new["cells"]]
+    return {**new, "cells": cells, "nbformat_minor": 0}
+
+
+def _cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
+    kind = cell.get("cell_type")
+    if not isinstance(kind, str) or kind not in _CELLS:
+        kind = "code" if {"outputs", "execution_count"} & cell.keys() else "raw" if kind else "markdown"
+        notes.add(INVALID, f"a cell of the unknown type `{cell.get('cell_type')}` became a {kind} cell", index)
+    new = {"cell_type": kind, **_fitted(cell, _CELLS[kind], f"{kind} cell", index, notes)}
     if kind == "code":
-        count = cell.get("execution_count", cell.get("prompt_number"))
-        new["execution_count"] = repaired_count(count, index, notes)
-        new["outputs"] = repaired_outputs(cell, index, notes, old)
-        if "execution_count" not in cell and not old:
-            notes.add(INVALID, "a code cell without `execution_count` was given `null`", index)
-    elif "attachments" in cell:
-        new["attachments"] = _attachments(cell["attachments"], index, notes)
-    if cell.get("cell_type") == "heading":
-        new["source"] = f"{'#' * max(1, min(6, as_int(cell.get('level')) or 1))} {' '.join(new['source'].splitlines())}"
-    moved = {name for name, to in (("input", "source"), ("prompt_number", "execution_count")) if cell.get(to) is None}
-    unknown = cell.keys() - _CELL_FIELDS[kind] - (_OLD_FIELDS if old else moved)
-    if unknown:
-        notes.add(INVALID, f"invalid fields of a {kind} cell were removed: {listed(unknown)}", index)
+        outputs = [_output(output, index, notes) for output in new["outputs"]]
+        new["outputs"] = [output for output in outputs if output is not None]
     return new
 
 
-def _cell_type(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> str:
-    stated = cell.get("cell_type")
-    name = stated.lower() if isinstance(stated, str) else ""
-    if stated in ("code", "markdown", "raw"):
-        return name
-    if name in ("code", "markdown", "raw"):
-        kind = name
-    elif {"outputs", "execution_count", "input"} & cell.keys():
-        kind = "code"
-    else:
-        kind = _CELL_TYPES.get(name, "raw" if name else "markdown")
-    if not (old and name in _CELL_TYPES):
-        notes.add(INVALID, f"a cell of the unknown type `{stated}` became a {kind} cell", index)
-    return kind
+def _output(output: object, index: int, notes: Notes) -> dict[str, Any] | None:
+    kind = output.get("output_type") if isinstance(output, dict) else None
+    if not isinstance(output, dict) or not isinstance(kind, str) or kind not in _OUTPUTS:
+        notes.add(INVALID, "an output of an unknown type was removed", index)
+        return None
+    new = {"output_type": kind, **_fitted(output, _OUTPUTS[kind], f"`{kind}` output", index, notes)}
+    return output if new == output else new
 
 
-def _source(cell: Mapping[str, Any], index: int, notes: Notes, old: bool) -> str:
-    value = next((cell[key] for key in ("source", "input", "code", "text") if cell.get(key) is not None), None)
-    text = joined(value, old)
-    if text is None:
-        notes.add(INVALID, "a cell without a source was given an empty one", index)
-        return ""
-    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(line, str) for line in value)):
-        notes.add(INVALID, "lines of a source that are not text were converted to text", index)
-    return text
+def _fitted(
+    record: dict[str, Any], fields: Mapping[str, _Field], what: str, index: int, notes: Notes
+) -> dict[str, Any]:
+    """The fields of a cell or an output, each with a valid value, and no others."""
+    names = [name for name in fields if name in record or name not in _OPTIONAL]
+    wrong = {name for name in names if name not in record or not fields[name].accepts(record[name])}
+    if wrong:
+        notes.add(INVALID, f"missing or invalid fields of a {what} were set: {listed(wrong)}", index)
+    if unknown := record.keys() - fields.keys() - {"cell_type", "output_type"}:
+        notes.add(INVALID, f"invalid fields of a {what} were removed: {listed(unknown)}", index)
+    return {name: fields[name].repair(record.get(name)) for name in names}
 
 
-def _cell_metadata(cell: Mapping[str, Any], kind: str, index: int, notes: Notes) -> dict[str, Any]:
-    metadata = cell.get("metadata")
-    if not isinstance(metadata, dict):
-        # nbformat 1 and 2 have cells without metadata.
-        if metadata is not None or "source" in cell:
-            notes.add(INVALID, "a cell's metadata was missing", index)
-        metadata = {}
-    if isinstance(cell.get("collapsed"), bool):
-        metadata = {"collapsed": cell["collapsed"], **metadata}
-    wrong = {key for key, accepts in _CELL_METADATA.items() if key in metadata and not accepts(metadata[key], kind)}
-    if not wrong:
-        return metadata
-    notes.add(INVALID, f"invalid metadata was corrected or removed: {listed(wrong)}", index)
-    new = {key: value for key, value in metadata.items() if key not in wrong}
-    tags = _tags(metadata.get("tags"))
-    return {**new, "tags": tags} if tags else new
+# ------------------------------------------------------------------------------------------------------------- values
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
 
 
-def _tags(value: object) -> list[str]:
-    """The tags in an invalid value: a text, or a list with duplicates, commas, other values."""
-    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    tags = [tag.strip() for text in values if isinstance(text, str) for tag in text.split(",")]
-    return list(dict.fromkeys(tag for tag in tags if tag))
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value))
+
+
+def _joined(value: object) -> str:
+    """A text or a list of lines as one text; any other value as its text, if it is a number."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(_joined, value))
+    return str(value) if isinstance(value, int | float) else ""
+
+
+def _stream_text(value: object) -> str | list[str]:
+    """As `_joined`, except that a long list with non-ASCII characters stays a list, because the joined text would need
+    four bytes per character."""
+    if isinstance(value, list) and len(value) >= MANY_LINES and _is_text(value):
+        return value if not all(line.isascii() for line in value) else _joined(value)
+    return _joined(value)
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value is an integer from 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_bundle(value: object) -> bool:
+    return isinstance(value, dict) and all(_JSON_MIME.match(mime) or _is_text(part) for mime, part in value.items())
+
+
+def _bundle(value: object) -> dict[str, Any]:
+    """The formats of an output by MIME type: texts are joined, JSON is kept, others are removed."""
+    if not isinstance(value, dict) or all(isinstance(part, str) for part in value.values()):
+        return value if isinstance(value, dict) else {}
+    kept = {mime: part for mime, part in value.items() if _JSON_MIME.match(mime) or _is_text(part)}
+    return {mime: part if _JSON_MIME.match(mime) else _joined(part) for mime, part in kept.items()}
+
+
+def _are_attachments(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_bundle, value.values()))
+
+
+def _attachments(value: object) -> dict[str, Any]:
+    return {name: _bundle(part) for name, part in value.items() if _is_mapping(part)} if _is_mapping(value) else {}
 
 
 def _are_tags(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and all(isinstance(tag, str) and re.search(r"^[^,]+$", tag) for tag in value)
-        and len(set(value)) == len(value)
+    return isinstance(value, list) and _tags(value) == value
+
+
+def _tags(value: object) -> list[str]:
+    """The valid tags of a list, each once."""
+    tags = value if isinstance(value, list) else []
+    return list(dict.fromkeys(tag for tag in tags if isinstance(tag, str) and tag and not re.search("[,\n]", tag)))
+
+
+_METADATA: dict[str, type] = {"title": str, "authors": list}
+"""Fields of the notebook's metadata whose type the schema fixes."""
+_CELL_METADATA: dict[str, Callable[[Any], bool]] = {
+    "tags": _are_tags,
+    "name": lambda value: isinstance(value, str) and value.splitlines() == [value],
+    "jupyter": _is_mapping,
+    "collapsed": lambda value: isinstance(value, bool),
+    "scrolled": lambda value: isinstance(value, bool) or value == "auto",
+    "execution": lambda value: _is_mapping(value) and all(isinstance(text, str) for text in value.values()),
+    "format": lambda value: isinstance(value, str),
+}
+"""Fields of a cell's metadata whose values the schema restricts for some type of cell."""
+
+
+def _is_metadata(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        accepts(value[name]) for name, accepts in _CELL_METADATA.items() if name in value
     )
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+def _metadata(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or _is_metadata(value):
+        return value if isinstance(value, dict) else {}
+    new = {key: part for key, part in value.items() if key not in _CELL_METADATA or _CELL_METADATA[key](part)}
+    tags = _tags(value.get("tags"))
+    return {**new, "tags": tags} if tags else new
 
 
-# The fields of a cell's metadata in the schema, and whether a value is valid for a type of cell.
-_CELL_METADATA = {
-    "tags": lambda value, kind: _are_tags(value),
-    "name": lambda value, kind: isinstance(value, str) and re.search(r"^.+$", value),
-    "jupyter": lambda value, kind: isinstance(value, dict),
-    "collapsed": lambda value, kind: isinstance(value, bool) or kind != "code",
-    "scrolled": lambda value, kind: isinstance(value, bool) or value == "auto" or kind != "code",
-    "execution": lambda value, kind: _are_texts(value) or kind != "code",
-    "format": lambda value, kind: isinstance(value, str) or kind != "raw",
+_ID = _Field(lambda value: True, lambda value: value)  # `structure` checks and sets the ids
+_TEXT = _Field(_is_text, _joined)
+_NAME = _Field(lambda value: isinstance(value, str), _joined)
+_COUNT = _Field(lambda value: value is None or _is_count(value), lambda value: value if _is_count(value) else None)
+_MAPPING = _Field(_is_mapping, lambda value: value if _is_mapping(value) else {})
+_LIST = _Field(lambda value: isinstance(value, list), lambda value: value if isinstance(value, list) else [])
+_LINES = _Field(
+    lambda value: isinstance(value, list) and _is_text(value),
+    lambda value: value if isinstance(value, list) and _is_text(value) else [_joined(value)],
+)
+_BUNDLE = _Field(_is_bundle, _bundle)
+_ANY_CELL = {"id": _ID, "metadata": _Field(_is_metadata, _metadata), "source": _TEXT}
+_TEXT_CELL = {**_ANY_CELL, "attachments": _Field(_are_attachments, _attachments)}
+_CELLS = {
+    "code": {**_ANY_CELL, "execution_count": _COUNT, "outputs": _LIST},
+    "markdown": _TEXT_CELL,
+    "raw": _TEXT_CELL,
 }
-
-
-def _attachments(value: object, index: int, notes: Notes) -> dict[str, Any]:
-    bundles = value if isinstance(value, dict) else {}
-    kept = {
-        name: repaired_bundle(data, index, notes, False) for name, data in bundles.items() if isinstance(data, dict)
-    }
-    if not isinstance(value, dict) or len(kept) < len(bundles):
-        notes.add(INVALID, "invalid attachments were removed", index)
-    return kept
+_DISPLAY = {"data": _BUNDLE, "metadata": _MAPPING}
+_OUTPUTS = {
+    "stream": {
+        "name": _Field(_NAME.accepts, lambda value: _joined(value) or "stdout"),
+        "text": _Field(_is_text, _stream_text),
+    },
+    "display_data": _DISPLAY,
+    "execute_result": {**_DISPLAY, "execution_count": _COUNT},
+    "error": {"ename": _NAME, "evalue": _NAME, "traceback": _LINES},
+}
+_OPTIONAL = {"id", "attachments"}

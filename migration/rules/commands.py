@@ -12,14 +12,9 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
 from migration.python.statements import removal
-from migration.rules.guards import edits, has_blocks, pipeline, run_texts, statement_span
+from migration.rules.guards import edits, has_blocks, run_texts, statement_span
 from migration.rules.rule import Example, Match, Rule
 
-# Notebooks search the output of nvidia-smi for "failed", the word it prints on a machine without a GPU.
-_NO_GPU = "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"
-_COLAB_NVIDIA_SMI = "/opt/bin/nvidia-smi"
-_CONDITIONS = frozenset({"if", "elif", "while", "until", "!"})
-_ASKS_FOR_PROGRAM = frozenset({"which", "command", "type", "hash"})
 _KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)$")
 _CLOUD_PROGRAMS = {"gsutil": "Cloud Storage", "gcloud": "Google Cloud", "bq": "BigQuery"}
 _ONLY_BASH = re.compile(
@@ -60,41 +55,6 @@ def _is_only_for_bash(command: shell.Command) -> bool:
         return True
     expansions = ((word, found) for word in command.words for found in _EXPANSION.finditer(word.raw))
     return any(word.context(word.start + found.start()) == "unquoted" for word, found in expansions)
-
-
-def _find_nvidia_smi(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, runs in run_texts(source):
-        if "nvidia-smi" not in text.text or runs == "os.system" or "$?" in text.text or _asks_for_it(text):
-            continue
-        for command in text.commands:
-            if command.program != "nvidia-smi" or command.depth or _CONDITIONS & set(command.keywords):
-                continue
-            changes = _or_no_gpu(text, command)
-            program = command.words[command.program_at]
-            if program.value == _COLAB_NVIDIA_SMI:
-                changes.append((program.start, program.end, "nvidia-smi"))
-            if changes:
-                message = "`nvidia-smi` fails on a machine without an NVIDIA GPU"
-                yield Match(text.at(command.start), text.at(command.end), message, edits(text, *changes))
-
-
-def _asks_for_it(text: ShellText) -> bool:
-    return any(
-        command.words[0].value in _ASKS_FOR_PROGRAM
-        for command in text.commands
-        if any(word.value.endswith("nvidia-smi") for word in command.words[1:])
-    )
-
-
-def _or_no_gpu(text: ShellText, command: shell.Command) -> list[tuple[int, int, str]]:
-    """Edits that print why there is no output if the command fails; none if another command handles the failure."""
-    joined = pipeline(text.commands, command)
-    if joined is None or joined[0] is not command or command.after in ("||", "&"):
-        return []
-    otherwise = f' || echo "{_NO_GPU}"'
-    if len(joined) > 1 or "&&" in (command.before, command.after):
-        return [(command.start, command.start, "("), (command.end, command.end, f"{otherwise})")]
-    return [(command.end, command.end, otherwise)]
 
 
 def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:
@@ -179,20 +139,6 @@ def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
             "`gcloud auth login`, for data that is not public",
         )
 
-
-GPU_RULES: tuple[Rule, ...] = (
-    Rule(
-        id="LF530",
-        name="GPU query",
-        matches="`nvidia-smi` in a shell line or cell",
-        writes=f'`nvidia-smi || echo "{_NO_GPU}"`',
-        keeps=Keeps.EQUIVALENT,
-        find=_find_nvidia_smi,
-        trigger=holding("nvidia-smi"),
-        opt_in=True,
-        example=Example("!nvidia-smi", '!nvidia-smi || echo "NVIDIA-SMI has failed: no NVIDIA GPU on this machine"'),
-    ),
-)
 
 RULES: tuple[Rule, ...] = (
     Rule(

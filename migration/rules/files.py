@@ -9,16 +9,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF101",
         "file encoding",
-        "a byte order mark, UTF-16 or UTF-32, bytes that are not UTF-8",
-        "UTF-8 without a mark; single bytes that are not UTF-8 are read as Windows-1252",
+        "a byte order mark, UTF-16 or UTF-32",
+        "UTF-8 without a mark",
         Keeps.EQUIVALENT,
     ),
     Rule(
         "LF102",
-        "damaged JSON",
-        "bare control characters in texts, `NaN`, half surrogate pairs, trailing commas, commas missing at a line's "
-        "end, text after the end",
-        "valid JSON: `null` for `NaN` and infinity, `U+FFFD` for half a pair, nothing after the end",
+        "numbers that JSON does not have",
+        "`NaN`, `Infinity`",
+        "`null`",
         Keeps.EQUIVALENT,
     ),
     Rule(

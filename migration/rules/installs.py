@@ -3,22 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.shell_texts import ShellText, simple_line
-from migration.python.source import CellSource
-from migration.rules.pip_matches import match, pip_calls, without
+from migration.python.shell_texts import ShellText, shell_texts, simple_line
+from migration.python.source import CellSource, once_a_cell
 from migration.rules.rule import Example, Match, Rule
-from migration.shell.installs import PipCall
+from migration.shell.installs import PipCall, pip_call, unquoted_bounds
 
+_CUDA = re.compile(r"(?:\+|/|-|\b)cu(\d{2,3})(?!\d)|\bcuda(\d{2,3})(?!\d)", re.IGNORECASE)
 # `%pip` interpolates its line twice, the second time with its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
 _KERNEL_PYTHON = ' --python "$(which python)"'
 _PIP = holding("pip", like=r"\bpip")
+
+
+@once_a_cell
+def _pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
+    """Every pip command of the cell, with its text."""
+    return tuple(
+        (found, call)
+        for found in shell_texts(source)
+        for command in (() if found.is_colab_magic else found.commands)
+        if (call := pip_call(command)) is not None
+    )
+
+
+def _match(
+    found: ShellText,
+    call: PipCall,
+    message: str,
+    edits: Sequence[Edit | None] = (),
+    *,
+    action: str = "",
+    keeps: Keeps | None = None,
+) -> Iterator[Match]:
+    """The match of a complete command, unless the string around it cannot contain the replacement."""
+    whole = [edit for edit in edits if edit is not None]
+    if len(whole) == len(edits):
+        start, end = found.span(call.command)
+        yield Match(start, end, message, tuple(whole), action, keeps)
+
+
+def _without(found: ShellText, word: shell.Word) -> Edit | None:
+    """Removes a word with the blanks after it, or those before it at the end of a line."""
+    after = re.compile(r"[ \t]+(?![ \t\\\n#]|$)").match(found.text, word.end)
+    before = re.compile(r"[ \t]*$").search(found.text[: word.start])
+    start = word.start if after or before is None else before.start()
+    return found.edit(start, after.end() if after else word.end, "")
 
 
 # ---------------------------------------------------------------------------------------------------- which interpreter
@@ -30,7 +66,7 @@ def _fits_magic(found: ShellText, call: PipCall) -> bool:
 
 
 def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in pip_calls(source):
+    for found, call in _pip_calls(source):
         if found.command is None or not _fits_magic(found, call):
             continue
         start = found.command.start
@@ -45,11 +81,11 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_other(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in pip_calls(source):
+    for found, call in _pip_calls(source):
         if call.interpreter == "other":
             words = call.command.words
             wrote = found.text[words[call.first].start : words[call.last].end]
-            yield from match(
+            yield from _match(
                 found,
                 call,
                 f"`{wrote}` belongs to a specific Python, which may differ from that of the kernel",
@@ -59,7 +95,7 @@ def _find_other(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 # ------------------------------------------------------------------------------------------------------------------- uv
 def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in pip_calls(source):
+    for found, call in _pip_calls(source):
         if not call.uv or call.subcommand not in _UV_SUBCOMMANDS:
             continue
         edits: list[Edit | None] = []
@@ -70,13 +106,60 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 continue
             end = call.command.words[call.subcommand_at].end
             edits = [found.edit(end, end, _KERNEL_PYTHON)]
-        edits += [without(found, item.words[0]) for item in call.items if item.option == "--system"]
+        edits += [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
         if edits:
             message = "`uv pip` needs an option that selects the Python environment; on Colab it was the system's"
-            yield from match(found, call, message, edits)
+            yield from _match(found, call, message, edits)
+
+
+# --------------------------------------------------------------------------------------------------------- requirements
+def _find_bounds(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in _pip_calls(source):
+        if call.subcommand not in ("install", "download", "wheel") or found.words:
+            continue
+        quote = "'" if found.literal and found.literal.quote[0] == '"' else '"'
+        spans = unquoted_bounds(found.text, call)
+        edits = [found.edit(start, end, f"{quote}{found.text[start:end]}{quote}") for start, end in spans]
+        if edits:
+            specs = ", ".join(f"`{found.text[start:end]}`" for start, end in spans)
+            yield from _match(found, call, f"without quotes the shell reads the bound of {specs} as a file name", edits)
+
+
+def _find_cuda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in _pip_calls(source):
+        if not call.installs:
+            continue
+        values = " ".join(item.value for item in call.items)
+        versions = dict.fromkeys(first or second for first, second in _CUDA.findall(values))
+        if versions:
+            # `cu118` and `cu92` name a release, `cuda12` a series.
+            named = " and ".join(re.sub(r"^(9|1\d)(?=\d)", r"\1.", version) for version in versions)
+            message = f"installs builds for CUDA {named}; they need a driver of the machine that supports it"
+            yield from _match(found, call, message)
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF503",
+        name="version bounds in quotes",
+        matches="`pip install x>=1`, where the shell would write a file named `=1`",
+        writes='`pip install "x>=1"`',
+        keeps=Keeps.EQUIVALENT,
+        find=_find_bounds,
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
+        opt_in=True,
+        example=Example("%pip install x>=1", '%pip install "x>=1"'),
+    ),
+    Rule(
+        id="LF510",
+        name="builds for one CUDA version",
+        matches="`torch==2.0.1+cu118`, `--index-url https://download.pytorch.org/whl/cu118`",
+        writes="nothing: the report names the CUDA version that the driver must support",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_cuda,
+        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
+        example=Example("%pip install torch==2.0.1+cu118"),
+    ),
     Rule(
         id="LF504",
         name="uv for the kernel",

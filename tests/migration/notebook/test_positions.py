@@ -11,7 +11,6 @@ NOTEBOOK = {
         {"cell_type": "markdown", "metadata": {"source": "x"}, "source": "one\ntwo"},
         {"cell_type": "code", "source": []},
         {"cell_type": "code", "source": ["first\nsecond\n", "third"]},
-        {"cell_type": "code"},
     ],
     "nbformat": 4,
 }
@@ -21,28 +20,40 @@ NOTEBOOK = {
 def test_lines_are_those_of_the_file(indent):
     text = json.dumps(NOTEBOOK, indent=indent)
     file = text.split("\n")
-    cells = lines_of_cells(text.encode())
-    assert [len(lines) for lines in cells] == [3, 2, 0, 3, 0]
+    cells = lines_of_cells(text.encode(), 4)
+    assert [len(lines) for lines in cells] == [3, 2, 0, 3]
     assert [file[line - 1].strip() for line in cells[0]] == ['"a = 1\\n",', '"b = \'\\"],[\'\\n",', '"c = 3"']
     assert [file[line - 1].strip() for line in cells[1]] == ['"source": "one\\ntwo"'] * 2
     assert [file[line - 1].strip() for line in cells[3]] == ['"first\\nsecond\\n",'] * 2 + ['"third"']
 
 
-def test_a_file_of_one_line():
-    assert lines_of_cells(b"\n" + json.dumps(NOTEBOOK).encode()) == [[2, 2, 2], [2, 2], [], [2, 2, 2], []]
-
-
 @pytest.mark.parametrize(
     "text",
-    ["", "[", "nonsense", "[]", '{"cells": {}}', '{"cells": [', '{"worksheets": []}', '{"cells": [1, ', "{" * 10_000],
+    [
+        "",
+        "[",
+        "nonsense",
+        "[]",
+        '{"cells": {}}',
+        '{"cells": [',
+        '{"worksheets": []}',
+        '{"cells": [1, ',
+        "{" * 10_000,
+        json.dumps(NOTEBOOK),
+    ],
 )
 def test_invalid_notebooks_have_no_line_numbers(text):
-    assert lines_of_cells(text.encode()) == []
+    assert lines_of_cells(text.encode(), 4) == []
+
+
+def test_a_cell_without_source_leaves_no_wrong_lines():
+    text = json.dumps({**NOTEBOOK, "cells": [*NOTEBOOK["cells"], {"cell_type": "code"}]}, indent=1)
+    assert lines_of_cells(text.encode(), 5) == []
 
 
 def test_non_ascii_letters_and_byte_order_marks_keep_positions():
     text = json.dumps({"größe": "“\x85”", "cells": [{"source": ["é\u2028\n", "😀 = 1"]}]}, indent=1, ensure_ascii=False)
     lines = [row for row, line in enumerate(text.split("\n"), start=1) if line.strip().startswith(('"é', '"😀'))]
     for data in (text.encode(), text.encode("utf-8-sig")):
-        assert lines_of_cells(data) == [lines]
-    assert lines_of_cells(text.encode("utf-16")) == []
+        assert lines_of_cells(data, 1) == [lines]
+    assert lines_of_cells(text.encode("utf-16"), 1) == []

@@ -6,7 +6,6 @@ import nbformat
 import pytest
 
 from core.errors import EXIT_USAGE, UsageError
-from migration.notebook.findings import Keeps
 from migration.notebook.reading import language_of, read, read_bytes, source_text
 
 NOTEBOOK = {
@@ -52,55 +51,16 @@ def test_windows_line_ends_are_not_a_finding():
     assert findings == []
 
 
-def test_invalid_utf8_bytes_are_read_as_windows_1252():
-    data = encoded(notebook("a = 'é'\nb = '?!'")).replace(b"?", "é €".encode("cp1252")).replace(b"!", b" \x81")
-    found, findings = read_bytes(data, "a.ipynb")
-    assert source_text(found["cells"][0]) == "a = 'é'\nb = 'é € \x81'"
-    assert rules(findings) == ["LF101"]
-    assert "line 1" in findings[0].message
-    assert findings[0].keeps is Keeps.EQUIVALENT
-
-
-def test_a_latin1_file_without_any_utf8_is_read():
-    data = json.dumps(notebook("grüße = 1"), ensure_ascii=False).encode("latin-1")
-    assert source_text(read_bytes(data, "a")[0]["cells"][0]) == "grüße = 1"
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: text.replace("\\n", "\n\t\x01"),
-        lambda text: text.replace("null", "NaN"),
-        lambda text: text.replace("null", "-Infinity"),
-        lambda text: text + "\n}garbage",
-        lambda text: text.replace("}]", "},\n ]").replace('"outputs": []', '"outputs": [],'),
-        lambda text: text.replace("x =", "x\\ud83d ="),
-        lambda text: text.replace("x =", "x\\ude00 ="),
-        lambda text: text.replace("null", "1" * 5000),
-    ],
-    ids=["control", "nan", "infinity", "junk", "commas", "high half", "low half", "digits"],
-)
-def test_damaged_json_is_repaired_and_reported(damage):
-    found, findings = read_bytes(damage(json.dumps(notebook("x = 1\ny"))).encode(), "a.ipynb")
-    assert rules(findings)[0] in ("LF102", "LF106")
-    assert source_text(found["cells"][0]).replace("\ufffd", "").replace("\t\x01", "") == "x = 1\ny"
-    assert found["cells"][0]["execution_count"] is None
-    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
-
-
-def test_missing_commas_between_lines_are_inserted():
-    text = json.dumps(notebook(["a = 1\n", "b = 2\n", "c = 3"]), indent=1)
-    damaged = text.replace('1\\n",', '1\\n"').replace("[],", "[]")
-    assert damaged != text
-    found, findings = read_bytes(damaged.encode(), "a.ipynb")
-    assert source_text(found["cells"][0]) == "a = 1\nb = 2\nc = 3"
+@pytest.mark.parametrize("constant", ["NaN", "-Infinity"])
+def test_constants_that_json_does_not_have_become_null(constant):
+    found, findings = read_bytes(json.dumps(notebook()).replace("null", constant).encode(), "a.ipynb")
     assert rules(findings) == ["LF102"]
+    assert found["cells"][0]["execution_count"] is None
 
 
-def test_an_unescaped_quote_is_not_a_missing_comma():
-    text = json.dumps(notebook("a = ?")).replace("?", '""')
-    with pytest.raises(UsageError, match="no JSON"):
-        read_bytes(text.encode(), "a.ipynb")
+def test_control_characters_in_texts_are_read():
+    found, _ = read_bytes(json.dumps(notebook("x\ny")).replace("\\n", "\n\t\x01").encode(), "a.ipynb")
+    assert source_text(found["cells"][0]) == "x\n\t\x01y"
 
 
 def test_complete_surrogate_pairs_and_escaped_backslashes_stay():
@@ -129,6 +89,9 @@ def test_trailing_null_bytes_and_blanks_are_not_a_finding():
         (b'{"cells": [{"cell_type": "code", "source": "pri', "cut off"),
         (b'{"cells": [', "cut off"),
         (b'{"cells": [\n<<<<<<< HEAD\n {}\n=======\n', "at line 2"),
+        (json.dumps(NOTEBOOK).encode() + b"\n}garbage", "after its JSON"),
+        (json.dumps(notebook("gr\xfc\xdfe"), ensure_ascii=False).encode("latin-1"), "UTF-8"),
+        (json.dumps(notebook()).replace("null", "1" * 5000).encode(), "digits"),
         (b"[1, 2]", "is a list"),
         (b'"text"', "is a str"),
         (b"null", "is a NoneType"),

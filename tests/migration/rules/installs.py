@@ -3,10 +3,10 @@
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import installs, pip_requests, system_installs
+from migration.rules import installs, system_installs
 from migration.rules.rewriting import rewrite
 
-RULES = (*pip_requests.RULES, *installs.RULES, *system_installs.RULES)
+RULES = (*installs.RULES, *system_installs.RULES)
 
 
 def rewritten(text, facts=None, language="python"):

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import threading
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +24,9 @@ class _Proxy(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(folder: Path) -> Iterator[str]:
-    """The proxy's address; the folder gets `data.csv`, the wheel of `small` and, where git is there, `project.git`."""
+    """The proxy's address; the folder gets `data.csv`, and, where git is there, `project.git`."""
     folder.mkdir()
     (folder / "data.csv").write_text("a,b\n1,2\n")
-    _make_wheel(folder / "small-1.0-py3-none-any.whl")
     if shutil.which("git"):
         _make_repository(folder / "project.git", folder.parent / "checkout")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Proxy, directory=os.fspath(folder)))
@@ -53,14 +51,3 @@ def _make_repository(bare: Path, checkout: Path) -> None:
     ):
         subprocess.run(["git", *author, *arguments], cwd=checkout, check=True, capture_output=True)
     subprocess.run(["git", "update-server-info"], cwd=bare, check=True)
-
-
-def _make_wheel(path: Path) -> None:
-    """A package with one module."""
-    about = "small-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("small.py", "ANSWER = 42\n")
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        names = ["small.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD"]
-        wheel.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))

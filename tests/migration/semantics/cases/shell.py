@@ -92,31 +92,6 @@ get_ipython().system('cat /content/data.csv')
         ("LF540",),
     ),
     Case(
-        "a machine with a GPU",
-        cells(r"""
-!nvidia-smi
-# ----
-gpu = !nvidia-smi -L
-gpu[0]
-# ----
-gpu_info = !nvidia-smi
-gpu_info = '\n'.join(gpu_info)
-if gpu_info.find('failed') >= 0:
-    print('Select the Runtime menu')
-else:
-    print(gpu_info)
-# ----
-!nvidia-smi --query-gpu=name --format=csv | head -1 && echo asked
-# ----
-%%bash
-nvidia-smi
-# ----
-import subprocess
-subprocess.run(['nvidia-smi'], capture_output=True).stdout
-"""),
-        ("LF530",),
-    ),
-    Case(
         "restarts",
         cells(r"""
 !mkdir -p made
