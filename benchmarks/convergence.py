@@ -176,9 +176,8 @@ def _error(model: torch.nn.Module, loss_of: Callable[[torch.Tensor], torch.Tenso
 
 if __name__ == "__main__":
     from core.config.compose import environment_settings
-    from core.devices.host import usable_cores
+    from core.devices.host import thread_limit, usable_cores
     from core.devices.process import tune_process
-    from core.devices.threads import thread_limit
 
     if environment_settings()[0].tune:
         tune_process()

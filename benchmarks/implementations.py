@@ -81,9 +81,8 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
 
     from core.config.compose import environment_settings
     from core.devices import process_memory
-    from core.devices.host import usable_cores
+    from core.devices.host import thread_limit, usable_cores
     from core.devices.process import tune_process
-    from core.devices.threads import thread_limit
 
     if environment_settings()[0].tune:
         tune_process()

@@ -179,27 +179,42 @@ def run_name(text: str) -> str:
 
 
 def add_config_arguments(
-    parser: argparse.ArgumentParser, *, default: str | None, example: str = "training.epochs=2 or trainer=quick"
+    parser: argparse.ArgumentParser, *, stream: str = "<stream>", example: str = "training.epochs=2 or trainer=quick"
 ) -> None:
-    help_text = f"configuration file (default: {default})" if default else "configuration file"
-    parser.add_argument("--config", default=default, required=default is None, metavar="FILE", help=help_text)
+    """stream: whose local configuration is the default; by default, that of the stream which the arguments name."""
+    from core.config.compose import local_config_file
+
+    text = f"configuration file (default: {local_config_file(stream)})"
+    parser.add_argument("--config", metavar="FILE", help=text)
     parser.add_argument("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=f"such as {example}")
     parser.add_argument("--print-config", action="store_true", help="print the validated configuration and exit")
     parser.add_argument("--origin", action="store_true", help="with --print-config: origin of each value")
     add_root_argument(parser)
 
 
-def config_of(arguments: argparse.Namespace, *, stream: Stream | None = None) -> LoadedConfig:
-    """The configuration that the arguments name. Raises ConfigError, also for a configuration of another stream."""
+def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> LoadedConfig:
+    """The configuration that the arguments name, by default the local one of the stream. Raises ConfigError, also for a
+    configuration of another stream."""
     from core.config.compose import load_config, local_config_file
 
-    loaded = load_config(arguments.config, arguments.overrides, root=root_of(arguments))
+    file = arguments.config or local_config_file(stream)
+    loaded = load_config(file, arguments.overrides, root=root_of(arguments))
     if stream is not None and loaded.config.stream != stream:
         raise UsageError(
             f"{loaded.source} is for the stream {loaded.config.stream}, not {stream}",
             hint=f"pass a {stream} configuration such as {local_config_file(stream)}",
         )
     return loaded
+
+
+def with_config(command: Callable[[argparse.Namespace, LoadedConfig], int]) -> Command:
+    """The command for the configuration that the arguments name; `--print-config` prints it instead."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        loaded = config_of(arguments, stream=arguments.stream)
+        return print_config(arguments, loaded) if arguments.print_config else command(arguments, loaded)
+
+    return run
 
 
 def print_config(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from core.errors import LandfallError, LockedError, WriteError
-from core.reading import read_json_object
+from core.reading import json_object_or_none
 from core.signals import RELEASES
 from core.workspace import remove_abandoned, utc_now, write_json, writing
 
@@ -169,10 +169,7 @@ def _owner_path(target: Path) -> Path:
 
 def _read(target: Path) -> dict[str, Any]:
     """The description of the lock's owner; empty if it is missing or damaged."""
-    try:
-        return read_json_object(_owner_path(target))
-    except (OSError, ValueError):
-        return {}
+    return json_object_or_none(_owner_path(target)) or {}
 
 
 def _in_words(owner: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
-"""Numbers for readers: rounded to useful digits, null in JSON if missing, sizes with units."""
+"""Numbers for readers: rounded to useful digits, null in JSON if missing, sizes with units, in aligned columns."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,3 +63,10 @@ def _brief(value: float) -> str:
 def size_in_words(num_bytes: float) -> str:
     """`50.0 GB`, or `3.2 MB` below a gigabyte."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
+    """The rows as lines, with columns of equal width. right: numbers of the columns that are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pads = [str.rjust if column in right else str.ljust for column in range(len(widths))]
+    return ["  ".join(pad(*cell) for pad, *cell in zip(pads, row, widths, strict=True)).rstrip() for row in rows]

@@ -71,6 +71,14 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def json_object_or_none(path: Path) -> dict[str, Any] | None:
+    """Like `read_json_object`; None for a file that is missing, unreadable or no JSON object."""
+    try:
+        return read_json_object(path)
+    except (OSError, ValueError):
+        return None
+
+
 def parse_json(content: bytes | str) -> Any:
     """Raises UnreadableError for text that is not JSON, too deep, or has numbers of more than 40 digits."""
     text = text_of(content) if isinstance(content, bytes) else content

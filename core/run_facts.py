@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import WriteError
-from core.reading import read_json_object
+from core.reading import json_object_or_none
 from core.workspace import write_json
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,12 @@ def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
 
 
 def read_detection(folder: Path) -> dict[str, Any] | None:
-    return _read(folder / DETECTION)
+    return json_object_or_none(folder / DETECTION)
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
     """`tags`, a list of texts, and `note`; both may be empty."""
-    found = _read(folder / NOTES) or {}
+    found = json_object_or_none(folder / NOTES) or {}
     tags = found.get("tags")
     return {
         "tags": [str(tag) for tag in tags] if isinstance(tags, list) else [],
@@ -58,10 +58,3 @@ def note_run(folder: Path, *, add: Sequence[str] = (), remove: Sequence[str] = (
     changed = {"tags": tags, "note": found["note"] if note is None else note}
     write_json(folder / NOTES, {"schema_version": 1, **changed})
     return changed
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return read_json_object(path)
-    except (OSError, ValueError):
-        return None

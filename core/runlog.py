@@ -18,7 +18,7 @@ from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
 from core.owner import Owner
-from core.reading import UnreadableError, parse_json, read_bytes, read_json_object
+from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes
 from core.redaction import redacted, redacted_text
 from core.workspace import json_text, utc_now, write_text, writing
 
@@ -262,10 +262,7 @@ class SilentRunLog(RunLog):
 
 def read_status(folder: Path) -> dict[str, Any] | None:
     """The status of the run in a folder; None if it is missing or unreadable."""
-    try:
-        return read_json_object(folder / "status.json")
-    except (OSError, ValueError):
-        return None
+    return json_object_or_none(folder / "status.json")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import exported_path
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
-from core.config.compose import LoadedConfig, local_config_file, with_values
+from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError, first_line
@@ -165,16 +165,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("stream", choices=STREAMS, help="stream of the model")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
-    add_config_arguments(parser, default=local_config_file("<stream>"), example="scoring.batch_size=16")
-    parser.set_defaults(config=None)
-    return run_command(_export, parser, argv)
+    add_config_arguments(parser, example="scoring.batch_size=16")
+    return run_command(with_config(_export), parser, argv)
 
 
-def _export(arguments: argparse.Namespace) -> int:
-    arguments.config = arguments.config or local_config_file(arguments.stream)
-    loaded = config_of(arguments, stream=arguments.stream)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
+def _export(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.owns_process:
         start_right(loaded.config)
     root = root_of(arguments)

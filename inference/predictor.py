@@ -17,8 +17,7 @@ from core.checkpoint import describe, exported_path
 from core.config.compose import LoadedConfig, config_from_dict, flatten
 from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
-from core.devices import threads
-from core.devices.host import usable_cores
+from core.devices.host import thread_limit, usable_cores
 from core.errors import CheckpointError, OutputError, UsageError, first_line
 from core.reading import parse_json
 
@@ -108,7 +107,7 @@ def open_exported(loaded: LoadedConfig, *, root: Path, checkpoint: Path) -> tupl
     configuration than that of the training.
     """
     settings, path = loaded.config, exported_path(checkpoint)
-    num_threads, _ = threads.thread_limit(usable_cores(), max_threads=settings.max_threads)
+    num_threads, _ = thread_limit(usable_cores(), max_threads=settings.max_threads)
     model = OnnxPredictor(path, num_threads=num_threads, batch_size=settings.scoring.batch_size)
     if checkpoint.is_file() and describe(checkpoint)["sha256"] != model.sha256:
         hint = f"`landfall export-model {settings.stream}`"

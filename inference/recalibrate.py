@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import describe, detector_path
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
-from core.config.compose import LoadedConfig, local_config_file
+from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.config.compose import LoadedConfig
 from core.config.data import Splits
 from core.config.renames import current_key
 from core.config.schema import STREAMS, AnyConfig
@@ -221,20 +221,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--undo", action="store_true", help="restore the detector from before the latest calibration")
     instead.add_argument("--from-config", action="store_true", help="fit to the configuration's own splits again")
-    add_config_arguments(
-        parser, default=local_config_file("<stream>"), example="data.splits.calibration.files=[data/fdc/newer_*.csv]"
-    )
-    parser.set_defaults(config=None)
-    return run_command(_calibrate, parser, argv)
+    add_config_arguments(parser, example="data.splits.calibration.files=[data/fdc/newer_*.csv]")
+    return run_command(with_config(_calibrate), parser, argv)
 
 
-def _calibrate(arguments: argparse.Namespace) -> int:
+def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     calibrate = undo if arguments.undo else from_config if arguments.from_config else recalibrate
     names_data = arguments.config or any(current_key(override).startswith(_SPLIT) for override in arguments.overrides)
-    arguments.config = arguments.config or local_config_file(arguments.stream)
-    loaded = config_of(arguments, stream=arguments.stream)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
     if calibrate is recalibrate and not names_data:
         raise UsageError(
             "no newer data was passed",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from core.checkpoint import describe
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
+from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
 from core.data.in_use import streams_off
@@ -236,17 +236,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="charts: control charts alone, without training and without a checkpoint (default: model)",
     )
     parser.add_argument("--unless-current", action="store_true", help="do nothing if the scores on disk are current")
-    add_config_arguments(
-        parser, default=local_config_file("<stream>"), example="scoring.threshold.false_alarm_rate=0.001"
-    )
+    add_config_arguments(parser, example="scoring.threshold.false_alarm_rate=0.001")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON instead of the events")
-    parser.set_defaults(config=None)
     return run_command(_score_streams, parser, argv)
 
 
 def _score_streams(arguments: argparse.Namespace) -> int:
     if arguments.stream is not None or arguments.config is not None:
-        return _score(arguments)
+        return with_config(_score)(arguments)
     if arguments.checkpoint is not None or arguments.print_config:
         raise UsageError("name the stream", hint=f"--stream {' or --stream '.join(STREAMS)}")
     root = root_of(arguments)
@@ -256,16 +253,12 @@ def _score_streams(arguments: argparse.Namespace) -> int:
         if stream in off:
             log.info("%s is not in use: %s", stream, off[stream])
         else:
-            _score(argparse.Namespace(**{**vars(arguments), "stream": stream}))
+            _score(arguments, configs[stream])
             arguments.owns_process = False  # the process has been set up
     return EXIT_OK
 
 
-def _score(arguments: argparse.Namespace) -> int:
-    arguments.config = arguments.config or local_config_file(arguments.stream)
-    loaded = config_of(arguments, stream=arguments.stream)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
+def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.unless_current:
         reasons = why_not_current(
             loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector

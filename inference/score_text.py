@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.numbers import duration_in_words, plain, ratio_in_words
+from core.numbers import aligned, duration_in_words, plain, ratio_in_words
 from core.redaction import printable
 from inference.summary import title_of
 
@@ -20,7 +20,8 @@ def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file:
     lines = [title_of(dict(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
-        lines += ["", *_table([_HEAD, *(_row(event) for event in worst.head(_MOST_EVENTS).to_dict("records"))])]
+        rows = [_HEAD, *(_row(event) for event in worst.head(_MOST_EVENTS).to_dict("records"))]
+        lines += ["", *(f"  {line}" for line in aligned(rows))]
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
     lines += ["", "next: landfall export && landfall dashboard"]
@@ -61,10 +62,3 @@ def _row(event: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         str(event["event_id"]), begins, lasts, f"{ratio_in_words(event['severity'])} ×", channels, event["recording"]
     )  # fmt: skip
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]

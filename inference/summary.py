@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
 from core.numbers import counted, plain
-from core.reading import read_json_object
+from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ class ScoringPaths:
 
 def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
     """The summary of the latest scoring, or None if there is none that can be read."""
-    try:
-        return read_json_object(ScoringPaths.of(config, root=root).summary)
-    except (OSError, ValueError):
-        return None
+    return json_object_or_none(ScoringPaths.of(config, root=root).summary)
 
 
 def summary_of(

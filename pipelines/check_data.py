@@ -21,11 +21,11 @@ from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, DataError, LandfallError
-from core.numbers import duration_in_words, plain
+from core.numbers import aligned, counted, duration_in_words, plain
 from core.redaction import printable
 from pipelines.colour import with_colour
 from pipelines.dashboard.state_documents import TITLES
-from pipelines.imported_models import streams_off_here
+from pipelines.stream_configs import LOCAL_FILES, configs_in_use
 
 if TYPE_CHECKING:
     from pipelines.readiness import Finding, Readiness, SplitState
@@ -106,12 +106,10 @@ def _check_configured(
 ) -> list[Checked]:
     if arguments.config:
         configs = _of_file(arguments.config, overrides, root)
+    elif arguments.stream:
+        configs = _of_file(local_config_file(arguments.stream), overrides, root)
     else:
-        configs = {stream: load_config(local_config_file(stream), overrides, root=root) for stream in STREAMS}
-        off = streams_off_here(configs, root)
-        for stream, reason in off.items():
-            log.info("%s is not in use: %s", stream, reason)
-        configs = {stream: configs[stream] for stream in streams if stream not in off or arguments.stream}
+        configs, _ = configs_in_use(LOCAL_FILES, overrides, root)
     from pipelines.readiness import readiness
 
     checked = []
@@ -223,10 +221,10 @@ def _text(checked: Checked) -> str:
 def _facts(found: Readiness) -> list[str]:
     if not found.rows:
         return []
-    counted = f"{_count(found.files, 'file')}, {_count(found.recordings, 'recording')}, {found.rows:,} rows"
+    amount = f"{counted(found.files, 'file')}, {counted(found.recordings, 'recording')}, {found.rows:,} rows"
     names = ", ".join(found.channels[:_MOST_CHANNELS])
     more = f" and {len(found.channels) - _MOST_CHANNELS} more" if len(found.channels) > _MOST_CHANNELS else ""
-    facts = [counted, f"{len(found.channels)} channels: {names}{more}"]
+    facts = [amount, f"{len(found.channels)} channels: {names}{more}"]
     if found.sampling_rate_hz:
         rate = found.sampling_rate_hz
         facts.append(f"a row every {duration_in_words(1 / rate)}" if rate <= 1 else f"{plain(rate)} rows a second")
@@ -237,21 +235,10 @@ def _facts(found: Readiness) -> list[str]:
     return facts
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _table(found: Readiness) -> list[str]:
     rows = [("split", "rows", "needed", "time", "needed", "segments", "windows", "")]
     rows += [_row(split, found.sampling_rate_hz) for split in found.splits]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(
-            text.ljust(width) if column in (0, len(widths) - 1) else text.rjust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]  # fmt: skip
+    return [f"  {line}" for line in aligned(rows, right=range(1, 7))]
 
 
 def _row(split: SplitState, rate_hz: float | None) -> tuple[str, ...]:

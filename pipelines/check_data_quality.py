@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
-from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK
-from pipelines.imported_models import streams_off_here
+from pipelines.stream_configs import LOCAL_FILES, configs_in_use
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +23,8 @@ log = logging.getLogger(__name__)
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="landfall quality", description="Checks the sensor files of every stream.")
     parser.add_argument("--stream", choices=STREAMS, help="stream to check (default: every stream in use)")
-    add_config_arguments(parser, default=local_config_file("<stream>"), example="dqvl.hard.missing_ratio=0.3")
+    add_config_arguments(parser, example="dqvl.hard.missing_ratio=0.3")
     parser.add_argument("--run-id", type=run_name, metavar="NAME", help="name of the run, stored in the reports")
-    parser.set_defaults(config=None)
     return run_command(_check, parser, argv)
 
 
@@ -44,14 +43,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _configurations(arguments: argparse.Namespace) -> Iterable[LoadedConfig]:
     if arguments.config or arguments.stream:
-        arguments.config = arguments.config or local_config_file(arguments.stream)
         return [config_of(arguments, stream=arguments.stream)]
-    root = root_of(arguments)
-    configs = {stream: load_config(local_config_file(stream), arguments.overrides, root=root) for stream in STREAMS}
-    off = streams_off_here(configs, root)
-    for stream, reason in off.items():
-        log.info("%s is not in use: %s", stream, reason)
-    return [loaded for stream, loaded in configs.items() if stream not in off]
+    return configs_in_use(LOCAL_FILES, arguments.overrides, root_of(arguments))[0].values()
 
 
 def _check_stream(loaded: LoadedConfig, arguments: argparse.Namespace) -> dict[str, object]:

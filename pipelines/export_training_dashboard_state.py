@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from core.cli import add_root_argument, root_of, run_command
-from core.config.compose import LoadedConfig, load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
@@ -41,13 +41,13 @@ from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
 from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 from pipelines.imported_models import streams_off_here
+from pipelines.stream_configs import LOCAL_FILES, add_stream_config_arguments, files_of
 
 log = logging.getLogger(__name__)
 
 # Time to wait for another export, which takes seconds.
 _WAIT_S = 60.0
 DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
-_NAMES: dict[str, Stream] = {"patch": "patchtst", "swin": "swinmae"}
 
 
 def export_state(
@@ -198,9 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="write the records and the index of all runs; they are kept when run folders are deleted",
     )
     parser.add_argument("--run-id", metavar="ID", help="show this run instead of the newest")
-    for name, stream in _NAMES.items():
-        text = f"configuration of the runs of {stream} to show (default: {local_config_file(stream)})"
-        parser.add_argument(f"--{name}-config", metavar="FILE", help=text)
+    add_stream_config_arguments(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of both streams, as for the run")
     parser.add_argument(
         "--single-file", type=Path, metavar="FILE", help="also write the page with its data as one file"
@@ -211,22 +209,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def loaded_configs(
-    root: Path, files: Mapping[Stream, str | None], overrides: Sequence[str] = ()
+    root: Path, files: Mapping[Stream, str], overrides: Sequence[str] = ()
 ) -> dict[Stream, LoadedConfig]:
-    """The configurations of the streams. None: the local configuration of the stream. If a local configuration is
-    missing or invalid, it is left out, the latter with a warning: the default folders are then used, so that an export
-    is always possible. Raises UsageError for an invalid file that was passed.
+    """The configurations of the streams. If a local configuration is missing or invalid, it is left out, the latter
+    with a warning: the default folders are then used, so that an export is always possible. Raises UsageError for an
+    invalid file of another name.
     """
     configs = {}
     for stream, file in files.items():
-        if file is None and not (root / local_config_file(stream)).is_file():
+        is_local = file == LOCAL_FILES[stream]
+        if is_local and not (root / file).is_file():
             continue
         try:
-            configs[stream] = load_config(file or local_config_file(stream), overrides, root=root)
+            configs[stream] = load_config(file, overrides, root=root)
         except UsageError as error:
-            if file is not None:
+            if not is_local:
                 raise
-            log.warning("%s: %s; the standard folders are read", local_config_file(stream), error.message)
+            log.warning("%s: %s; the standard folders are read", file, error.message)
     return configs
 
 
@@ -236,8 +235,7 @@ def _export(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
-    files = {stream: getattr(arguments, f"{name}_config") for name, stream in _NAMES.items()}
-    configs = loaded_configs(root, files, arguments.overrides)
+    configs = loaded_configs(root, files_of(arguments), arguments.overrides)
     off = streams_off_here(configs, root) if len(configs) == len(STREAMS) else {}
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)

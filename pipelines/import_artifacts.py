@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from core.cli import add_root_argument, root_of, run_command
-from core.config.compose import load_config, local_config_file
+from core.config.compose import load_config
 from core.config.schema import REPORT_DIRS, STREAMS, Stream
 from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
 from core.lock import Lock
@@ -32,6 +32,7 @@ from core.switching import finish, switch
 from core.workspace import relative, temporary_folder, utc_now
 from pipelines.imported_checks import Artifact, is_for, verify
 from pipelines.imported_models import measure_quality, record_import, streams_of
+from pipelines.stream_configs import add_stream_config_arguments
 
 log = logging.getLogger(__name__)
 
@@ -239,8 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--replace", action="store_true", help="replace existing files, which are kept under another name"
     )
-    for option, stream in (("--patch-config", "patchtst"), ("--swin-config", "swinmae")):
-        parser.add_argument(option, default=local_config_file(stream), metavar="FILE", dest=stream)
+    add_stream_config_arguments(parser)
     add_root_argument(parser)
 
     def command(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from core.config.schema import STREAMS, AnyConfig, Stream
 from core.data.files import matches
 from core.data.in_use import streams_off
 from core.errors import LandfallError
-from core.reading import UnreadableError, read_json_object
+from core.reading import json_object_or_none
 from core.workspace import relative, utc_now, write_json
 
 log = logging.getLogger(__name__)
@@ -54,10 +54,7 @@ def streams_off_here(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict
 
 
 def _record(root: Path) -> dict[str, object]:
-    try:
-        return read_json_object(root / RECORD)
-    except (OSError, UnreadableError):
-        return {}
+    return json_object_or_none(root / RECORD) or {}
 
 
 def missing_splits(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
@@ -88,12 +85,8 @@ def measure_quality(config: AnyConfig, root: Path) -> None:
 
 
 def _files_without_report(config: AnyConfig, root: Path) -> set[str]:
-    reported = set()
-    for path in (root / config.dqvl.report_dir).glob("*.json"):
-        try:
-            reported.add(read_json_object(path).get("file_id"))
-        except (OSError, UnreadableError):
-            continue
+    reports = map(json_object_or_none, (root / config.dqvl.report_dir).glob("*.json"))
+    reported = {report.get("file_id") for report in reports if report}
     folder = root / config.data.root
     splits = (getattr(config.data.splits, name).files for name in type(config.data.splits).model_fields)
     files = {relative(path, folder) for patterns in splits for pattern in patterns for path in matches(pattern, folder)}

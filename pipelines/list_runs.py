@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from core import checkpoint, promotion
 from core.cli import root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
+from core.numbers import aligned
 from core.redaction import printable
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
-from pipelines.chosen_runs import add_run_arguments, chosen_configs
 from pipelines.dashboard.inputs import may_be_listed
+from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 _COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started", "events",
             "faults found", "row AUROC", "tags")  # fmt: skip
@@ -60,7 +61,7 @@ def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _table(runs: Sequence[dict[str, Any]]) -> list[str]:
     rows = [_COLUMNS]
     for run in runs:
         loss, skill = run["val_loss"], run["skill"]
@@ -79,9 +80,7 @@ def _table(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
                 " ".join([*run["tags"], *([f"({run['note']})"] if run["note"] else [])]),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return aligned(rows)
 
 
 def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from core import promotion
 from core.cli import root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
-from pipelines.chosen_runs import add_run_arguments, chosen_configs
+from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 
 def main(argv: Sequence[str] | None = None) -> int:

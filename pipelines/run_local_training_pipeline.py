@@ -20,13 +20,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command, run_name
-from core.config.compose import LoadedConfig, load_config
-from core.config.schema import Stream
+from core.config.compose import LoadedConfig
 from core.devices.host import usable_cores
 from core.devices.process import start_right
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
 from core.lock import Lock
 from core.names import run_folder
+from core.numbers import aligned
 from core.progress import span
 from core.runlog import loss_csv_path, read_status
 from core.switching import finish
@@ -35,13 +35,13 @@ from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
 from pipelines.colour import with_colour
 from pipelines.dashboard.pipeline_run import FOLDER
-from pipelines.imported_models import streams_off_here
 from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import unfinished_run
 from pipelines.steps.running import How, Outcome, Run
 from pipelines.steps.table import STREAM_STEPS, Order, Step, pipeline_steps
-from pipelines.validate_training_outputs import REPORT, add_stream_config_arguments, read_report
+from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
+from pipelines.validate_training_outputs import REPORT, read_report
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,7 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "h": 3600}
 
 def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) -> str:
     """Each step, with the reason why it would run or be skipped."""
-    width = max(len(step.name) for step in steps)
-    lines, running = [], set()
+    rows, running = [], set()
     for step in steps:
         words = "run"
         if resume:
@@ -64,8 +63,8 @@ def plan_text(steps: Sequence[Step], order: Order, root: Path, *, resume: bool) 
                 words = f"skip, unless {waits[0]} changes its inputs"
         if words.startswith("run"):
             running.add(step.name)
-        lines.append(f"{step.name:<{width}}  {words}")
-    return "\n".join(lines)
+        rows.append((step.name, words))
+    return "\n".join(aligned(rows))
 
 
 # --------------------------------------------------------------------------------------------------------- command line
@@ -190,16 +189,12 @@ def _lock_all(lock: Lock, order: Order, root: Path) -> None:
 
 
 def _order(arguments: argparse.Namespace, root: Path) -> Order:
-    files: dict[Stream, str] = {"patchtst": arguments.patch_config, "swinmae": arguments.swin_config}
-    configs = {stream: load_config(file, arguments.overrides, root=root) for stream, file in files.items()}
-    off = streams_off_here(configs, root)
-    for stream, reason in off.items():
-        log.info("%s is not in use: %s", stream, reason)
-    in_use = {stream: loaded for stream, loaded in configs.items() if stream not in off}
+    files = files_of(arguments)
+    in_use, off = configs_in_use(files, arguments.overrides, root)
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
     return Order(
         in_use, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history,
-        off=off, files_off={stream: configs[stream].source for stream in off},
+        off=off, files_off={stream: files[stream] for stream in off},
     )  # fmt: skip
 
 

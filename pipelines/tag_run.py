@@ -11,7 +11,7 @@ from core.cli import root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.run_facts import note_run
 from core.runlog import read_status
-from pipelines.chosen_runs import add_run_arguments, chosen_configs
+from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from core.cli import add_root_argument, root_of, run_command
-from core.config.compose import load_config, local_config_file
-from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError
 from core.lock import Lock
 from core.progress import Progress
@@ -27,7 +25,7 @@ from core.workspace import utc_now, write_json
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
 from pipelines.colour import with_colour
-from pipelines.imported_models import streams_off_here
+from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
 
 log = logging.getLogger(__name__)
 
@@ -109,20 +107,6 @@ def failure_of(report: ValidationReport) -> OutputError:
     )
 
 
-def build_context(root: Path, patch_config: str, swin_config: str, overrides: Sequence[str] = ()) -> Context:
-    files = dict(zip(STREAMS, (patch_config, swin_config), strict=True))
-    configs = {stream: load_config(file, overrides, root=root) for stream, file in files.items()}
-    off = streams_off_here(configs, root)
-    for stream, reason in off.items():
-        log.info("%s is not in use, and not checked: %s", stream, reason)
-    return Context(root, {stream: loaded for stream, loaded in configs.items() if stream not in off}, off)
-
-
-def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
-    for option, stream in (("--patch-config", "patchtst"), ("--swin-config", "swinmae")):
-        parser.add_argument(option, default=local_config_file(stream), metavar="FILE")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall validate", description="Checks that the outputs of a run are complete and valid."
@@ -135,8 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of both streams, as for the run")
 
     def command(arguments: argparse.Namespace) -> int:
-        root, files = root_of(arguments), (arguments.patch_config, arguments.swin_config)
-        context = build_context(root, *files, arguments.overrides)
+        root = root_of(arguments)
+        context = Context(root, *configs_in_use(files_of(arguments), arguments.overrides, root))
         with Lock(command="landfall validate") as lock:
             lock.take(root / REPORT, key="--repo-root")
             finish(root)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"landfall train {stream}", description=f"Trains {title}.")
-    add_config_arguments(parser, default=local_config_file(stream))
+    add_config_arguments(parser, stream=stream)
     parser.add_argument(
         "--device", choices=("auto", "cpu", "gpu", "cuda", "mps", "xpu", "tpu"), help="short for device.prefer=…"
     )
@@ -78,7 +78,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         if is_main:
             json.dump(result.to_json(), sys.stdout, indent=2)
             sys.stdout.write("\n")
-            is_default = arguments.config == local_config_file(stream)
+            is_default = arguments.config in (None, local_config_file(stream))
             log.info("next: landfall score --%s", f"stream {stream}" if is_default else f"config {arguments.config}")
         return EXIT_OK
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
-from core.config.compose import local_config_file
+from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.config.compose import LoadedConfig
 from core.config.execution import Distributed
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, EXIT_RESUMABLE, UsageError
@@ -103,17 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME=VALUE",
         help="option of sbatch, such as gres=gpu:1; repeatable",
     )
-    add_config_arguments(parser, default=local_config_file("<stream>"))
-    parser.set_defaults(config=None)
-    return run_command(_print, parser, argv)
+    add_config_arguments(parser)
+    return run_command(with_config(_print), parser, argv)
 
 
-def _print(arguments: argparse.Namespace) -> int:
+def _print(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     named = ["--config", str(arguments.config)] if arguments.config else []
-    arguments.config = arguments.config or local_config_file(arguments.stream)
-    loaded = config_of(arguments, stream=arguments.stream)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
     script = slurm_script(
         arguments.stream, [*named, *arguments.overrides], root=root_of(arguments), settings=loaded.config.distributed,
         time=arguments.time, lead_s=arguments.lead, options=arguments.option,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from core.data.blocks import blocks
-from core.reading import read_json_object
+from core.reading import json_object_or_none, read_json_object
 from core.workspace import temporary_folder, write_json
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
     """The facts of its writer, and its arrays. Raises one of `UNREADABLE`."""
     about = read_json_object(entry / _ABOUT)
     digests = about["sha256"]
-    if read_json(entry / _SOUND) != _states_of(entry, digests):
+    if json_object_or_none(entry / _SOUND) != _states_of(entry, digests):
         for name, digest in digests.items():
             if sha256_of(entry / name) != digest:
                 raise ValueError(f"{name} has changed")
@@ -114,10 +114,3 @@ def state_of(path: Path) -> dict[str, int]:
     """Size and times of a file, which change with it."""
     state = path.stat()
     return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "changed_ns": state.st_ctime_ns}
-
-
-def read_json(path: Path) -> Mapping[str, Any] | None:
-    try:
-        return read_json_object(path)
-    except (OSError, ValueError):
-        return None

@@ -29,7 +29,7 @@ import numpy as np
 from core.config.schema import AnyConfig
 from core.data.blocks import IN_MEMORY, as_one, lie_back_to_back
 from core.data.dialects import sniff
-from core.data.entries import UNREADABLE, read_entry, read_json, sha256_of, state_of, write_entry
+from core.data.entries import UNREADABLE, read_entry, sha256_of, state_of, write_entry
 from core.data.files import (
     PLAIN_TEXT_SUFFIXES,
     data_suffix,
@@ -43,6 +43,7 @@ from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.errors import DataError
 from core.numbers import size_in_words
+from core.reading import json_object_or_none
 from core.redaction import redacted_text
 from core.workspace import relative, write_json
 
@@ -140,7 +141,7 @@ class Store:
         full = path.resolve()
         record = self.folder / "files" / f"{_digest_of(str(full))}.json"
         state = state_of(full)
-        known = read_json(record)
+        known = json_object_or_none(record)
         if known is not None and known.get("state") == state and known.get("settled"):
             return str(known["sha256"])
         digest = sha256_of(full)
@@ -184,7 +185,7 @@ class Store:
             return fit()
         made_of = [VERSION, [(recording.digest, start, stop) for recording, start, stop in rows], settings]
         path = self.folder / "scalers" / f"{_digest_of(made_of)}.json"
-        known = read_json(path)
+        known = json_object_or_none(path)
         if known is not None:
             return Scaler.from_dict(known)
         scaler = fit()

@@ -2,7 +2,7 @@
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
-1. capabilities, host, process_memory, process, threads, selftest, nvidia
+1. capabilities, host, process_memory, process, selftest, nvidia
 2. plan, tpu, backend (the calls that differ between platforms)
 3. detect, memory (limit, and what happens without), profiles
 4. batching

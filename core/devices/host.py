@@ -1,4 +1,4 @@
-"""Resources that the operating system grants this process: cores, memory, instruction sets.
+"""Resources that the operating system grants this process: cores and threads, memory, instruction sets.
 
 A container or a batch system limits both through Linux control groups (cgroups). Version 1 keeps one hierarchy for
 each resource, version 2 one for all, and a limit on any parent counts too. `root` is where /proc and /sys are; tests
@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import psutil
 
 _MEBIBYTE = 2**20
 _ROOT = Path("/")
+_THREADS = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,36 @@ def _cpu_quotas(root: Path) -> Iterator[float]:
         # No limit is `max` in version 2, -1 in version 1.
         if len(numbers) == 2 and all(number is not None and number > 0 for number in numbers):
             yield numbers[0] / numbers[1]
+
+
+# ------------------------------------------------------------------------------------------------------------ threads
+def thread_limit(
+    cores: int, *, processes: int = 1, max_threads: int = 0, environ: Mapping[str, str] = os.environ
+) -> tuple[int, str]:
+    """The number of threads of one of `processes`, and the reason: the smallest of its share of the usable `cores`,
+    `max_threads` of the configuration (0: no limit) and OMP_NUM_THREADS.
+
+    The number is constant, because it decides the order of sums. The threads of one operation wait for each other: if
+    another process uses the core of one of them, the operation takes longer than with a single thread
+    (docs/performance.md has measurements). So a single process leaves one core to others if the user set no limit.
+    """
+    limits = []
+    if (own := _threads_of(environ)) is not None:
+        limits.append((own, f"{_THREADS} = {own}"))
+    if max_threads:
+        limits.append((max_threads, f"max_threads = {max_threads}"))
+    share, reason = max(1, cores // processes), f"{cores} usable cores"
+    if processes > 1:
+        reason += f" for {processes} processes"
+    elif not limits and share > 1:
+        share, reason = share - 1, f"{reason}, one left to other processes"
+    return min([(share, reason), *limits], key=lambda limit: limit[0])
+
+
+def _threads_of(environ: Mapping[str, str]) -> int | None:
+    """The first number of OMP_NUM_THREADS, which may be a list with one for each level; None if there is none."""
+    first = environ.get(_THREADS, "").split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 # ------------------------------------------------------------------------------------------------------------- memory

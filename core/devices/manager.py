@@ -11,8 +11,9 @@ from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
-from core.devices import memory, process, threads
+from core.devices import memory, process
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
+from core.devices.host import thread_limit
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
 from core.devices.profiles import misfits
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -240,7 +241,7 @@ class DeviceManager:
     def _threads(self, processes: int) -> tuple[int, str]:
         """The threads of one of these processes, and the reason."""
         cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        return threads.thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
+        return thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
 
     def _misfits(self) -> Iterator[str]:
         """Requests that the hardware cannot satisfy, each reported once.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.checkpoint import detector_path
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command
-from core.config.compose import LoadedConfig, local_config_file
+from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
 from core.devices.process import start_right
 from core.errors import EXIT_OK, OutputError, UsageError
@@ -159,11 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--complete-after", type=_positive, default=5.0, metavar="SECONDS",
         help="a recording of vibration that did not change for so long is complete (default: 5)",
     )  # fmt: skip
-    add_config_arguments(
-        parser, default=local_config_file("<stream>"), example="'data.splits.test.files=[data/live/*.csv]'"
-    )
-    parser.set_defaults(config=None)
-    return run_command(_watch, parser, argv)
+    add_config_arguments(parser, example="'data.splits.test.files=[data/live/*.csv]'")
+    return run_command(with_config(_watch), parser, argv)
 
 
 def _positive(text: str) -> float:
@@ -173,11 +170,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _watch(arguments: argparse.Namespace) -> int:
-    arguments.config = arguments.config or local_config_file(arguments.stream)
-    loaded = config_of(arguments, stream=arguments.stream)
-    if arguments.print_config:
-        return print_config(arguments, loaded)
+def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.stream == "swinmae" and (arguments.runtime == "onnx" or arguments.mqtt is not None):
         raise UsageError(
             "the control charts of vibration need PyTorch, and complete files", hint="omit --runtime, --mqtt"

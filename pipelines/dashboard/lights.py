@@ -37,16 +37,12 @@ def light_of(
         return Light(state="stale", detail=detail, warnings=warnings)
     if scores.threshold and scores.threshold.departure:
         return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)
-    count = scores.events if open_events is None else open_events
+    count, searched = scores.events if open_events is None else open_events, counted(scores.recordings, "recording")
     if count:
         events = counted(count, "open event")
-        return Light(state="open events", detail=f"{events} in {recordings(scores)}.", warnings=warnings)
+        return Light(state="open events", detail=f"{events} in {searched}.", warnings=warnings)
     known = "every event is acknowledged" if scores.events else "no score stayed above the threshold"
-    return Light(state="no event", detail=f"In {recordings(scores)} {known}.", warnings=warnings)
-
-
-def recordings(scores: ScoreSummary) -> str:
-    return f"{scores.recordings} recording" + ("" if scores.recordings == 1 else "s")
+    return Light(state="no event", detail=f"In {searched} {known}.", warnings=warnings)
 
 
 def is_stale(checkpoint: Checkpoint | None, scores: ScoreSummary) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from core.config.schema import Stream
+from core.numbers import counted
 from pipelines.dashboard.lights import NEAR_CHANCE, is_near_chance, is_stale
 from pipelines.dashboard.state_documents import (
     Checklist,
@@ -99,7 +100,7 @@ def _details(nodes: Iterable[PipelineNode], state: NodeState) -> str:
 def _data(streams: Streams) -> Result:
     reports = [stream.quality for stream in streams.values() if stream.quality]
     if reports:
-        return "done", f"{_count(sum(report.files for report in reports), 'file')} read"
+        return "done", f"{counted(sum(report.files for report in reports), 'file')} read"
     if any(stream.run_id for stream in streams.values()):
         return "done", "read by the last run, not checked"
     return "waiting", "no file read yet"
@@ -140,7 +141,7 @@ def _score(streams: Streams) -> Result:
         return "attention", f"scores of {' and '.join(weak)} are near chance: AUROC below {NEAR_CHANCE}"
     if len(scored) < len(streams):
         return "attention", f"only {' and '.join(stream.title for stream in scored)} scored"
-    return "done", _count(sum(stream.scores.events for stream in scored), "event")
+    return "done", counted(sum(stream.scores.events for stream in scored), "event")
 
 
 def _validate(streams: Streams, checklist: Checklist | None) -> Result:
@@ -148,8 +149,8 @@ def _validate(streams: Streams, checklist: Checklist | None) -> Result:
         return "waiting", "not validated yet"
     status = [item.status for item in checklist.items]
     failed, skipped, warned = (status.count(name) for name in ("FAIL", "SKIP", "WARN"))
-    total = _count(len(status), "check")
-    rest = (f", {_count(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
+    total = counted(len(status), "check")
+    rest = (f", {counted(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
     ended = max((s.finished_at for s in streams.values() if s.finished_at), default=None)
     if not checklist.passed:
         return "failed", f"{failed} of {total} failed{rest}"
@@ -164,9 +165,5 @@ def _migration(migration: MigrationState | None) -> Result:
     if not notebooks:
         return "waiting", "no notebook migrated yet"
     if waiting:
-        return "attention", f"{waiting} of {_count(len(notebooks), 'notebook')} need manual changes"
-    return "done", f"{_count(len(notebooks), 'notebook')} migrated"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        return "attention", f"{waiting} of {counted(len(notebooks), 'notebook')} need manual changes"
+    return "done", f"{counted(len(notebooks), 'notebook')} migrated"

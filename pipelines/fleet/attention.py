@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from core.data.files import matches
-from core.numbers import counted, duration_in_words, ratio_in_words
+from core.numbers import aligned, counted, duration_in_words, ratio_in_words
 from pipelines.dashboard.annotating import STATE
 from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
@@ -99,11 +99,6 @@ def table_text(state: FleetState) -> str:
         )
         for machine in state.machines
     ]  # fmt: skip
-    widths = [max(map(len, column)) for column in list(zip(_HEADS, *rows, strict=True))[:-1]]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]])
-        for row in (_HEADS, *rows)
-    ]
     counts = {name: sum(machine.state == name for machine in state.machines) for name in _URGENCY}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return "\n".join([*lines, "", f"{counted(len(rows), 'machine')}: {told}"])
+    return "\n".join([*aligned([_HEADS, *rows]), "", f"{counted(len(rows), 'machine')}: {told}"])

@@ -13,7 +13,7 @@ from core import livefile
 from core.fingerprints import Fingerprint
 from core.names import is_run_id
 from core.owner import Owner
-from core.reading import read_json_object
+from core.reading import json_object_or_none
 from core.workspace import utc_now, write_json
 from pipelines.dashboard.pipeline_run import FOLDER, live_of
 from pipelines.dashboard.publish import write_document
@@ -121,8 +121,5 @@ def unfinished_run(root: Path) -> str | None:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = read_json_object(path)
-    except (OSError, ValueError):
-        return None
+    content = json_object_or_none(path) or {}
     return content if content.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None

@@ -15,6 +15,7 @@ from core.workspace import relative
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import NodeId
+from pipelines.stream_configs import FLAGS
 from pipelines.validate_training_outputs import REPORT
 
 
@@ -198,7 +199,4 @@ def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
 def _config_arguments(order: Order) -> list[str]:
     """The configurations of all streams: each command finds out which are not in use."""
     files = {stream: loaded.source for stream, loaded in order.configs.items()} | order.files_off
-    return [word for stream, flag in _CONFIG_FLAGS.items() for word in (flag, files[stream])]
-
-
-_CONFIG_FLAGS: dict[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}
+    return [word for stream, flag in FLAGS.items() for word in (flag, files[stream])]

@@ -15,9 +15,10 @@ from core.models.skill import Skill
 from core.runlog import read_metrics
 from inference.scoring import load_scoring_model
 from pipelines.checks import environment, scoring, static
-from pipelines.checks.base import CheckFailed, CheckSkipped
+from pipelines.checks.base import CheckFailed, CheckSkipped, Context
 from pipelines.checks.scoring import Answers, _answers, model_has_not_collapsed
-from pipelines.validate_training_outputs import build_context, main
+from pipelines.stream_configs import configs_in_use
+from pipelines.validate_training_outputs import main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 from trainers.run import train
 
@@ -25,7 +26,7 @@ both_streams = pytest.mark.parametrize("stream", CONFIGS)
 
 
 def check(root: Path, stream: str) -> str:
-    return model_has_not_collapsed(build_context(root, *CONFIGS.values()), stream)
+    return model_has_not_collapsed(Context(root, *configs_in_use(CONFIGS, (), root)), stream)
 
 
 def change_weights(root: Path, stream: str, change) -> None:
@@ -40,7 +41,7 @@ def change_weights(root: Path, stream: str, change) -> None:
 
 @both_streams
 def test_a_trained_model_passes_with_its_skill(finished_workspace, stream):
-    answers = _answers(build_context(finished_workspace.root, *CONFIGS.values()), stream)
+    answers = _answers(Context(finished_workspace.root, *configs_in_use(CONFIGS, (), finished_workspace.root)), stream)
     assert answers.skill.total > 0.05
     assert answers.skill.in_full() in check(finished_workspace.root, stream)
 

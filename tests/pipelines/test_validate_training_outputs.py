@@ -21,7 +21,8 @@ from core.devices.detect import SystemDetector
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
-from pipelines.validate_training_outputs import build_context, main
+from pipelines.stream_configs import configs_in_use
+from pipelines.validate_training_outputs import main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 Damage = Callable[[Path], object]
@@ -41,7 +42,7 @@ def with_status(root: Path, status: str) -> set[str]:
 
 
 def context_of(root: Path) -> Context:
-    return build_context(root, *CONFIGS.values())
+    return Context(root, *configs_in_use(CONFIGS, (), root))
 
 
 # ------------------------------------------------------------------------------------------------------------- all well
@@ -427,14 +428,14 @@ BROKEN = DeviceCapabilities("cuda", "K80", 1, 12_000, 0, (), False, "failed a sm
 ])  # fmt: skip
 def test_a_device_that_is_requested_or_present_must_work(copied, monkeypatch, prefer, found, words):
     monkeypatch.setattr(SystemDetector, "detect_capabilities", lambda self: found)
-    context = build_context(copied, *CONFIGS.values(), [f"device.prefer={prefer}"])
+    context = Context(copied, *configs_in_use(CONFIGS, [f"device.prefer={prefer}"], copied))
     if words is None:
         assert "Plain CPU" in environment.device(context)
         return
     with pytest.raises(CheckWarned, match=words) as caught:
         environment.device(context)
     assert "landfall devices --doctor" in caught.value.hint
-    strict = build_context(copied, *CONFIGS.values(), [f"device.prefer={prefer}", "device.strict=true"])
+    strict = Context(copied, *configs_in_use(CONFIGS, [f"device.prefer={prefer}", "device.strict=true"], copied))
     if prefer == "gpu":
         with pytest.raises(UsageError, match=words):
             environment.device(strict)
