@@ -23,7 +23,17 @@ from core.config.composition import composed_of, note
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
 from core.config.interpolations import expanded_size
-from core.config.overrides import CONFIG_DIR, Setting, apply, flatten, from_command_line, from_environment, is_group
+from core.config.overrides import (
+    CONFIG_DIR,
+    Setting,
+    apply,
+    flatten,
+    from_command_line,
+    from_environment,
+    is_group,
+    leaves,
+    nested,
+)
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import calls_resolver
@@ -149,22 +159,18 @@ def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[
     Raises ConfigError for a value that does not fit.
     """
     root = _workspace()
-    values: dict[str, Any] = {}
+    found: dict[tuple[str, ...], Any] = {}
     origins: dict[str, str] = {}
     settings = from_environment(os.environ if environment is None else environment, root)
     for setting in sorted(settings, key=lambda each: not is_group(each.key, root)):
         if is_group(setting.key, root):  # such as LANDFALL_LOCAL__DEVICES=cpu
-            group = _group_values(setting.override, root)
-            _merge(values, group)
-            keys = [key for key, _ in flatten(group)]
+            of_setting = dict(leaves(_group_values(setting.override, root)))
         else:
-            value = setting.override.value()
-            for name in reversed(setting.key.split(".")):
-                value = {name: value}
-            _merge(values, value)
-            keys = list(setting.set_keys())
-        for key in keys:
-            note(origins, key, setting.origin)
+            of_setting = dict(leaves(nested([(setting.key.split("."), setting.override.value())])))
+        found |= of_setting
+        for path in of_setting:
+            note(origins, ".".join(path), setting.origin)
+    values = nested(found.items())
     known = {name: value for name, value in values.items() if name in Execution.model_fields}
     try:
         return Execution.model_validate(known), origins
@@ -188,15 +194,6 @@ def _group_values(override: Override, root: Path) -> dict[str, Any]:
         return read_yaml(file) or {}
     except (OSError, UnreadableError) as error:
         raise UsageError(f"{relative(file, root)}: {error}", hint="a configuration is a page of UTF-8 text") from error
-
-
-def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Merges `more` into `values`, section by section."""
-    for name, value in more.items():
-        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
-            _merge(values[name], value)
-        else:
-            values[name] = dict(value) if isinstance(value, Mapping) else value
 
 
 def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:

@@ -5,7 +5,7 @@ Each is parsed by Hydra's grammar and keeps its original text. Hydra is imported
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,14 +96,31 @@ def apply(setting: Setting, values: DictConfig) -> None:
     del parent[name]
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted keys and leaf values of nested mappings."""
+    yield from ((".".join(map(str, path)), value) for path, value in leaves(values))
+
+
+def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Leaf values of nested mappings, each with the keys that lead to it; an empty mapping is a leaf, too."""
     for name, value in values.items():
-        key = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{key}.")
+            yield from leaves(value, (*path, name))
         else:
-            yield key, value
+            yield (*path, name), value
+
+
+def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
+    """The mappings that have these leaves; a later leaf replaces what is at its place."""
+    values: dict[str, Any] = {}
+    for (*sections, name), value in found:
+        inner = values
+        for section in sections:
+            if not isinstance(inner.get(section), dict):
+                inner[section] = {}
+            inner = inner[section]
+        inner[name] = value
+    return values
 
 
 def _parsed(text: str, source: str) -> Override:

@@ -6,8 +6,10 @@ Configuration files, overrides, environment variables and checkpoints of older v
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from core.config.overrides import leaves, nested
 
 log = logging.getLogger(__name__)
 
@@ -50,21 +52,22 @@ def with_current_keys(
     A key that is set under both names has the value that was set last; without origins, that under the former name,
     because current files of Landfall contain current names only. Warns of former names that have an origin.
     """
-    origins = dict(origins or {})
-    current, found = _copy(values), {}
+    origins, leaf = dict(origins or {}), dict(leaves(values))
+    found: dict[str, str] = {}  # the current name of each former one that is set
     for former, rename in RENAMED.items():
-        taken = {key: (current_key(key), rename.value_of(value)) for key, value in _take(current, former)}
-        _warn(former, [origins[key] for key in taken if key in origins])
-        found |= taken
-    for key, (name, value) in found.items():
-        if not _is_later(name, key, origins):
-            _put(current, name, value)
-    order = [key for key in origins if not (key in found and _is_later(found[key][0], key, origins))]
+        taken = {path: ".".join(map(str, path)) for path in leaf}
+        taken = {path: key for path, key in taken.items() if key == former or key.startswith(f"{former}.")}
+        _warn(former, [origins[key] for key in taken.values() if key in origins])
+        for path, key in taken.items():
+            value, found[key] = rename.value_of(leaf.pop(path)), current_key(key)
+            if not _is_later(found[key], key, origins):
+                leaf[tuple(found[key].split("."))] = value
+    order = [key for key in origins if not (key in found and _is_later(found[key], key, origins))]
     renamed: dict[str, str] = {}
     for key in order:
         renamed.pop(current_key(key), None)
         renamed[current_key(key)] = origins[key]
-    return current, renamed
+    return nested(leaf.items()), renamed
 
 
 def _warn(former: str, origins: Sequence[str]) -> None:
@@ -79,36 +82,3 @@ def _is_later(key: str, other: str, origins: Mapping[str, str]) -> bool:
     """Whether `key` was set after `other`."""
     order = list(origins)
     return key in origins and other in origins and order.index(key) > order.index(other)
-
-
-def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _copy(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-
-
-def _take(values: dict[str, Any], key: str) -> Iterator[tuple[str, Any]]:
-    """Removes a key or section; yields its dotted leaves with their values."""
-    *sections, name = key.split(".")
-    for section in sections:
-        values = values.get(section)
-        if not isinstance(values, dict):
-            return
-    if name in values:
-        yield from _leaves(values.pop(name), key)
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{key}.{name}")
-    else:
-        yield key, value
-
-
-def _put(values: dict[str, Any], key: str, value: Any) -> None:
-    *sections, name = key.split(".")
-    for section in sections:
-        inner = values.get(section)
-        if not isinstance(inner, dict):
-            inner = values[section] = {}
-        values = inner
-    values[name] = value

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from core.config.compose import flatten, load_config, local_config_file
+from core.config.compose import flatten, load_config, local_config_file, nested
 from core.config.fields import Positive, Section
 from core.config.schema import Stream
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -162,14 +162,7 @@ def _differences(machine: Machine, file: Path, folder: Path, root: Path) -> dict
     differing["data.root"] = Path(os.path.relpath(root / machine.data, folder)).as_posix()
     if machine.start_from:
         differing["training.start_from"] = Path(os.path.relpath(root / machine.start_from, folder)).as_posix()
-    nested: dict[str, Any] = {}
-    for key, value in differing.items():
-        *sections, name = key.split(".")
-        section = nested
-        for each in sections:
-            section = section.setdefault(each, {})
-        section[name] = value
-    return nested
+    return nested((key.split("."), value) for key, value in differing.items())
 
 
 def _write_changed(path: Path, text: str) -> None:
