@@ -27,12 +27,15 @@ from core.errors import EXIT_OK, LandfallError, NotebookError
 from core.redaction import is_secret, known_values, redacted, redacted_code
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
+from pipelines.notebook_page import write_page
 from pipelines.notebook_parameters import check_parameters, parameter
 
 if TYPE_CHECKING:
     from jupyter_client import AsyncKernelManager
     from nbformat import NotebookNode
     from papermill import PapermillExecutionError
+
+log = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
@@ -46,8 +49,8 @@ _LARGEST_ENV = 1 << 20
 class NotebookRun:
     """One execution of a notebook with its parameters.
 
-    executed: the copy with its outputs. A complete copy is on disk from the first cell on, and after any failure;
-    secrets are redacted in it.
+    executed: the copy with its outputs. A complete copy is on disk from the first cell on, and after any failure; at
+        the end also a page of it for a browser. Secrets are redacted in both.
     report: called with each event: first `{"event": "notebook", "cells": n}`, then for every code cell
         `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
     """
@@ -76,7 +79,10 @@ class NotebookRun:
         LandfallError for a cell that took too long or a kernel that died."""
         check_parameters(self.notebook, parameters)
         with known_values(_secrets_near(self.notebook)):
-            self._execute(parameters)
+            try:
+                self._execute(parameters)
+            finally:
+                self._write_page()
 
     def _execute(self, parameters: Mapping[str, Any]) -> None:
         import papermill
@@ -101,7 +107,7 @@ class NotebookRun:
             try:
                 papermill.execute_notebook(
                     self.notebook, self.executed, dict(parameters), **kernel,
-                    stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False,
+                    stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False, coalesce_streams=True,
                     on_notebook_start=self._on_notebook_start, on_cell_execute=self._on_cell_execute,
                     on_cell_executed=self._on_cell_executed,
                 )  # fmt: skip
@@ -124,6 +130,12 @@ class NotebookRun:
     def _watching(self, folder: Path) -> Iterator[KernelWatch]:
         with KernelWatch(folder, self.memory_limit_mb) as self._watch:
             yield self._watch
+
+    def _write_page(self) -> None:
+        try:
+            write_page(self.executed)
+        except Exception as error:  # it displays any markup; the notebook itself is complete
+            log.warning("%s has no page for a browser: %s", self.executed.name, error)
 
     # ----------------------------------------------------------------------------------------------- what nbclient says
     def _on_notebook_start(self, notebook: NotebookNode) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
 from core.numbers import counted
+from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from pipelines.dashboard.lights import is_near_chance
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
@@ -20,6 +21,7 @@ from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
 
 _MOST_MISSED = 3
+_NOTEBOOKS = "artifacts/notebooks"
 
 Summary = dict[str, Any]
 
@@ -44,7 +46,7 @@ def summary_text(
     """off: the streams that are not in use, each with the reason."""
     blocks = ["What was found", *(_found(stream, summary) for stream, summary in summaries.items())]
     blocks += [f"  {TITLES[stream][1]}, {stream}\n    not in use: {reason}" for stream, reason in off.items()]
-    return "\n".join(["", *blocks, "", as_text(report), "", _where_to_look(root), "", _next_steps()])
+    return "\n".join(["", *blocks, "", as_text(report), "", _where_to_look(root, summaries), "", _next_steps()])
 
 
 # ---------------------------------------------------------------------------------------------------- what was found
@@ -110,10 +112,12 @@ def _short(value: float) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------- and then
-def _where_to_look(root: Path) -> str:
+def _where_to_look(root: Path, summaries: Mapping[Stream, Summary | None]) -> str:
+    runs = {summary["run_id"] for summary in summaries.values() if summary is not None}
+    pages = [relative(page, root) for run in sorted(runs - {None}) for page in (root / _NOTEBOOKS / run).glob("*.html")]
     places = [
         ("dashboard", f"`landfall dashboard` opens {DEFAULT_OUT} at http://{HOST}:{DEFAULT_PORT}/"),
-        ("executed notebooks", "artifacts/notebooks/"),
+        *(("executed notebook", page) for page in sorted(pages)),
         ("scores, events, timelines", "artifacts/scores/"),
         ("losses, data quality", "artifacts/loss/ artifacts/dqvl/"),
         ("every check", REPORT),

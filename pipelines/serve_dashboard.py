@@ -2,9 +2,10 @@
 
     python -m pipelines.serve_dashboard
 
-Only files of `training_dashboard/` are served, and those of the machines of a fleet, only on 127.0.0.1, and only for
-requests that name this machine as host: the data must not leave the site, not even through a browser tab that another
-site opened. The page can write one thing, an annotation of a time span (`pipelines.dashboard.annotations`).
+Only files of `training_dashboard/`, pages of executed notebooks, and those of the machines of a fleet are served, only
+on 127.0.0.1, and only for requests that name this machine as host: the data must not leave the site, not even through a
+browser tab that another site opened. The page can write one thing, an annotation of a time span
+(`pipelines.dashboard.annotations`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from core.errors import EXIT_OK, UsageError
 from pipelines.dashboard.annotating import annotate
 from pipelines.dashboard.annotations import NewAnnotation
 from pipelines.dashboard.inputs import explain
+from pipelines.notebook_page import POLICY as NOTEBOOK_POLICY
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,6 @@ CONTENT_POLICY = (
 HEADERS = {
     # The browser caches a file, but checks each time whether it changed.
     "Cache-Control": "no-cache",
-    "Content-Security-Policy": CONTENT_POLICY,
     # No page of another site may load the data, not even as an image or a script.
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -57,12 +58,14 @@ PATIENCE_S = 30
 LONGEST_BODY = 64 * 1024
 # A browser opens six connections. Each needs a thread and a descriptor; a process has about a thousand descriptors.
 MOST_CONNECTIONS = 128
+_NOTEBOOKS = "/artifacts/notebooks/"
 _MACHINE = re.compile(r"/machines/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/")
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
     """Serves the files below `directory`; no listings, no hidden files, no links to the outside."""
 
+    _policy = CONTENT_POLICY
     server_version = "Landfall"
     sys_version = ""
     timeout = PATIENCE_S
@@ -133,6 +136,13 @@ class DashboardHandler(SimpleHTTPRequestHandler):
             workspace = Path(self.directory).parent / found[0].strip("/")
             self.directory, self.path = str(workspace / "training_dashboard"), self.path[found.end() - 1 :]
 
+    def _enter_notebooks(self) -> None:
+        """`/artifacts/notebooks/<run>/<name>.html` is the page of an executed notebook, with a policy of its own."""
+        if self.path.startswith(_NOTEBOOKS) and self.path.endswith(".html"):
+            self.directory = str(Path(self.directory).parent / _NOTEBOOKS.strip("/"))
+            self.path = self.path.removeprefix(_NOTEBOOKS.rstrip("/"))
+            self._policy = NOTEBOOK_POLICY
+
     def send_head(self) -> BinaryIO | None:
         """The requested file, after its headers were sent; None if the response needs no file."""
         hosts = self.headers.get_all("Host", [])
@@ -140,6 +150,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server answers to 127.0.0.1 only")
             return None
         self._enter_machine()
+        self._enter_notebooks()
         path = Path(self.translate_path(self.path))
         file = self._servable(path)
         if file is None:
@@ -201,6 +212,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         self.server.deadlines.pop(self.connection, None)  # the request was received
         for name, value in HEADERS.items():
             self.send_header(name, value)
+        self.send_header("Content-Security-Policy", self._policy)
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:

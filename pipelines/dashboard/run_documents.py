@@ -119,7 +119,9 @@ class RunStream(Progress):
     checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     log_dir: Text | None = Field(None, description="Folder of the run logs; that of another configuration differs.")
     weights: Text | None = Field(None, description="File of its best weights; null if they were removed.")
-    notebook: Text | None = Field(None, description="Its executed notebook; null if it was not run in a notebook.")
+    notebook: Text | None = Field(
+        None, description="Its executed notebook, if possible as a page; null if it was not run in one."
+    )
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")

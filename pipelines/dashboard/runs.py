@@ -87,8 +87,9 @@ def read_runs(
         for name, stream in run.streams.items():
             weights = folders[run.run_id][name] / WEIGHTS_FILE
             notebook = root / configs[name].logging.artifacts_dir / "notebooks" / run.run_id / f"local_{name}_ssl.ipynb"
-            stream.weights, stream.notebook = (
-                relative(file, root) if file.is_file() else None for file in (weights, notebook)
+            stream.weights = relative(weights, root) if weights.is_file() else None
+            stream.notebook = next(
+                (relative(file, root) for file in (notebook.with_suffix(".html"), notebook) if file.is_file()), None
             )
     return runs
 

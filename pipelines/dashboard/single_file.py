@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -52,8 +53,16 @@ def write_single_file(root: Path, path: Path | None = None, *, data: Path | None
         )
     if not (data / STATE).is_file():
         raise UsageError("nothing was exported yet", hint="run `make export`")
-    write_text(path, _Page(page, documents_of(data)).text())
+    write_text(path, _Page(page, documents_of(data) | _workspace_from(path.parent, root)).text())
     return path
+
+
+def _workspace_from(folder: Path, root: Path) -> dict[str, str]:
+    """The address of the workspace for links in a page in `folder`; empty if there is none, as on another drive."""
+    try:
+        return {"workspace": json.dumps(f"{Path(os.path.relpath(root, folder)).as_posix()}/")}
+    except ValueError:
+        return {}
 
 
 def has_page(root: Path) -> bool:

@@ -151,7 +151,9 @@ class StreamState(Progress):
     )
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
     hardware: Text | None = Field(None, description="Hardware and precision in words.")
-    notebook: Text | None = Field(None, description="The executed notebook of the run; null if there is none.")
+    notebook: Text | None = Field(
+        None, description="The executed notebook of the run, if possible as a page; null if there is none."
+    )
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
     detections: Detections | None = Field(None, description="What the latest scoring found.")

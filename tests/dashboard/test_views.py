@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pipelines.dashboard.single_file import write_single_file
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, settle, show
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
@@ -225,12 +226,22 @@ def test_runs_sort_by_any_column_and_filter_by_any_word(opened):
     assert list(data_of(opened, "Runs"))[:3] == ["Run", "State", "Started"]
 
 
+def test_the_executed_notebook_opens_from_the_served_page_and_from_the_single_file(whole, site, visit):
+    from_disk = write_single_file(whole, whole / "reports/all.html").as_uri()
+    for address in (site, from_disk):
+        page = visit(f"{address}#runs?run={FIRST}")
+        page.get_by_role("link", name="local_patchtst_ssl.html").click()
+        page.get_by_text("CUDA out of memory").wait_for()
+        assert "owned" not in page.title()
+        assert page.complaints == []
+
+
 def test_one_selected_run_shows_settings_and_two_show_differences(site, visit):
     page = visit(f"{site}#runs?run={FIRST}")
     details = card(page, "PatchTST-SSL")
     assert "4f2c9d1e77aa, with local changes" in details.inner_text()
     assert f"runs/patchtst_ssl/{FIRST}/model.pt\nlandfall promote {FIRST}" in details.inner_text()
-    assert f"artifacts/notebooks/{FIRST}/local_patchtst_ssl.ipynb" in details.inner_text()
+    assert f"artifacts/notebooks/{FIRST}/local_patchtst_ssl.html" in details.inner_text()
     details.get_by_text("The configuration").click()
     assert "training.epochs: 12" in details.inner_text()
     page.get_by_role("checkbox", name=SECOND).check()

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import numpy as np
 
+from pipelines.notebook_page import write_page
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, build_workspace
 from tests.pipelines.more_inputs import RECORDING, write_devices, write_event, write_migration, write_score_table
 
@@ -75,9 +77,12 @@ def signals(*, vibration: bool) -> dict[str, Any]:
 
 def write_files_of_run(root: Path, run_id: str) -> None:
     """What a run leaves besides its log: its weights and its executed notebook."""
-    for file in (f"runs/patchtst_ssl/{run_id}/model.pt", f"artifacts/notebooks/{run_id}/local_patchtst_ssl.ipynb"):
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text("", encoding="utf-8")
+    (root / f"runs/patchtst_ssl/{run_id}/model.pt").write_text("", encoding="utf-8")
+    executed = root / f"artifacts/notebooks/{run_id}/local_patchtst_ssl.ipynb"
+    executed.parent.mkdir(parents=True)
+    cell = nbformat.v4.new_code_cell("print(1)", outputs=[nbformat.v4.new_output("stream", text=SCRIPT)])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), executed)
+    write_page(executed)
 
 
 def change(page: Path, name: str, **changes: Any) -> None:

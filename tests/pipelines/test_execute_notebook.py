@@ -90,7 +90,8 @@ def notebook(tmp_path: Path):
 # ---------------------------------------------------------------------------------------------------------------- runs
 def test_cells_are_reported_at_start_and_end_with_their_output(notebook):
     ended = execute(
-        notebook("print(name * count)", "import os; print(os.getcwd())"), "-p", "count=3", "-p", 'name="ab"'
+        notebook("print(name * count)\nprint('<b>', flush=True)\nprint(2)", "import os; print(os.getcwd())"),
+        *("-p", "count=3", "-p", 'name="ab"'),
     )
     assert ended.code == EXIT_OK, ended.messages
     first, *cells = ended.events
@@ -101,7 +102,12 @@ def test_cells_are_reported_at_start_and_end_with_their_output(notebook):
     assert [event["title"] for event in cells if event["event"] == "start"][-2:] == ["First", "Second"]
     assert all(0 <= event["seconds"] < 60 for event in cells if event["event"] == "end")
     assert "ababab\n" in ended.messages
-    assert outputs(ended)[-1][0].text.strip() == str(Path(ended.executed.metadata.papermill.input_path).parent)
+    assert [output.text for output in outputs(ended)[-2]] == ["ababab\n<b>\n2\n"], "one block"
+    folder = Path(ended.executed.metadata.papermill.input_path).parent
+    assert outputs(ended)[-1][0].text.strip() == str(folder)
+    page = (folder / "executed/a.html").read_text("utf-8")
+    assert "ababab\n&lt;b&gt;\n2\n" in page
+    assert "<script" not in page
 
 
 def test_an_unknown_parameter_ends_before_anything_runs(notebook):
@@ -135,6 +141,9 @@ def test_a_failing_cell_decides_the_exit_code_and_leaves_what_came_before(notebo
     assert before[0].text == "before\n"
     assert failing[0].ename == "DataError"
     assert after == []
+    assert "too short" in (Path(ended.executed.metadata.papermill.input_path).parent / "executed/a.html").read_text(
+        "utf-8"
+    )
 
 
 def test_the_copy_is_valid_at_any_time(notebook):

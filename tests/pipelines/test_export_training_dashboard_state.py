@@ -378,6 +378,8 @@ def test_a_run_names_its_weights_and_its_executed_notebook(workspace):
     assert (run["weights"], run["notebook"]) == (weights, notebook)
     assert state.streams["patchtst"].notebook == notebook
     assert state.streams["swinmae"].notebook is None
+    page = builders.write(workspace / notebook.replace(".ipynb", ".html"), "")
+    assert export_state(workspace).streams["patchtst"].notebook == page.relative_to(workspace).as_posix()
     (workspace / weights).unlink()
     export_state(workspace)
     assert load(workspace, f"runs/{SECOND}.json")["streams"]["patchtst"]["weights"] is None, "they were pruned"

@@ -60,7 +60,8 @@ def test_the_command_succeeds_with_checklist_and_paths(finished_workspace):
     assert "29 passed, 0 failed, 0 warnings, 0 skipped" in finished_workspace.stdout
     places = finished_workspace.stdout.partition("Where to look")[2].partition("Next")[0].split()
     found = [place for place in places if "/" in place and "://" not in place]
-    assert len(found) == 6
+    assert len(found) == 7
+    assert sum(place.endswith(("patchtst_ssl.html", "swinmae_ssl.html")) for place in found) == 2
     assert all((finished_workspace.root / place).exists() for place in found)
 
 

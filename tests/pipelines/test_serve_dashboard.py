@@ -127,13 +127,29 @@ def test_a_missing_live_run_is_not_an_error(server):
         "/.hidden",
         "/missing.json",
         "/%00",
+        "/artifacts/notebooks/r/a.ipynb",
+        "/artifacts/notebooks/r/../../../secret.html",
+        "/artifacts/notebooks/r/%2e%2e/%2e%2e/%2e%2e/secret.html",
+        "/artifacts/report.html",
+        "/js/artifacts/notebooks/r/a.html",
     ],
 )
-def test_no_other_file_is_served(server, path):
+def test_no_other_file_is_served(server, page, path):
+    for file in ("artifacts/notebooks/r/a.ipynb", "artifacts/report.html", "secret.html"):
+        write(page.parent / file, SECRET)
     response, body = ask(server, path)
     assert response.status == 404
     assert SECRET.encode() not in body
     assert b"app.mjs" not in body
+
+
+def test_a_page_of_a_notebook_can_run_and_load_nothing(server, page):
+    write(page.parent / "artifacts/notebooks/r/a.html", "<p>cells</p>")
+    response, body = ask(server, "/artifacts/notebooks/r/a.html")
+    assert (response.status, body) == (200, b"<p>cells</p>")
+    (policy,) = response.headers.get_all("Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "script-src" not in policy
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")

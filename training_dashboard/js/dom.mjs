@@ -46,6 +46,11 @@ export const light = (state) => el("span", { class: `light ${toneOf(state)}` }, 
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 
 export const code = (text) => el("code", {}, text);
+/** A file of the workspace, with a link if it is a page. */
+export const file = (store, path) => {
+  const address = path.endsWith(".html") && store.addressOf(path);
+  return address ? el("a", { href: address.split("/").map(encodeURIComponent).join("/") }, path) : code(path);
+};
 export const small = (...text) => el("small", {}, text);
 export const quiet = (...text) => el("p", { class: "quiet" }, text);
 export const warning = (...text) => el("p", { class: "warning warn" }, el("span", {}, text));

@@ -69,6 +69,12 @@ export class Store extends EventTarget {
     return !report;
   }
 
+  /** The address of a file of the workspace; null if it is unknown. */
+  addressOf(file) {
+    if (!report) return file;
+    return report.workspace ? report.workspace + file : null;
+  }
+
   /** Sends a note about an event to the server; returns the reason of a failure, or null. */
   async annotate(stream, { recording, start_seconds, end_seconds }, note) {
     const body = JSON.stringify({ recording, start_seconds, end_seconds, ...note });

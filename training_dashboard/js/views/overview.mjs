@@ -1,6 +1,6 @@
 /** The machines first: a card with a light for each stream. Then the software: pipeline, training, checks, problems. */
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
-import { quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
+import { file, quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
 import { COMPONENTS, clock, count, duration, faults, figure, isNumber, percent, plural } from "../format.mjs";
 import { promise, rareness, severity, time } from "../format.mjs";
 import { href } from "../route.mjs";
@@ -15,7 +15,7 @@ export function overview(store, _route, signal) {
     fill(stages, store.pipeline.stages.map(stage));
     fill(
       runs,
-      store.streams.filter((name) => store.isInUse(name)).map((name) => runCard(name, store.stream(name))),
+      store.streams.filter((name) => store.isInUse(name)).map((name) => runCard(store, name)),
     );
   };
   follow();
@@ -137,7 +137,8 @@ function quality(name, { quality: found }) {
 }
 
 // ------------------------------------------------------------------------------------------------------------ software
-function runCard(name, stream) {
+function runCard(store, name) {
+  const stream = store.stream(name);
   const { state, title, reason } = stream;
   const shown = stream.collapsed && state === "completed" ? "attention" : state;
   return card(
@@ -146,11 +147,13 @@ function runCard(name, stream) {
     stream.collapsed && warning("The model has collapsed: its check failed, or its loss never changed."),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
     state === "silent" && warning(`No update since ${time(stream.updated_at)}.`),
-    stream.run_id ? run(name, stream) : advice("Not trained yet", `landfall train ${name}`, "starts a run"),
+    stream.run_id
+      ? run(store, name, stream)
+      : advice("Not trained yet", `landfall train ${name}`, "starts a run"),
   );
 }
 
-function run(name, stream) {
+function run(store, name, stream) {
   const { state, best, checkpoint, progress } = stream;
   const left =
     state === "running" && isNumber(stream.eta_seconds) && `, ${duration(stream.eta_seconds)} left`;
@@ -178,7 +181,7 @@ function run(name, stream) {
       ["Run", runLink(stream.run_id, `run-${name}`)],
       ["Last update", time(stream.updated_at)],
       ["Hardware", stream.hardware],
-      ["Executed notebook", stream.notebook && code(stream.notebook)],
+      ["Executed notebook", stream.notebook && file(store, stream.notebook)],
       [
         "Weights in use",
         checkpoint && [

@@ -1,5 +1,5 @@
 /** All runs as a table; a selected run shows its environment and configuration, several show their differences. */
-import { advice, badge, card, code, el, facts, fill, fold, quiet, small } from "../dom.mjs";
+import { advice, badge, card, code, el, facts, file, fill, fold, quiet, small } from "../dom.mjs";
 import { MISSING, count, duration, figure, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -121,12 +121,14 @@ async function details(store, ids) {
       const trained = records
         .filter(({ streams }) => streams?.[name])
         .map(({ run_id: id, streams }) => ({ id, ...streams[name] }));
-      return trained.length > 1 ? difference(title, trained) : trained.map((run) => single(title, run));
+      return trained.length > 1
+        ? difference(title, trained)
+        : trained.map((run) => single(store, title, run));
     }),
   ];
 }
 
-function single(title, { id, environment, config, ...run }) {
+function single(store, title, { id, environment, config, ...run }) {
   const { commit, dirty } = environment?.git ?? {};
   return card(
     title,
@@ -143,7 +145,7 @@ function single(title, { id, environment, config, ...run }) {
       ["Tags", run.notes?.tags?.join(" ")],
       ["Note", run.notes?.note],
       ["Weights", run.weights && [code(run.weights), small(`landfall promote ${id} makes them the model`)]],
-      ["Executed notebook", run.notebook && [code(run.notebook), small("landfall lab opens it")]],
+      ["Executed notebook", run.notebook && file(store, run.notebook)],
       ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
     ]),
     listing("configuration", config),
