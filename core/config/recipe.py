@@ -124,11 +124,11 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
     if window == AUTO:
         window, why_window = _process_window(config.model.patch_length, history)
     patch = config.model.patch_length if config.model.patch_length != AUTO else config.model.patch_stride
-    why_patch = "model.patch_stride" if patch != AUTO else f"{_PATCHES} to a window of {window}, {_SHORTEST_PATCH} to "
+    why_patch = "model.patch_stride"
     if patch == AUTO:
         wanted = min(max(window // _PATCHES, _SHORTEST_PATCH), _LONGEST_PATCH, max(window // 2, 1))
         patch = max(size for size in range(1, wanted + 1) if window % size == 0)
-        why_patch += f"{_LONGEST_PATCH} rows"
+        why_patch = f"1/{_PATCHES} of a window of {window}, from {_SHORTEST_PATCH} to {_LONGEST_PATCH} rows"
     stride = _stride(config, window, history)
     a_window = history.num_channels * window // patch
     an_epoch = max(_PATCHES_AN_EPOCH // a_window, _FEWEST_AN_EPOCH)
@@ -140,7 +140,7 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
         "data.score_stride": _score_stride(config, window, patch),
         "training.windows_per_epoch": (
             an_epoch,
-            f"{a_window} patches in a window, {_PATCHES_AN_EPOCH:,} in an epoch, {_FEWEST_AN_EPOCH} windows or more",
+            f"{_PATCHES_AN_EPOCH:,} patches per epoch, {a_window} per window; at least {_FEWEST_AN_EPOCH} windows",
         ),
     }
 
@@ -151,7 +151,7 @@ def _process_window(patch: int | str, history: History) -> tuple[int, str]:
     reason = f"half of the rows of the split {name} are in segments of {rows} rows or more"
     for window in _WINDOWS:
         if _WINDOWS_A_SPLIT * window <= rows:
-            return window // step * step, f"{reason}, {_WINDOWS_A_SPLIT} windows"
+            return window // step * step, f"{reason}, enough for {_WINDOWS_A_SPLIT} windows"
     for window in _SHORT_WINDOWS:
         if window + (window if history.guard < 0 else history.guard) <= rows:
             reason += f", too short for {_WINDOWS_A_SPLIT} windows of {_WINDOWS[-1]}"
@@ -164,7 +164,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
     rate_hz = history.sampling_rate_hz
     if window == AUTO:
         shortest = _SAMPLES_A_COLUMN * config.scalogram.image_size
-        window, why = _LONGEST_WAVE, f"at {rate_hz:g} Hz, up to a second"
+        window, why = _LONGEST_WAVE, f"at most one second at {rate_hz:g} Hz"
         while window > 1.5 * rate_hz and window >= 2 * shortest:
             window //= 2
         rows, _ = history.shortest()
@@ -174,10 +174,10 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
         "data.window": (window, why),
         "data.stride": _stride(config, window, history),
         "data.score_stride": _score_stride(config, window, None),
-        "training.windows_per_epoch": (_IMAGES_AN_EPOCH, "images in an epoch"),
+        "training.windows_per_epoch": (_IMAGES_AN_EPOCH, "images per epoch"),
         "scalogram.frequency_min_hz": (
             lowest_frequency(config.scalogram, window, rate_hz).frequency_min_hz,
-            f"{_CYCLES} cycles in a window",
+            f"{_CYCLES} cycles per window",
         ),
     }
 
@@ -191,15 +191,15 @@ def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
 
     train = history.splits["train"]
     if not any(rows > window for rows in train):
-        return stride, "a window for each segment"
+        return stride, "one window per segment"
     while num_windows() < fewest and stride > 1:
         stride //= 2
-    return stride, f"{num_windows()} windows to train on"
+    return stride, f"results in {num_windows()} training windows"
 
 
 def _score_stride(config: AnyConfig, window: int, patch: int | None) -> _Choice:
     if config.stream == "patchtst" and not config.scoring.look_ahead:
-        return patch, "a patch, of which each is predicted from the rows before it"
+        return patch, "the patch length: each patch is predicted from the previous rows"
     return max(window // _SCORE_STRIDES, 1), f"1/{_SCORE_STRIDES} of a window"
 
 

@@ -83,7 +83,7 @@ def get_batch_config(
         largest = max(1, int(limit_mb / mb_per_sample))
         if batch > largest:
             batch = _power_of_two_to(largest) if chosen.kind == "tpu" else largest
-            reason += f"; {limit_mb} MiB hold {largest} of {mb_per_sample:g} MiB"
+            reason += f"; {limit_mb} MiB are enough for {largest} samples of {mb_per_sample:g} MiB"
     return BatchConfig(base_batch_size, batch, factor, largest, reason)
 
 
@@ -104,11 +104,11 @@ def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_s
         batch, reason = settings.effective_batch, f"training.effective_batch = {settings.effective_batch}"
     else:
         windows = min(settings.windows_per_epoch or num_windows, num_windows)
-        few = f"{settings.epochs} epochs of {windows} windows are to be {settings.min_steps} steps"
+        few = f"{settings.epochs} epochs of {windows} windows must give {settings.min_steps} steps"
         if (enough := settings.epochs * windows // settings.min_steps) < SMALLEST_BATCH:
-            enough, few = SMALLEST_BATCH, f"{few}, as far as a batch of {SMALLEST_BATCH} allows"
+            enough, few = SMALLEST_BATCH, f"{few}, but the smallest batch is {SMALLEST_BATCH}"
         bounds = [
-            (tier.batch_size, f"the tier {tier.name} starts from {tier.batch_size}"),
+            (tier.batch_size, f"default of the tier {tier.name}: {tier.batch_size}"),
             (windows, f"an epoch has {windows} windows"),
             (enough, few),
         ]

@@ -145,6 +145,6 @@ def tune_process() -> None:
     mallopt = ctypes.CDLL(None).mallopt
     settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _KEPT_BYTES), (_M_TOP_PAD, _GROWTH_BYTES))
     if all(mallopt(name, value) for name, value in settings):
-        log.info("freed memory is kept for the next step (off by tune=false)")
+        log.info("freed memory is kept for later steps (tune=false turns this off)")
     else:
         log.warning("freed memory is returned to the system: mallopt rejected its settings")
