@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
@@ -21,7 +21,7 @@ from core.workspace import relative
 from inference.summary import ScoringPaths
 from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard.annotations import Annotation, annotation_of, file_of, of_data
-from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Document, Problem, plain
+from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -123,8 +123,14 @@ def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
     return updated_at is None or now - updated_at > SILENCE
 
 
+class Input(BaseModel):
+    """Part of a file that another part of Landfall wrote."""
+
+    model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
-class _Sidecar(Document):
+class _Sidecar(Input):
     run_id: RunId | None = None
     sha256: str | None = None
 

@@ -14,8 +14,8 @@ from pydantic import Field
 from core.config.schema import Stream
 from core.names import RunId
 from core.progress import span
-from pipelines.dashboard.documents import Document, Time
-from pipelines.dashboard.inputs import Problems, has_ended, read_model
+from pipelines.dashboard.documents import Time
+from pipelines.dashboard.inputs import Input, Problems, has_ended, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
     LivePipeline,
@@ -42,7 +42,7 @@ _STAGES: dict[StepState, NodeState] = {
 }
 
 
-class StepNow(Document):
+class StepNow(Input):
     """A step of `pipeline.json`; older files contain no stage.
 
     note: progress, while it runs. at: time of its last change of state.
@@ -57,7 +57,7 @@ class StepNow(Document):
     seconds: float = 0.0
 
 
-class PipelineRun(Document):
+class PipelineRun(Input):
     """`artifacts/pipeline/<run-id>/pipeline.json`."""
 
     run_id: RunId
@@ -67,7 +67,7 @@ class PipelineRun(Document):
     steps: dict[str, StepNow] = Field(default_factory=dict)
 
 
-class _Last(Document):
+class _Last(Input):
     run_id: RunId | None = None
 
 
