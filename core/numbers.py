@@ -35,6 +35,11 @@ def plain(value: float, significant: int = 3) -> str:
     return f"{rounded:,.{decimals_for(rounded, significant)}f}"
 
 
+def finite(value: Any) -> Any:
+    """None for NaN and infinity, which JSON does not have; any other value as it is."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def counted(number: int, noun: str) -> str:
     """`1 event`, `2 events`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from core.config.schema import AnyConfig
 from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
+from core.numbers import finite
 from core.owner import Owner
 from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes
 from core.redaction import redacted, redacted_text
@@ -174,7 +174,7 @@ class RunLog:
             self._tensorboard.flush()
         best_total = best_skill["total"] if best_skill else None
         self._update(
-            epoch=record.epoch, best={"epoch": best.epoch, "val_loss": _strict(best.val_loss), "skill": best_total}
+            epoch=record.epoch, best={"epoch": best.epoch, "val_loss": finite(best.val_loss), "skill": best_total}
         )
 
     def recovery(self, record: Mapping[str, Any]) -> None:
@@ -225,7 +225,7 @@ class RunLog:
         return {"eta_seconds": round(left, 1), "windows_per_second": round(rate, 2) or None}
 
     def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
-        strict = [{key: _strict(value) for key, value in record.items()} for record in records]
+        strict = [{key: finite(value) for key, value in record.items()} for record in records]
         lines = [json.dumps(record) for record in strict]
         self.check_ownership()
         with writing(self.metrics_file), self.metrics_file.open("a", encoding="utf-8") as file:
@@ -304,8 +304,3 @@ def read_loss_csv(path: Path) -> list[EpochRecord]:
     if header != columns or any(len(row) != len(columns) for row in rows):
         raise ValueError(f"{path}: not every line has the columns {', '.join(columns)}")
     return [EpochRecord(int(epoch), *(float(cell) for cell in rest)) for epoch, *rest in rows]
-
-
-def _strict(value: Any) -> Any:
-    """JSON has no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

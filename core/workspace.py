@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -215,6 +216,11 @@ def schema_text(model: type, *, mode: Literal["serialization", "validation"] = "
 def compact_json(value: Any) -> str:
     """Like `json_text`, on one line: for documents that only programs read."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of a value as JSON, in whatever order its keys are."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

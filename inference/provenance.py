@@ -17,8 +17,9 @@ from core.data.annotations import labelled_spans
 from core.data.entries import sha256_of
 from core.data.files import matches
 from core.errors import DataError
-from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions, sha256_of_bytes
+from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions
 from core.redaction import redacted
+from core.workspace import json_digest
 
 # Settings that decide what is scored, how errors become scores, thresholds and events, and what is written of them.
 _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalogram.")
@@ -42,7 +43,7 @@ def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoin
         else {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
         "settings": dict(_settings(config)),
         "data": dict(chain.from_iterable(_split(config, name, root) for name in type(config.data.splits).model_fields)),
-        "code": {package: _joint(code_digests((package,))) for package in _PACKAGES},
+        "code": {package: json_digest(code_digests((package,))) for package in _PACKAGES},
         "packages": package_versions(),
     }
 
@@ -97,12 +98,8 @@ def _split(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]
     labels = {file: digest for file, digest in found.items() if ".labels." in file}
     sensors = {file: digest for file, digest in found.items() if file not in labels}
     yield f"files of data.splits.{name}", str(len(sensors))
-    yield f"content of data.splits.{name}", _joint(sensors)
+    yield f"content of data.splits.{name}", json_digest(sensors)
     if name == "test":
-        yield "labels of data.splits.test", _joint(labels)
+        yield "labels of data.splits.test", json_digest(labels)
         if noted := labelled_spans(config, root):
-            yield "labels of the dashboard", sha256_of_bytes(json.dumps(noted, sort_keys=True).encode())
-
-
-def _joint(digests: Mapping[str, str]) -> str:
-    return sha256_of_bytes(json.dumps(digests, sort_keys=True).encode())
+            yield "labels of the dashboard", json_digest(noted)

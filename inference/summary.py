@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
-from core.numbers import counted, plain
+from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
 
@@ -147,7 +146,7 @@ def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dic
         return None
     figures = detection_metrics(labelled["score"].to_numpy(), labelled["label"].to_numpy(dtype="int8"), threshold)
     found = {**asdict(figures), **event_figures(scores, settings)}
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+    return {name: finite(value) for name, value in found.items()}
 
 
 def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from core import checkpoint, promotion
-from core.data.identity import digest_of
 from core.errors import CheckpointError
 from core.runlog import RunLog
+from core.workspace import json_digest
 from trainers.resuming import check_fit, report_exactness
 from trainers.state import TrainState
 
@@ -129,7 +129,7 @@ class Checkpointer:
             **facts,
             "metrics": self._metrics(),
             "config": self.bundle["config"],
-            "data": {name: digest_of(split) for name, split in self.bundle["data"].items()},
+            "data": {name: json_digest(split) for name, split in self.bundle["data"].items()},
             "hardware": self.state.hardware(),
             "parameters": sum(p.numel() for p in self.state.objective.model.parameters()),
         }

@@ -6,8 +6,6 @@ Memory is linear in the batch size, so a few small steps predict the peak of a l
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
 import statistics
@@ -23,7 +21,7 @@ from torch import distributed
 from core.devices.backend import Backend
 from core.devices.memory import is_out_of_memory
 from core.reading import read_json_object
-from core.workspace import utc_now, write_json
+from core.workspace import json_digest, utc_now, write_json
 
 log = logging.getLogger(__name__)
 
@@ -297,7 +295,7 @@ class ProbeCache:
         self.path = path
 
     def get(self, facts: Mapping[str, Any]) -> ProbeResult | None:
-        entry = self._read().get(_key(facts))
+        entry = self._read().get(json_digest(facts))
         if entry is None:
             return None
         try:
@@ -309,7 +307,7 @@ class ProbeCache:
     def put(self, facts: Mapping[str, Any], result: ProbeResult) -> None:
         """Stores the result; if two processes write concurrently, the complete file of the last one remains."""
         entry = {"time": utc_now(), "facts": dict(facts), "result": result.to_json()}
-        write_json(self.path, {**self._read(), _key(facts): entry})
+        write_json(self.path, {**self._read(), json_digest(facts): entry})
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -319,7 +317,3 @@ class ProbeCache:
         except (OSError, ValueError) as error:
             log.warning("%s cannot be read (%s); measuring again", self.path, error)
             return {}
-
-
-def _key(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from core.data.inputs import Inputs
 from core.data.windows import WindowSet
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
 from core.errors import LandfallError
+from core.numbers import finite
 from core.runlog import RunLog
 from core.workspace import atomic_file, relative, write_json
 from trainers.objective import Objective
@@ -118,8 +118,7 @@ class NonFinite:
 
     def to_json(self) -> dict[str, Any]:
         """A figure that is not finite is null, as JSON has no NaN."""
-        values = asdict(self)
-        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+        return {name: finite(value) for name, value in asdict(self).items()}
 
 
 # ------------------------------------------------------------------------------------------------------------- remedies
@@ -215,7 +214,7 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
                 "recording": recording.file_id,
                 "rows": [first, first + windows.window - 1],
                 "window": index,
-                "loss": loss if math.isfinite(loss) else None,
+                "loss": finite(loss),
             }
         )
     return sorted(origins, key=lambda origin: origin["loss"] is not None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from core.data.recording import Recording
 from core.data.windows import WindowSet
+from core.workspace import json_digest
 
 _LISTED = 3
 
@@ -30,14 +30,9 @@ def identity(windows: WindowSet) -> dict[str, Any]:
         of_file[recording.file_id.partition("#")[0]].append(digest_of_recording(recording))
     starts = hashlib.sha256(np.stack([windows.recording_of(), windows.local_starts()]).astype(np.int64).tobytes())
     return {
-        "files": {name: hashlib.sha256(json.dumps(found).encode()).hexdigest() for name, found in of_file.items()},
+        "files": {name: json_digest(found) for name, found in of_file.items()},
         "windows": [len(windows), starts.hexdigest()],
     }
-
-
-def digest_of(identity: Mapping[str, Any]) -> str:
-    """One digest of a result of `identity`."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -12,8 +12,6 @@ time. Series that exceed the memory are here too, and the scalers fitted on them
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import shutil
@@ -45,7 +43,7 @@ from core.errors import DataError
 from core.numbers import size_in_words
 from core.reading import json_object_or_none
 from core.redaction import redacted_text
-from core.workspace import relative, write_json
+from core.workspace import json_digest, relative, write_json
 
 log = logging.getLogger(__name__)
 
@@ -132,14 +130,14 @@ class Store:
             ),
             "measured": config.dqvl.enabled,
         }
-        return _digest_of(made_of)
+        return json_digest(made_of)
 
     def digest_of_bytes(self, path: Path) -> str:
         """SHA-256 of a file; cached as long as the file keeps its size and times."""
         if self.folder is None:
             return sha256_of(path)
         full = path.resolve()
-        record = self.folder / "files" / f"{_digest_of(str(full))}.json"
+        record = self.folder / "files" / f"{json_digest(str(full))}.json"
         state = state_of(full)
         known = json_object_or_none(record)
         if known is not None and known.get("state") == state and known.get("settled"):
@@ -162,7 +160,7 @@ class Store:
         digests = [recording.digest for recording in recordings]
         if self.folder is None or not all(digests):
             return as_one(values, self.scratch())
-        entry = self.folder / "series" / _digest_of(digests)
+        entry = self.folder / "series" / json_digest(digests)
         if not entry.is_dir():
             log.info("joining %d recordings of %.1f GB on disk, once", len(values), sum(v.nbytes for v in values) / 1e9)
             with self._keeping("the joined recordings"):
@@ -184,7 +182,7 @@ class Store:
         if self.folder is None or not all(recording.digest for recording, _, _ in rows):
             return fit()
         made_of = [VERSION, [(recording.digest, start, stop) for recording, start, stop in rows], settings]
-        path = self.folder / "scalers" / f"{_digest_of(made_of)}.json"
+        path = self.folder / "scalers" / f"{json_digest(made_of)}.json"
         known = json_object_or_none(path)
         if known is not None:
             return Scaler.from_dict(known)
@@ -287,10 +285,6 @@ def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
-def _digest_of(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode("utf-8")).hexdigest()
-
-
 def _size_of(path: Path) -> int:
     files = path.iterdir() if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files)

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from core.config.fields import Section
+from core.config.hardware import read_yaml
 from core.errors import UsageError
-from core.reading import UnreadableError, parse_json, read_yaml
+from core.reading import parse_json
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -53,14 +54,8 @@ class Broker(Section):
 
 
 def read_broker(path: Path) -> Broker:
-    """Raises UsageError with the key and the remedy for a file that cannot be used."""
-    try:
-        return Broker.model_validate(read_yaml(path) or {})
-    except (OSError, UnreadableError) as error:
-        raise UsageError(f"{path}: {error}", hint="write host and topic, as docs/watch.md shows") from error
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise UsageError(f"{path}: {faults}", hint="docs/watch.md lists the keys") from error
+    """Raises UsageError for a file that cannot be read, ConfigError with every fault."""
+    return read_yaml(str(path), Broker, root=Path())
 
 
 class Recorder:

@@ -7,8 +7,6 @@ once per `STORE_EVERY_S` the state of all files is stored.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +19,7 @@ import numpy as np
 from core.config.schema import AnyConfig
 from core.data.files import matches
 from core.errors import LandfallError, UsageError
-from core.workspace import relative
+from core.workspace import json_digest, relative
 from inference.detector import ALARM_SETTINGS
 from inference.watch.event_table import write_event_table
 from inference.watch.followed_file import FollowedFile
@@ -253,4 +251,4 @@ def identity(monitor: Monitor) -> str:
         "gap": [config.data.gap_factor, monitor.step_s],
         "timestamp": config.data.timestamp,
     }
-    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode("utf-8")).hexdigest()
+    return json_digest(made_of)

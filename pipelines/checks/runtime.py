@@ -13,7 +13,7 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
-from core.numbers import counted, plain
+from core.numbers import counted, finite, plain
 from core.promotion import weights_path
 from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
@@ -81,7 +81,7 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
     from_log = [(record["epoch"], record["train_loss"], record["val_loss"]) for record in logged]
     # The log is strict JSON: non-finite values are null there.
     losses = [(record.epoch, record.train_loss, record.val_loss) for record in history]
-    from_csv = [tuple(value if math.isfinite(value) else None for value in row) for row in losses]
+    from_csv = [tuple(map(finite, row)) for row in losses]
     if from_log != from_csv:
         raise CheckFailed(
             f"the CSV has {len(from_csv)} epochs, the log {len(from_log)}, and they are not the same",

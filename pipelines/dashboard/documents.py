@@ -6,13 +6,13 @@ added without a new version; a changed meaning needs one. `dev/DASHBOARD.md` lis
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from core.numbers import finite
 from core.redaction import printable
 
 SCHEMA_VERSION = 1
@@ -23,11 +23,6 @@ SCORES = "artifacts/scores"
 def _utc(value: datetime) -> datetime:
     """Times without a zone are UTC by contract."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _finite(value: Any) -> Any:
-    """A diverged loss is NaN in Python and cannot be written as JSON: it becomes null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _MISLEADING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -54,7 +49,7 @@ def plain(value: Any) -> Any:
 
 Time = Annotated[datetime, AfterValidator(_utc)]
 Text = Annotated[str, AfterValidator(encodable)]
-Number = Annotated[float | None, BeforeValidator(_finite)]
+Number = Annotated[float | None, BeforeValidator(finite)]
 
 
 class Document(BaseModel):

@@ -20,7 +20,7 @@ from core.fingerprints import (
 )
 from core.reading import read_json_object
 from core.redaction import redacted
-from core.workspace import relative
+from core.workspace import json_digest, relative
 from pipelines.steps.table import Order, Step
 
 # Parameters that affect only the name of a run or its display.
@@ -62,4 +62,4 @@ def _cells(root: Path, notebook: str) -> dict[str, str]:
     """The sources of a notebook's code cells: their outputs are not an input."""
     cells: list[dict[str, Any]] = read_json_object(root / notebook)["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    return {notebook: sha256_of_bytes(json.dumps(sources).encode())}
+    return {notebook: json_digest(sources)}
