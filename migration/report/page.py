@@ -136,7 +136,7 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
 def _notebook(notebook: NotebookReport) -> _Markup:
     facts = [
         ("written", notebook.output),
-        ("next to it", ", ".join(notebook.files)),
+        ("also written", ", ".join(notebook.files)),
         ("made for", notebook.hardware),
         ("installs", ", ".join(notebook.requirements.python)),
         ("installs on the system", ", ".join(notebook.requirements.system)),

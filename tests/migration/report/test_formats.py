@@ -24,7 +24,7 @@ def test_the_summary_lists_outputs_and_manual_steps():
     text = summary_text(sample_report(RULE, hostile="a thing"))
     assert text.splitlines() == [
         "nb, ü:1.ipynb → out/nb.ipynb",
-        "  2 changes, made for a GPU T4, next to it nb.requirements.txt",
+        "  2 changes, made for a GPU T4, also written: nb.requirements.txt",
         f"  ! cell 3, line 2: a thing ({RULE})",
         "    → a thing",
         "plain.ipynb is already local",
