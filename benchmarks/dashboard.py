@@ -37,7 +37,7 @@ from core.workspace import write_json
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle
 from tests.dashboard.builders import START, write_run
-from tests.dashboard.whole import build_whole_workspace, live_document
+from tests.dashboard.whole import build_whole_workspace, live_document, write_fleet, write_monitor
 from tests.pipelines.more_inputs import RECORDING, write_score_table
 from tests.support.small_workspace import install_page
 
@@ -206,11 +206,15 @@ def take_galleries(root: Path, folder: Path) -> list[Path]:
         build_whole_workspace(failed)
         for each in (empty, failed, live):
             page = install_page(each)
+            if each == failed:
+                write_fleet(page)
+                write_monitor(each)
             export_state(each)
         states = {"finished": root, "empty": empty, "failed": failed}
         taken = [picture for name, each in states.items() for picture in take_gallery(each, folder / name)]
         for stream in ("patchtst", "swinmae"):  # last: after two minutes it is shown as silent
             write_json(page / f"data/live/{stream}.json", live_document(7, stream=stream))
+        write_monitor(live, ended=False)
         return [*taken, *take_gallery(live, folder / "live")]
 
 

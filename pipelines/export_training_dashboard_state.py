@@ -99,6 +99,7 @@ def export_state(
     )
     write_document(out, state)
     going_on = [f"live/{stream}.json" for stream in streams_in_training(runs)]
+    going_on += [f"live/watch-{stream}.json" for stream in STREAMS]
     if pipeline is not None and pipeline.state == "running":
         going_on.append(LIVE)
     remove_stale(out.parent, state, going_on)

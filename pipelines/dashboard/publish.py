@@ -61,6 +61,7 @@ def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> 
 
 def referred(data: Path, state: DashboardState) -> Iterator[str]:
     """Every file that the state refers to, relative to it, except runs."""
+    yield from filter(None, [state.fleet])
     for stream in state.streams.values():
         events = stream.detections.events if stream.detections else []
         yield from filter(None, (stream.series, stream.quality_file, *(event.detail for event in events)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipelines.serve_dashboard import make_server
 
-VIEWS = ("overview", "training", "runs", "data", "anomalies", "device", "migration")
+VIEWS = ("overview", "fleet", "monitor", "training", "runs", "data", "anomalies", "device", "migration")
 
 
 GO = """hash => hash === location.hash || new Promise((resolve) => {

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.browsing import serving, visiting
-from tests.dashboard.whole import build_whole_workspace
+from tests.dashboard.whole import build_whole_workspace, write_fleet, write_monitor
 from tests.support.small_workspace import install_page
 
 
@@ -14,7 +14,9 @@ from tests.support.small_workspace import install_page
 def whole(tmp_path_factory):
     """A workspace that shows something in every view, exported."""
     root = build_whole_workspace(tmp_path_factory.mktemp("workspace"))
-    install_page(root)
+    page = install_page(root)
+    write_fleet(page)
+    write_monitor(root)
     export_state(root)
     return root
 

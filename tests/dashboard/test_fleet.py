@@ -50,11 +50,11 @@ def plant(tmp_path_factory):
 def test_many_machines_are_ranked_filtered_and_lead_to_their_pages(plant, visit):
     page = visit(plant)
     assert page.locator("nav [aria-current]").inner_text() == "Fleet"
-    page.locator("#fleet tbody tr").nth(MANY - 1).wait_for()
-    assert [text.split("\n")[0] for text in first_cells(page, "fleet")[:3]] == ["press-0", "press-1", "press-2"]
-    page.locator("#fleet-filter").fill("open odd")
-    assert page.locator("#fleet tbody tr").count() == 1
-    page.locator("#fleet-filter").fill("")
+    page.locator("#machines tbody tr").nth(MANY - 1).wait_for()
+    assert [text.split("\n")[0] for text in first_cells(page, "machines")[:3]] == ["press-0", "press-1", "press-2"]
+    page.locator("#machines-filter").fill("open odd")
+    assert page.locator("#machines tbody tr").count() == 1
+    page.locator("#machines-filter").fill("")
     page.get_by_role("link", name="press-0", exact=True).click()
     page.wait_for_selector("#view[aria-busy=false][data-view=overview]")
     settle(page)

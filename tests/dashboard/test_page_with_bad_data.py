@@ -35,6 +35,8 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
     train = {"landfall train patchtst", "landfall train swinmae"}
     assert commands == {
         "overview": {"landfall pipeline", *train},
+        "fleet": {"landfall fleet report"},
+        "monitor": {"landfall watch STREAM"},
         "training": train,
         "runs": {"landfall pipeline"},
         "data": {"landfall pipeline"},

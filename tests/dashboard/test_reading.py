@@ -47,12 +47,12 @@ def test_every_control_is_reachable_by_keyboard(site, visit):
     assert focused() == "to-overview"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#view[data-view=training][aria-busy=false]")
-    assert focused() == "to-training"
+    page.wait_for_selector("#view[data-view=fleet][aria-busy=false]")
+    assert focused() == "to-fleet"
     for _ in range(len(VIEWS) - 2):
         page.keyboard.press("Tab")
     page.keyboard.press("Tab")
-    assert focused() == "run-choice"
+    assert focused() == "CSV"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 

@@ -9,7 +9,7 @@ from tests.dashboard.browsing import show
 
 # A file cannot be written to.
 FORM = "Annotate a time span, such as maintenance\n"
-VIEWS = ("overview", "training", "runs", "data", "anomalies", "device", "migration")
+VIEWS = ("overview", "fleet", "training", "runs", "data", "anomalies", "device", "migration")
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import nbformat
 import numpy as np
 
+from inference.watch.live_document import LiveDocument
+from inference.watch.monitor import Scored
+from pipelines.dashboard.fleet_documents import FILE, FailedJob, FleetMachine, FleetState, MachineState
+from pipelines.dashboard.publish import write_document
 from pipelines.notebook_page import write_page
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, build_workspace
 from tests.pipelines.more_inputs import RECORDING, write_devices, write_event, write_migration, write_score_table
@@ -83,6 +87,38 @@ def write_files_of_run(root: Path, run_id: str) -> None:
     cell = nbformat.v4.new_code_cell("print(1)", outputs=[nbformat.v4.new_output("stream", text=SCRIPT)])
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), executed)
     write_page(executed)
+
+
+def write_fleet(page: Path) -> None:
+    """Machines in every state, with names and tags of any kind."""
+    now = datetime.now(UTC)
+    failed = FailedJob(command="train", reason=SCRIPT, at=now)
+    machines = [
+        FleetMachine(
+            id=f"press-{number:02}", stream="patchtst", tags=["hall-2", "since-2019"] if number % 2 else [],
+            state=state, severity=12.4 if state == "open events" else None,
+            attention=[f"{state}: the scores of the last 26 h need a look"] if state != "no event" else [],
+            open_events=3 if state == "open events" else 0, failed=[failed] if state == "failed" else [],
+            data_at=now, scored_at=now, page=f"machines/press-{number:02}/",
+        )
+        for number, state in enumerate(get_args(MachineState))
+    ]  # fmt: skip
+    write_document(page / "data" / FILE, FleetState(generated_at=now, machines=machines))
+
+
+def write_monitor(root: Path, *, ended: bool = True) -> None:
+    """What `landfall watch` leaves: events in both states, and the newest score of two files."""
+    document = LiveDocument(root, "patchtst", 0.83172, root / "none.jsonl")
+    for number, state in enumerate(("closed", "open", "open")):
+        recording, start = f"data/live/press_{number % 2}.csv", f"2026-02-01T0{number}:15:20.000"
+        sentence = f"4.2 min from {start[:19]}: peak {2.5 + number:.2f} × threshold, mostly rf_reflected_W (71%)"
+        report = {
+            "id": f"{recording}#{number}", "state": state, "recording": recording, "start": start,
+            "severity": 2.5 + number, "sentence": sentence,
+        }  # fmt: skip
+        time_n = np.array([start], dtype="datetime64[ns]").astype(np.int64)
+        document.saw(Scored(recording, np.array([5]), time_n, np.array([0.4 + number]), np.array([0]), [report]))
+    document.refresh(ended=ended)
 
 
 def change(page: Path, name: str, **changes: Any) -> None:

@@ -18,7 +18,7 @@ export async function fleet(store) {
       { class: "controls" },
       states.map((state) => el("span", {}, badge(state), ` ${count(inState(state))}`)),
     ),
-    dataTable({ id: "fleet", label: "Machines", columns: columnsOf(store), items }),
+    dataTable({ id: "machines", label: "Machines", columns: columnsOf(store), items }),
   );
 }
 

@@ -1,11 +1,15 @@
 /** What `landfall watch` sees now: the newest events, and the newest score of each file. */
-import { badge, block, card, el, fill, quiet } from "../dom.mjs";
+import { advice, badge, block, card, el, fill, quiet } from "../dom.mjs";
 import { MISSING, clock, count, figure, plural, severity, time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
 export function monitor(store, route, signal) {
   const node = el("div");
-  const draw = () => fill(node, Object.values(store.monitors).map(shown));
+  const none = advice("No monitor has run yet", "landfall watch STREAM", "scores rows as they come");
+  const draw = () => {
+    const monitors = Object.values(store.monitors);
+    fill(node, monitors.length > 0 ? monitors.map(shown) : none);
+  };
   store.addEventListener("monitor", draw, { signal });
   draw();
   return node;
