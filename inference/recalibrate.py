@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall calibrate", description="Fits the detector to newer reference data; the model does not change."
     )
-    parser.add_argument("--stream", choices=STREAMS, required=True, help="whose detector")
+    parser.add_argument("--stream", choices=STREAMS, required=True, help="stream of the detector")
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--undo", action="store_true", help="restore the detector from before the latest calibration")

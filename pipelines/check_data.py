@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "words", nargs="*", metavar="DATA|KEY=VALUE",
         help="sensor files or folders (default: the data of the configurations), and values of the configuration",
     )  # fmt: skip
-    parser.add_argument("--stream", choices=STREAMS, help="what DATA is (default: by its content), or what to judge")
+    parser.add_argument("--stream", choices=STREAMS, help="stream of DATA (default: by its content) or of the check")
     parser.add_argument("--config", metavar="FILE", help=f"configuration (default: {local_config_file('<stream>')})")
     parser.add_argument("--no-time", action="store_true", help="do not measure how long training would take")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")

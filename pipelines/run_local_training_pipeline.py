@@ -91,12 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--from", action="append", default=[], dest="start", metavar="STEP", help="run these and the following steps"
     )
-    which.add_argument("--skip", action="append", default=[], metavar="STEP", help="not these")
+    which.add_argument("--skip", action="append", default=[], metavar="STEP", help="skip these steps")
     which.add_argument(
         "--resume", action="store_true", help="skip steps whose inputs have not changed; resume training"
     )
     which.add_argument("--dry-run", action="store_true", help="list the steps that would run, with the reason")
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("execution")
     how.add_argument(
         "--jobs",
         type=_count,
@@ -111,12 +111,12 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--memory-limit", type=_count, metavar="MIB", help="memory limit of a notebook")
     how.add_argument(
         "-p", "--parameter", type=parameter, action="append", default=[], metavar="NAME=JSON",
-        help="for both notebooks; may be repeated",
+        help="set a parameter of both notebooks; may be repeated",
     )  # fmt: skip
     shown = parser.add_argument_group("output")
     shown.add_argument("--verbose", action="store_true", help="show every log line of the steps")
     shown.add_argument("--json", action="store_true", help="print the summary and the checklist as JSON")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="for both streams, such as trainer=quick")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides, such as trainer=quick")
     return parser
 
 

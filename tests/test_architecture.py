@@ -124,7 +124,7 @@ def test_the_drawing_shows_the_imports_between_packages():
 
 def test_each_trip_through_the_code_names_at_most_twelve_files_once():
     page = (REPO_ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    trips = [re.findall(r"^\d+\. `([\w/.]+)`", part, re.MULTILINE) for part in page.split("## The trip of ")[1:]]
+    trips = [re.findall(r"^\d+\. `([\w/.]+)`", part, re.MULTILINE) for part in page.split("## From ")[1:]]
     assert len(trips) == 2
     for files in trips:
         assert 5 < len(files) == len(set(files)) <= 12

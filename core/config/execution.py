@@ -103,7 +103,7 @@ class Device(Section):
     memory: Memory = Field(Memory(), description="Memory limit of a run.")
     environment: dict[str, str] = Field(
         {},
-        description="Environment variables set before the hardware is touched, such as NCCL_DEBUG; only those in "
+        description="Environment variables set before the hardware is initialised, such as NCCL_DEBUG; only those in "
         "`core/config/variables.py`, which name no file and load no code.",
     )
 

@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
     parser.add_argument("--webhook", metavar="URL", help="post each event to this address, as JSON")
     parser.add_argument("--command", metavar="COMMAND", help="run this for each event, with the JSON as its input")
-    parser.add_argument("--once", action="store_true", help="score what is there, regard all files as ended, and exit")
+    parser.add_argument("--once", action="store_true", help="score the present files to their ends, and exit")
     parser.add_argument(
         "--mqtt", type=Path, metavar="FILE",
         help="take rows from the MQTT broker that this file describes, and follow the csv files they are appended to",

@@ -40,7 +40,8 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     yield f"{notebook.input} → {notebook.output}" if notebook.output else f"{notebook.input} is already local"
     facts = [_count(notebook.changes, "change")]
     facts += [f"made for a {notebook.hardware}"] if notebook.hardware else []
-    facts += [f"also written: {', '.join(name.rpartition('/')[2] for name in notebook.files)}"] if notebook.files else []
+    names = ", ".join(name.rpartition("/")[2] for name in notebook.files)
+    facts += [f"also written: {names}"] if names else []
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
     if notebook.output and not DRIVE_RULES.isdisjoint(notebook.rules):

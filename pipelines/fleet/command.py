@@ -1,4 +1,4 @@
-"""`landfall fleet`: one command on every machine of a plant, each isolated, on the workers of Dask distributed.
+"""`landfall fleet`: runs one command on every machine of a plant, each in its own workspace, on workers of Dask.
 
     landfall fleet score
 
