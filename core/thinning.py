@@ -1,4 +1,4 @@
-"""Selects few points of a long series that keep its shape."""
+"""Selects few points of a long series that keep its shape, and finds its runs."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def kept(value_n: np.ndarray, limit: int) -> np.ndarray:
             found.add(first + int(np.where(gap_m, np.inf, part_m).argmin()))
             found.add(first + int(np.where(gap_m, -np.inf, part_m).argmax()))
     return np.array(sorted(found))
+
+
+def runs_of(flag_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Start and stop (exclusive) of each run of true values."""
+    edge_e = np.flatnonzero(np.diff(np.concatenate([[False], flag_n, [False]])))
+    return edge_e[::2], edge_e[1::2]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.thinning import runs_of
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -87,8 +89,8 @@ def vus_pr(score_n: np.ndarray, label_n: np.ndarray, *, window: int = 100, thres
     anomalous_n = label_n.astype(bool)
     if anomalous_n.all() or not anomalous_n.any():
         return float("nan")
-    edge = np.diff(np.concatenate([[0], anomalous_n.astype(np.int8), [0]]))
-    first_e, last_e = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1) - 1
+    first_e, stop_e = runs_of(anomalous_n)
+    last_e = stop_e - 1
 
     # A point alarms from the first threshold k on that it reaches; sums over points are then sums over k.
     rank_k = np.linspace(0, len(score_n) - 1, thresholds).astype(int)

@@ -20,6 +20,7 @@ from matplotlib.patches import Patch
 from core.data.blocks import slices
 from core.numbers import ratio_in_words
 from core.pictures import label_decades, literal, save_png
+from core.thinning import kept, runs_of
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -29,7 +30,7 @@ _MAX_ROWS, _RECORDINGS_PER_ROW = 5, 8
 _MAX_NAMES = 10
 # Letters of recording names that fit side by side over a row.
 _NAME_LETTERS = 170
-# Points drawn across a panel: more are thinned to the smallest and largest of each bin, so that no peak is lost.
+# Points drawn across a panel: more are thinned, so that no peak is lost.
 _MAX_POINTS = 3_000
 # Minimum width of a segment, as a share of the panel: a single alarm among a million scores must be visible.
 _MIN_WIDTH = 0.0015
@@ -193,7 +194,8 @@ def _draw(
     _shade(axes, edges_s2, line_e2[mine_e] - first, (0.0, 1.0), color=EVENT, alpha=0.3)
     _write_severities(axes, x_s[line_e2[mine_e] - first].mean(axis=1), severity_e[mine_e])
     anomalous_s = panel.table["label"].eq(1).fillna(False).to_numpy(dtype=bool)
-    _shade(axes, edges_s2, _runs(anomalous_s), (0.01, _STRIP), color=_LABEL)
+    first_k, stop_k = runs_of(anomalous_s)
+    _shade(axes, edges_s2, np.stack([first_k, stop_k - 1], axis=1), (0.01, _STRIP), color=_LABEL)
 
     label_decades(axes.yaxis, *limits)
     axes.grid(axis="y", alpha=0.25)
@@ -267,27 +269,10 @@ def _line(x_s: np.ndarray, score_s: np.ndarray, recording_s: np.ndarray) -> tupl
     apart_p = (np.diff(at_p) > 1) | (np.diff(recording_s[at_p]) != 0)
     apart_p |= step_p > _GAP_FACTOR * np.median(step_p) if len(step_p) else False
     piece_p = np.concatenate([[0], np.cumsum(apart_p)])
-    kept_p = _extremes(score_s[at_p])
+    kept_p = kept(score_s[at_p], _MAX_POINTS)
     at_p, piece_p = at_p[kept_p], piece_p[kept_p]
     breaks = np.flatnonzero(np.diff(piece_p)) + 1
     return np.insert(x_s[at_p], breaks, np.nan), np.insert(score_s[at_p].astype(np.float64), breaks, np.nan)
-
-
-def _extremes(values_p: np.ndarray) -> np.ndarray:
-    """Indices of the smallest and largest value of each of at most `_MAX_POINTS` / 2 bins; all where there are few."""
-    if len(values_p) <= _MAX_POINTS:
-        return np.arange(len(values_p))
-    width = -(-2 * len(values_p) // _MAX_POINTS)
-    padded_kw = np.pad(values_p, (0, -len(values_p) % width), mode="edge").reshape(-1, width)
-    first_k = width * np.arange(len(padded_kw))
-    found = np.concatenate([first_k + padded_kw.argmin(axis=1), first_k + padded_kw.argmax(axis=1)])
-    return np.unique(np.minimum(found, len(values_p) - 1))
-
-
-def _runs(flag_s: np.ndarray) -> np.ndarray:
-    """First and last index of each run of True: int64 (K, 2)."""
-    edges = np.diff(np.concatenate([[False], flag_s, [False]]).astype(np.int8))
-    return np.stack([np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1], axis=1)
 
 
 def _shade(

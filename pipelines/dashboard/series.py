@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from core.config.schema import AnyConfig, Stream
 from core.numbers import decimals_for, listed
+from core.thinning import runs_of
 from core.workspace import compact_json, write_text
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import RecordingSeries, Series, SeriesPart
@@ -167,7 +168,7 @@ def _bins(recording: _Recording, most: int) -> tuple[np.ndarray, np.ndarray, np.
 
     second_n, score_n = recording.second_n, recording.score_n
     points = len(score_n)
-    pause_p, end_p = _runs(np.isnan(score_n))
+    pause_p, end_p = runs_of(np.isnan(score_n))
     length_p = second_n[np.minimum(end_p, points - 1)] - second_n[np.maximum(pause_p - 1, 0)]
     longest_p = np.argsort(-length_p, kind="stable")[: most // 4]
     num_bins = min(most, points)
@@ -179,17 +180,9 @@ def _bins(recording: _Recording, most: int) -> tuple[np.ndarray, np.ndarray, np.
     return middle_b, np.fmin.reduceat(score_n, first_b), np.fmax.reduceat(score_n, first_b)
 
 
-def _runs(inside_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Start and stop (exclusive) of each run of true values."""
-    import numpy as np
-
-    edge_e = np.flatnonzero(np.diff(np.concatenate([[False], inside_n, [False]])))
-    return edge_e[::2], edge_e[1::2]
-
-
 def _labels(recording: _Recording) -> list[tuple[float, float]]:
     """First and last second of each run of scores that are labelled anomalous."""
-    first_r, stop_r = _runs(recording.labelled_n)
+    first_r, stop_r = runs_of(recording.labelled_n)
     second_n = recording.second_n.round(_MICROSECONDS)
     return list(zip(second_n[first_r].tolist(), second_n[stop_r - 1].tolist(), strict=True))
 

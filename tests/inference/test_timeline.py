@@ -50,13 +50,12 @@ def test_unscored_zero_and_empty_recordings_are_drawn(tmp_path, make_table):
     draw(tmp_path / "one.png", make_table({"a": [0.5, 2.0, 0.5]}), num_channels=1)
 
 
-def test_thinning_keeps_every_peak_and_trough():
+def test_a_long_line_keeps_every_peak_and_trough():
     values = noise(200_001)
     values[[77_777, 123_456]] = 1000.0, 1e-4
-    kept = timeline._extremes(values)
-    assert len(kept) <= timeline._MAX_POINTS
-    assert {77_777, 123_456} <= set(kept.tolist())
-    assert kept.max() <= 200_000
+    line_x, _ = timeline._line(np.arange(200_001.0), values, np.zeros(200_001))
+    assert len(line_x) <= timeline._MAX_POINTS
+    assert {77_777, 123_456} <= set(line_x.tolist())
 
 
 def test_the_line_breaks_at_gaps_unscored_points_and_recordings():
