@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from benchmarks.implementations import Work
+from benchmarks.implementations import Implementation, Work
 from benchmarks.run import RESULTS, Effort, environment
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 BATCH, CHANNELS = 8, 8
 MEASURED_S = 1.5
-# Two processes that start at the same time are measured after this.
-SETTLING_S = 1.5
 ROUNDS = 3
 # Before a round: maximum use of the cores by other processes on an idle machine, and how long to wait for that.
 IDLE_CORES, IDLE_LIMIT_S, LOOK_S = 0.2, 10.0, 0.25
@@ -76,29 +75,39 @@ def results(effort: Effort) -> Iterator[Shared]:
         yield measured(title, rounds=min(effort.rounds, ROUNDS))
 
 
-def measured(title: str, *, rounds: int, seconds: float = MEASURED_S, settling: float = SETTLING_S) -> Shared:
-    """Each round measures the workload alone and under every condition."""
+def measured(title: str, *, rounds: int, seconds: float = MEASURED_S) -> Shared:
+    """Each round measures the workload alone and under every condition, for some seconds."""
     from core.devices.host import usable_cores
 
     alone: list[float] = []
     others = 0.0
     shares: dict[str, list[float]] = {}
-    with ExitStack() as stack:
-        first, second = (stack.enter_context(_worker(title)) for _ in range(2))
-        pinned = stack.enter_context(_worker(title, pinned=True)) if hasattr(os, "sched_setaffinity") else None
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+
+        def started(*, pinned: bool = False) -> Implementation:
+            settings = {"title": title, "for_s": seconds, "pinned": pinned}
+            return stack.enter_context(Implementation("benchmarks.busy:Repeated", tuned=True, **settings))
+
+        def speed(*processes: Implementation) -> float:
+            """Windows per second of all that work at the same time."""
+            list(pool.map(Implementation.seconds, processes))
+            return sum(process.facts()["per_second"] for process in processes)
+
+        first, second = started(), started()
+        pinned = started(pinned=True) if hasattr(os, "sched_setaffinity") else None
         for _ in range(rounds):
             others = max(others, _wait_for_idle())
-            alone += _speeds([first], seconds)
+            alone.append(speed(first))
             found = {}
             with busy(1):
-                found["one"] = _speeds([first], seconds)
+                found["one"] = speed(first)
             with busy(usable_cores()):
-                found["per_core"] = _speeds([first], seconds)
+                found["per_core"] = speed(first)
                 if pinned is not None:
-                    found["pinned"] = _speeds([pinned], seconds)
-            found["two_at_once"] = _speeds([first, second], seconds, settling)
-            for name, speeds in found.items():
-                shares.setdefault(name, []).append(sum(speeds) / alone[-1])
+                    found["pinned"] = speed(pinned)
+            found["two_at_once"] = speed(first, second)
+            for name, each in found.items():
+                shares.setdefault(name, []).append(each / alone[-1])
     spread = {name: (statistics.median(each), min(each), max(each)) for name, each in shares.items()}
     return Shared(title, statistics.median(alone), others, spread)
 
@@ -131,57 +140,29 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 # ---------------------------------------------------------------------------------------------------- the measured work
-@contextmanager
-def _worker(title: str, *, pinned: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs the workload on request; `pinned` to one of the cores."""
-    command = [sys.executable, "-m", "benchmarks.busy", title, *(["--pinned"] if pinned else [])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
+class Repeated:
+    """A workload that is repeated for some seconds by as many threads as a run takes; `pinned` to one of the cores.
+    Its fact is the speed of the last time, in windows per second."""
 
+    def __init__(self, title: str, for_s: float, *, pinned: bool):
+        import torch
 
-def _speeds(workers: Sequence[subprocess.Popen[str]], seconds: float, settling: float = 0.0) -> list[float]:
-    """Windows per second of workers that work at the same time."""
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(f"{settling} {seconds}\n")
-        worker.stdin.flush()
-    return [float(worker.stdout.readline()) for worker in workers if worker.stdout is not None]
+        from core.config.execution import Execution
+        from core.devices.manager import DeviceManager
 
-
-def serve(title: str) -> None:
-    """Runs the workload for the time that each line requests, after a warm-up, and prints its speed."""
-    from core.config.execution import Execution
-    from core.devices.manager import DeviceManager
-    from core.devices.process import tune_process
-
-    tune_process()
-    config = Execution.model_validate({"device": {"prefer": "cpu"}})
-    plan = DeviceManager(config).plan()
-    work, windows = _work(title)
-    for _ in range(3):
-        work()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-
-    def repeated(seconds: float) -> float:
-        started, count = time.perf_counter(), 0
-        while (passed := time.perf_counter() - started) < seconds or not count:
-            work()
-            count += 1
-        return count * windows / passed
-
-    for line in sys.stdin:
-        settling, seconds = map(float, line.split())
+        if pinned:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        plan = DeviceManager(Execution.model_validate({"device": {"prefer": "cpu"}})).plan()
         torch.set_num_threads(plan.threads)
-        if settling:
-            repeated(settling)
-        sys.stdout.write(f"{repeated(seconds)}\n")
-        sys.stdout.flush()
+        self._for_s, (self._work, self._windows) = for_s, _work(title)
+        self.facts: dict[str, float] = {}
+
+    def __call__(self) -> None:
+        started, count = time.perf_counter(), 0
+        while (passed := time.perf_counter() - started) < self._for_s or not count:
+            self._work()
+            count += 1
+        self.facts = {"per_second": count * self._windows / passed}
 
 
 def _work(title: str) -> tuple[Work, int]:
@@ -230,9 +211,3 @@ def _model_and_batch(stream: Stream) -> tuple[nn.Module, torch.Tensor]:
     else:
         batch = torch.randn(BATCH, 3, config.scalogram.image_size, config.scalogram.image_size)
     return build_model(config, num_channels=batch.shape[-1] if stream == "patchtst" else 3), batch
-
-
-if __name__ == "__main__":
-    if "--pinned" in sys.argv:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    serve(sys.argv[1])

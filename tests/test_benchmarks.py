@@ -142,7 +142,7 @@ def test_the_cost_of_determinism_is_measured_and_the_process_stays_as_it_was(tmp
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
-    found = busy.measured("scalograms", rounds=1, seconds=0.01, settling=0.01)
+    found = busy.measured("scalograms", rounds=1, seconds=0.01)
     assert found.alone_per_second > 0
     assert {"one", "per_core", "two_at_once"} <= found.shares.keys()
     busy.write([found], tmp_path)
