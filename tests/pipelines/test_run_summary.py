@@ -24,7 +24,7 @@ MISSED = [
 @pytest.fixture
 def lines_of(tmp_path: Path):
     def lines(detection: dict | None, missed: list = MISSED) -> list[str]:
-        summary = {"events": 15, "recordings": 3, "detection": detection, "missed_faults": missed}
+        summary = {"run_id": "run-1", "events": 15, "recordings": 3, "detection": detection, "missed_faults": missed}
         report = ValidationReport("2026-01-01T00:00:00+00:00", ())
         return summary_text({"patchtst": summary}, report, tmp_path).partition("Checklist")[0].split("\n")
 
