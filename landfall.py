@@ -54,6 +54,9 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+_HELP = ("-h", "--help")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     _find_packages()
     from core.errors import EXIT_FAILURE, EXIT_USAGE
@@ -82,14 +85,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["train"]:
         sys.stderr.write(f"landfall train: name a stream: {_streams()}\n")
         return EXIT_USAGE
+    if len(words) > 1 and words[0] == "train" and words[1] in _HELP:
+        return _written(f"usage: landfall COMMAND [arguments]; COMMAND: {_streams()}\n")
     width = max(map(len, COMMANDS))
     overview = (
         "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
         + "".join(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
     )
-    if not words or words[0] in ("-h", "--help"):
+    if not words or words[0] in _HELP:
         return _written(overview)
-    sys.stderr.write(f"landfall: no command {' '.join(words[:2])!r}{_close_to(words)}\n\n{overview}")
+    close = _close_to(words)
+    more = f"; did you mean {close}? landfall --help lists all commands\n" if close else f"\n\n{overview}"
+    sys.stderr.write(f"landfall: no command {' '.join(words[:2])!r}{more}")
     return EXIT_USAGE
 
 
@@ -116,12 +123,12 @@ def _streams() -> str:
 
 
 def _close_to(words: Sequence[str]) -> str:
-    """The commands with a similar name."""
+    """The commands with a similar name; empty if there are none."""
     close = get_close_matches(" ".join(words[:2]), COMMANDS, cutoff=0.75)
     if not close:
         first_words = get_close_matches(words[0], {name.partition(" ")[0] for name in COMMANDS})
         close = [name for name in COMMANDS if name.partition(" ")[0] in first_words]
-    return f"; did you mean {' or '.join(close[:2])}?" if close else ""
+    return " or ".join(close[:2])
 
 
 def load_ipython_extension(shell: Any) -> None:

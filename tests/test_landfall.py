@@ -57,6 +57,8 @@ def test_a_similar_command_is_suggested(argv, meant, capsys):
 
 
 def test_training_without_a_stream_lists_the_streams(capsys):
+    assert landfall.main(["train", "--help"]) == 0
+    assert "train patchtst" in capsys.readouterr().out
     assert landfall.main(["train"]) == 2
     printed = capsys.readouterr().err
     assert all(stream in printed for stream in STREAMS)
