@@ -127,7 +127,8 @@ export function cells({
   const axis = (names, room, side) => ({
     grid: { show: false },
     splits: (plot) => {
-      const every = Math.ceil((names.length * room) / plot[side]);
+      // The area of the plot is not known when its axes are measured first.
+      const every = Math.ceil((names.length * room) / (plot.bbox[side] / devicePixelRatio || plot[side]));
       return names.map((name, at) => at + 0.5).filter((centre, at) => at % every === 0);
     },
     values: (plot, splits) => splits.map((split) => brief(String(names[Math.floor(split)]))),

@@ -2,7 +2,6 @@
 import { lineChart } from "../chart.mjs";
 import { advice, block, card, el, facts, picker, quiet, small } from "../dom.mjs";
 import {
-  clock,
   count,
   duration,
   falsePerDay,
@@ -80,7 +79,10 @@ function timeline(store, stream, { recordings, threshold }, wanted, event, { eve
     height: 280,
     y: { label: "score", isLog: true },
     summary: `${plural(recording.points, "score")} of ${name}, threshold ${plain(threshold)}`,
-    x: { label: start ? `recording's own clock, from ${clock(start)}` : "time (s)", isClock: Boolean(start) },
+    x: {
+      label: start ? `recording's own clock, ${start.slice(0, 10)}` : "time (s)",
+      isClock: Boolean(start),
+    },
     spans: [
       ...labels.map(([from, to]) => mark(from, to, { colour: "idle", label: "labelled anomaly" })),
       ...mine

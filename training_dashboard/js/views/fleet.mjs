@@ -46,14 +46,14 @@ const columnsOf = (store) => [
     ({ rank }) => rank,
     ({ state }) => badge(state),
   ),
-  number("events", "Open events", ({ open_events: events }) => events, count),
-  number("severity", "Severity", ({ severity: worst }) => worst, severity),
-  when("data_at", "Newest data"),
-  when("scored_at", "Scored"),
   text(
     "attention",
     "What needs attention",
     ({ attention = [] }) => attention.join("; "),
     ({ attention = [] }) => attention.map((each) => el("div", {}, each)),
   ),
+  number("events", "Open events", ({ open_events: events }) => events, count),
+  number("severity", "Severity", ({ severity: worst }) => worst, severity),
+  when("data_at", "Newest data"),
+  when("scored_at", "Scored"),
 ];
