@@ -112,7 +112,7 @@ def test_scores_are_equal_without_the_training_data(trained, stream, tmp_path, c
     caplog.clear()
     caplog.set_level(logging.INFO)
     assert_same(score(plant_root, stream), fresh)
-    assert "scoring with the detector of" in caplog.text
+    assert "the detector of" in caplog.text
     assert "its data is missing" in caplog.text
     assert "fewer reference rows" not in caplog.text
 
@@ -159,10 +159,10 @@ def of_another_model(root: Path) -> list[str]:
 
 REASONS = {
     "settings": (lambda _: ["scoring.smoothing_span=3"], "scoring.smoothing_span = 10, now 3"),
-    "data": (append_a_row, "the data of train and validation and calibration is not what"),
+    "data": (append_a_row, "train and validation and calibration"),
     "torn": (tear, "cannot be read"),
     "model": (of_another_model, "belongs to another model"),
-    "recordings": (lambda _: OWN_PAST, "the data of train and validation and calibration is not what"),
+    "recordings": (lambda _: OWN_PAST, "train and validation and calibration"),
 }
 
 

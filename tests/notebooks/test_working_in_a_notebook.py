@@ -190,7 +190,7 @@ def test_a_failure_starts_with_cause_and_remedy(page):
     assert failed.reply["ename"] == "DataError"
 
     (output, *_) = page.run("no_such_name").reply["traceback"]
-    assert output.splitlines()[1] == "\x1b[1m→ run the cells above first (Run → Run All Above Selected Cell)\x1b[0m"
+    assert output.splitlines()[1].startswith("\x1b[1m→ run the cells above")
     assert page.run("raise ValueError()").reply["traceback"][0] == "\x1b[1;31mValueError\x1b[0m"
     assert page.run("1 +").reply["ename"] == "SyntaxError"
 

@@ -203,9 +203,9 @@ def test_training_that_takes_too_long_is_resumable(notebook):
 # -------------------------------------------------------------------------------------------------------------- deaths
 HOLD = f"held = b'x' * {HELD_MB << 20}\n"
 DEATHS = {
-    "segfault": (HOLD + "import ctypes; ctypes.string_at(0)", "segmentation fault in compiled code (SIGSEGV)"),
-    "kill -9": (HOLD + "import os; os.kill(os.getpid(), 9)", "killed by another process (SIGKILL), as `kill -9` does"),
-    "exit": (HOLD + "import os; os._exit(7)", "ended by itself with exit code 7"),
+    "segfault": (HOLD + "import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+    "kill -9": (HOLD + "import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    "exit": (HOLD + "import os; os._exit(7)", "exit code 7"),
 }
 
 
@@ -214,7 +214,7 @@ def test_an_error_for_a_dead_kernel_names_cell_memory_and_cause(notebook, death)
     cell, cause = DEATHS[death]
     ended = execute(notebook("print('before')", cell))
     assert ended.code == EXIT_FAILURE
-    assert f"a.ipynb, In [3] (Second): its kernel died: {cause}; peak memory " in ended.last_line
+    assert re.search(rf"a\.ipynb, In \[3\] \(Second\): .*{cause}.*; peak memory ", ended.last_line)
     assert HELD_MB < peak_of(ended.last_line) < HELD_MB + 300
     before, dead = outputs(ended)[-2:]
     assert before[0].text == "before\n"

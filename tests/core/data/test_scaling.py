@@ -298,10 +298,7 @@ def test_a_constant_channel_with_a_missing_block_keeps_its_level(monkeypatch):
 def test_channels_with_the_same_reason_are_logged_together(caplog):
     caplog.set_level("INFO")
     fit(np.zeros(100), np.full(100, 20.0), np.arange(100), np.full(100, np.nan)).log_floors()
-    assert [record.getMessage() for record in caplog.records] == [
-        "scaling always 0 or missing in training: scale 1: c0, c3",
-        "scaling constant in training: 0.001 of the level: c1",
-    ]
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["c0, c3", "c1"]
 
 
 def test_a_floor_equal_to_the_scale_changes_nothing():

@@ -275,7 +275,9 @@ def test_an_unusable_gpu_has_a_remedy():
     hidden = recommended(HIDDEN_T4, CPU, environment={"CUDA_VISIBLE_DEVICES": ""})
     assert hidden == {"Tesla T4 cannot be used": "unset CUDA_VISIBLE_DEVICES"}
     torn = recommended(HALF_A_DRIVER, CPU)
-    assert torn == {"CUDA GPU cannot be used": "reinstall its driver; nvidia-smi must list the GPU"}
+    ((device, action),) = torn.items()
+    assert device.startswith("CUDA GPU")
+    assert "nvidia-smi" in action
     other = recommended(replace(M2, kind="xpu", name="Arc", usable=False), CPU)
     assert "TORCH_INDEX" in other["Arc cannot be used"]
 
