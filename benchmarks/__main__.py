@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import busy, determinism, growth
+from benchmarks import busy, growth
 from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
 # Each is a module with a function `comparisons`.
 COMPARED = ("patchtst", "swinmae", "scalogram", "data", "convergence")
-OTHERS = {"growth": growth, "busy": busy, "determinism": determinism}
+OTHERS = {"growth": growth, "busy": busy}
 QUESTIONS = (*COMPARED, *OTHERS)
 QUICK = ("patchtst", "swinmae", "scalogram", "data")
 

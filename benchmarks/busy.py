@@ -170,23 +170,16 @@ def _work(title: str) -> tuple[Work, int]:
     import torch
 
     from benchmarks import scalogram
+    from benchmarks.patchtst import training_step
 
     torch.manual_seed(0)
     if title == "scalograms":
         return scalogram.our_images(), scalogram.WINDOWS
     stream: Stream = "patchtst" if title.startswith("PatchTST") else "swinmae"
-    if title.endswith("training"):
-        return training_work(stream), BATCH
     model, batch = _model_and_batch(stream)
-    return lambda: model.inpaint(batch), BATCH
-
-
-def training_work(stream: Stream) -> Work:
-    """A training step of the reduced model of a stream with `BATCH` windows, in fp32."""
-    from benchmarks.patchtst import training_step
-
-    model, batch = _model_and_batch(stream)
-    return training_step(model, lambda: model(batch).loss, "32", fused=True)
+    if title.endswith("scoring"):
+        return lambda: model.inpaint(batch), BATCH
+    return training_step(model, lambda: model(batch).loss, "32", fused=True), BATCH
 
 
 def _model_and_batch(stream: Stream) -> tuple[nn.Module, torch.Tensor]:

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import busy, convergence, data, determinism, growth, page
+from benchmarks import busy, convergence, data, growth, page
 from benchmarks.demonstration import demonstration
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.implementations import Implementation
@@ -120,23 +120,6 @@ def test_busy_processes_end_with_the_benchmark(end):
             parent.send_signal(getattr(signal, end))
         assert are_gone(pids)
         parent.kill()
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_the_cost_of_determinism_is_measured_and_the_process_stays_as_it_was(tmp_path):
-    modes = []
-    before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-    found = determinism.measured(
-        "PatchTST", lambda: modes.append(torch.get_deterministic_debug_mode()), pairs=4, seconds=0.001
-    )
-    assert (torch.get_num_threads(), torch.get_deterministic_debug_mode()) == before
-    changes = [mode for mode, last in zip(modes, [None, *modes], strict=False) if mode != last]
-    assert changes == [2, 0, 2, 0, 2], "every second pair is in the other order"
-    middle, low, high = found.multiple
-    assert 0 < low <= middle <= high
-    determinism.write([found], tmp_path)
-    assert json.loads((tmp_path / "determinism.json").read_text())["works"][0]["pairs"] == 4
 
 
 @pytest.mark.slow
