@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,12 @@ def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
     return values
 
 
+def stream_meant(text: str) -> str | None:
+    """A hint for a stream, or a similar word, that is given as an argument; None for another text."""
+    close = get_close_matches(text, STREAMS, n=1, cutoff=0.7)
+    return f"a stream is an option: --stream {close[0]}" if close else None
+
+
 def _parsed(text: str, source: str) -> Override:
     """source: the argument or variable for messages."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -133,7 +140,5 @@ def _parsed(text: str, source: str) -> Override:
     try:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
-        hint = "write key=value or group=option, such as training.epochs=2"
-        if text in STREAMS:
-            hint = f"a stream is an option: --stream {text}"
+        hint = stream_meant(text) or "write key=value or group=option, such as training.epochs=2"
         raise UsageError(f"cannot read the override {source[:200]!r}", hint=hint) from error

@@ -222,10 +222,12 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
             name, num_lost, int(lengths_k.sum()), window,
         )  # fmt: skip
     if not len(starts_w):
+        whole = file_rows_needed(config, name)
+        record = f"record {whole:,} rows or more without a gap in one file" if whole is not None else "add longer files"
         raise DataError(
             f"the split {name} has no segment as long as a window of {window} rows "
             f"(longest: {int(extended_k.max(initial=0))})",
-            hint="set a smaller data.window, a larger data.gap_factor, or more files",
+            hint=f"{record}, or set a smaller data.window or a larger data.gap_factor",
         )
     windows = WindowSet(series, torch.from_numpy(starts_w), window, segments_k2)
     # Without a value there is nothing to train on, and a validation loss of 0 would be the best of all epochs.

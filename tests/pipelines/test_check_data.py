@@ -177,6 +177,12 @@ def test_a_path_without_sensor_files_is_an_error(workspace, tmp_path, capsys, na
     assert name in capsys.readouterr().err
 
 
+def test_a_stream_given_as_a_path_is_recognised(workspace, monkeypatch, capsys):
+    monkeypatch.chdir(workspace)
+    assert check_data.main(["patchts", "--repo-root", str(workspace)]) == EXIT_DATA
+    assert "--stream patchtst" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "name, stream", [("wave.npy", "swinmae"), ("axes.csv", "swinmae"), ("sensors.csv", "patchtst")]
 )

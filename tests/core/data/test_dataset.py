@@ -230,8 +230,9 @@ def test_rows_in_short_segments_are_reported(tmp_path, caplog):
 
 def test_a_split_shorter_than_a_window_is_a_data_error(tmp_path):
     write_ramp(tmp_path, "one.csv", 80)
-    with pytest.raises(DataError, match=r"validation .*20 rows \(longest: 16\)"):
+    with pytest.raises(DataError, match=r"validation .*20 rows \(longest: 16\)") as caught:
         load(tmp_path, make_config())
+    assert "record 100 rows" in caught.value.hint
 
 
 @pytest.mark.parametrize(
