@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import logging
 from html import escape
 from pathlib import Path
 
@@ -34,7 +35,9 @@ def write_page(executed: Path) -> Path | None:
 
     if not executed.is_file():
         return None
-    content, _ = HTMLExporter(template_name="basic").from_notebook_node(nbformat.read(executed, as_version=4))
+    exporter = HTMLExporter(template_name="basic")
+    exporter.log.setLevel(logging.ERROR)  # it warns of figures without an alternative text
+    content, _ = exporter.from_notebook_node(nbformat.read(executed, as_version=4))
     title = escape(f"{executed.stem}, run {executed.parent.name}")
     page = executed.with_suffix(".html")
     head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{title}</title>'

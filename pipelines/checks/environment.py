@@ -25,7 +25,9 @@ def locked_packages(context: Context) -> str:
     pinned version (`2.13.0+cpu`) count as that version."""
     lock = context.root / "requirements.lock"
     if not lock.is_file():
-        raise CheckSkipped("there is no requirements.lock", "restore it: git checkout requirements.lock")
+        is_clone = (context.root / "pyproject.toml").is_file()
+        hint = "restore it: git checkout requirements.lock" if is_clone else "only a clone of the repository has one"
+        raise CheckSkipped("there is no requirements.lock", hint)
     pins = [match.groups() for line in lock.read_text(encoding="utf-8").splitlines() if (match := _PINNED.match(line))]
     differing = [
         f"{name} {found} instead of {pin}" if found else f"{name} is not installed"
