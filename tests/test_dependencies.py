@@ -43,7 +43,8 @@ DISTRIBUTIONS = {
 # A runtime that only some machines have; the code that imports it looks first.
 OPTIONAL = {"torch-xla"}
 # Checkouts of other projects that benchmarks compare with, and the Colab modules that tests of migration imitate.
-ELSEWHERE = {"benchmarks": {"swin-mae", "models", "src"}, "tests": {"google", "pip"}}
+# Migration needs nbformat for notebooks of format 1 to 3 only, and names the command that installs it.
+ELSEWHERE = {"benchmarks": {"swin-mae", "models", "src"}, "tests": {"google", "pip"}, "migration": {"nbformat"}}
 
 
 def requirements(*extras: str) -> list[str]:
