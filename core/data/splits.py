@@ -191,7 +191,8 @@ def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
     guard = smallest_window(config) if config.data.guard < 0 else config.data.guard
-    return math.ceil((rows_needed(config, name) + guard * (split.start > 0)) / (split.stop - split.start))
+    needed = (rows_needed(config, name) + guard * (split.start > 0)) / (split.stop - split.start)
+    return math.ceil(round(needed, 6))  # 0.7 - 0.5 is less than 0.2
 
 
 def no_rows(config: AnyConfig, name: SplitName) -> DataError:
