@@ -11,6 +11,7 @@ from core.redaction import printable
 from core.workspace import write_bytes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -20,6 +21,14 @@ _COLORS = 256
 def literal(text: str) -> str:
     """Escapes text from data: control characters, and dollar signs, between which matplotlib would typeset text."""
     return printable(text).replace("$", r"\$")
+
+
+def tidy(axes: Axes) -> None:
+    """The look of every curve over time."""
+    axes.margins(x=0)
+    axes.grid(axis="y", alpha=0.25)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def label_decades(axis: Axis, low: float, high: float) -> None:

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from core.config.compose import LoadedConfig
-from core.data.figures import tidy
 from core.data.scalogram import decibels, row_edges_hz
 from core.data.windows import WindowSet
 from core.models.masking import evaluating
-from core.pictures import label_decades, literal
+from core.pictures import label_decades, literal, tidy
 from inference.scoring import ScoringModel
 from inference.stored_detector import load_splits, open_model
 from inference.timeline import SCORE

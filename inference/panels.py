@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from core.pictures import label_decades, literal, save_png
+from core.pictures import label_decades, literal, save_png, tidy
 from core.workspace import relative
 from inference.event_views import Scored, WindowView, rows_view, window_view
 from inference.reconstruction import Levels
@@ -103,10 +103,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
         axes.axvspan(
             *curves.span(max(first, start) - start, min(last, stop - 1) - start), color=EVENT, alpha=0.25, lw=0
         )
-        axes.margins(x=0)
-        axes.grid(axis="y", alpha=0.25)
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes)
     return figure
 
 
@@ -197,10 +194,8 @@ def _spectra_figure(scored: Scored, view: WindowView) -> Figure:
         wave.set_ylabel(literal(f"axis {scored.channels[axis]}"), fontsize=10)
         spectrum.loglog(hertz_f, np.maximum(amplitude_f, np.finfo(np.float32).tiny), color=SCORE, linewidth=0.8)
         for axes in (wave, spectrum):
-            axes.margins(x=0)
-            axes.grid(alpha=0.25)
-            axes.tick_params(labelsize=8)
-            axes.spines[["top", "right"]].set_visible(False)
+            tidy(axes)
+            axes.grid(axis="x", alpha=0.25)
     titles, units = ("waveform", "amplitude spectrum"), ("time (s)", "frequency (Hz)")
     for above, below, title, unit in zip(grid[0], grid[-1], titles, units, strict=True):
         above.set_title(title, fontsize=10, loc="left")

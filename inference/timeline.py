@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 
 from core.data.blocks import slices
 from core.numbers import ratio_in_words
-from core.pictures import label_decades, literal, save_png
+from core.pictures import label_decades, literal, save_png, tidy
 from core.thinning import kept, runs_of
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
@@ -198,9 +198,7 @@ def _draw(
     _shade(axes, edges_s2, np.stack([first_k, stop_k - 1], axis=1), (0.01, _STRIP), color=_LABEL)
 
     label_decades(axes.yaxis, *limits)
-    axes.grid(axis="y", alpha=0.25)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 def _write_severities(axes: Axes, x_k: np.ndarray, severity_k: np.ndarray) -> None:

@@ -15,11 +15,10 @@ from core.config.recipe import lowest_frequency
 from core.config.schema import Scalogram as ScalogramSettings
 from core.data.scalogram import Scalogram, decibels, row_edges_hz
 from core.data.windows import WindowSet
-from core.pictures import label_decades, literal
+from core.pictures import label_decades, literal, tidy
 from core.thinning import kept
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LINE = "#4477aa"
@@ -111,11 +110,3 @@ def scalogram_figure(
     bar = figure.colorbar(mesh, ax=list(grid[:, 1]), pad=0.01)
     bar.set_label("level (dB)", fontsize=9)
     return figure
-
-
-def tidy(axes: Axes) -> None:
-    """The look of every curve in a notebook."""
-    axes.margins(x=0)
-    axes.grid(axis="y", alpha=0.25)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
