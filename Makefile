@@ -44,7 +44,7 @@ $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	@touch $@
 
 .PHONY: setup-dev
-setup-dev: $(READY_DEV)  ## The development tools of requirements-dev.lock on top, once
+setup-dev: $(READY_DEV)  ## Install the development tools of requirements-dev.lock too, once
 
 # The development tools come on top: what tests, lints or compares with other libraries needs them, running does not.
 $(READY_DEV): $(READY) requirements-dev.lock
@@ -56,7 +56,7 @@ $(READY_DEV): $(READY) requirements-dev.lock
 always:
 
 .PHONY: sample-data
-sample-data: $(SAMPLE)  ## Make the synthetic plant's data under samples/, once
+sample-data: $(SAMPLE)  ## Create the sample data in samples/, once
 
 $(SAMPLE): $(READY) | pipelines/sample_data/command.py
 	$(BIN)/python -m pipelines.sample_data --out samples >/dev/null
@@ -70,16 +70,16 @@ validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, ex
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
 
 .PHONY: test test-slow test-nightly test-all
-test: $(READY_DEV) lint  ## Lint, then all tests but those marked slow
+test: $(READY_DEV) lint  ## Run the linter, then all tests except those marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
-test-slow: $(READY_DEV)  ## The tests marked slow but not nightly
+test-slow: $(READY_DEV)  ## Run the tests marked slow but not nightly
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not nightly" $(ARGS)
-test-nightly: $(READY_DEV)  ## The tests marked nightly: tutorials, memory, two machines
+test-nightly: $(READY_DEV)  ## Run the tests marked nightly: tutorials, memory, two machines
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m nightly $(ARGS)
-test-all: test test-slow test-nightly  ## All tests; CI runs the first two
+test-all: test test-slow test-nightly  ## Run all three; CI runs the first two
 
 .PHONY: coverage
-coverage: $(READY_DEV)  ## Which lines the tests run: at least 95 % (as long as the tests, and a quarter)
+coverage: $(READY_DEV)  ## Measure which lines the tests run: at least 95 % (25 % longer than the tests)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run $(PYTEST) $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
@@ -114,7 +114,7 @@ score: $(READY)  ## Score every stream in use with its checkpoint
 	$(BIN)/python -m inference.run_scoring_example $(ARGS)
 
 .PHONY: export
-export: $(READY)  ## Write what the dashboard shows
+export: $(READY)  ## Write the documents of the dashboard
 	$(BIN)/python -m pipelines.export_training_dashboard_state --persist-run-history
 
 # Its tools are in a lock file of their own: no test needs them.
@@ -151,14 +151,14 @@ FROM ?=
 REPLACE ?=
 
 .PHONY: import-artifacts
-import-artifacts: $(READY)  ## Bring a run from Colab or a drive into place: FROM=DIR|ZIP [REPLACE=1]
+import-artifacts: $(READY)  ## Import a run from Colab or a drive: FROM=DIR|ZIP [REPLACE=1]
 	@test -n "$(FROM)" || { echo "say where they are: make import-artifacts FROM=DIR|ZIP" >&2; exit 2; }
 	$(BIN)/python -m pipelines.import_artifacts "$(FROM)" $(if $(REPLACE),--replace) $(ARGS)
 
 # Links, so that there is one text; a file that somebody put there is never replaced.
 .PHONY: docs-local docs-baseline
-docs-local: ## Let prd.md, trd.md and todo.md lead to the local version's documents
-docs-baseline: ## Let them lead to the Colab baseline's
+docs-local: ## Link prd.md, trd.md and todo.md to the requirements of the local version
+docs-baseline: ## Link them to the requirements of the Colab version
 docs-local docs-baseline: docs-%:
 	@for link in prd.md trd.md todo.md; do \
 	  if [ -e $$link ] && [ ! -L $$link ]; then echo "$$link is a file of its own; move it away" >&2; exit 2; fi; \
@@ -168,13 +168,13 @@ docs-local docs-baseline: docs-%:
 	done
 
 .PHONY: bench bench-full
-bench: $(READY_DEV)  ## Measure the speed beside named peers (minutes; ARGS="patchtst scalogram")
+bench: $(READY_DEV)  ## Compare the speed with other implementations (minutes; ARGS="patchtst scalogram")
 	$(BIN)/python -m benchmarks $(ARGS)
-bench-full: $(READY_DEV)  ## All of it, in nine rounds, and written (ARGS="--peers DIR --data DIR")
+bench-full: $(READY_DEV)  ## Compare everything in nine rounds and write the results (ARGS="--peers DIR --data DIR")
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: clean
-clean:  ## Remove what runs and set-up made; data you brought stays
+clean:  ## Remove the files of runs and of the set-up; your own data stays
 	rm -rf $(VENV) samples runs checkpoints artifacts cache machines training_dashboard/data
 	rm -rf .pytest_cache .ruff_cache build *.egg-info node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -35,9 +35,9 @@ COMMANDS: dict[str, Command] = {
     "runs": Command("pipelines.list_runs", "list the training runs and the promoted models"),
     "promote": Command("pipelines.promote_run", "make the weights of a run the model of its stream"),
     "tag": Command("pipelines.tag_run", "set tags and a note of a run"),
-    "slurm": Command("trainers.slurm_script", "print a batch script that trains, requeued until it is done"),
+    "slurm": Command("trainers.slurm_script", "print a SLURM batch script that trains until it is complete"),
     "score": Command("inference.run_scoring_example", "score a stream and find events"),
-    "watch": Command("inference.watch.command", "score rows and recordings as they come"),
+    "watch": Command("inference.watch.command", "monitor: score new rows and recordings as they arrive"),
     "export-model": Command("inference.export_model", "write a model as ONNX, to monitor without PyTorch"),
     "calibrate": Command("inference.recalibrate", "refit the detector to newer reference data; the model stays"),
     "fleet": Command(
