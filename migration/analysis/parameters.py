@@ -9,12 +9,12 @@ import ast
 import builtins
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from core.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
-from migration.analysis.variables import NotebookNames
+from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,
     MARK,
@@ -71,7 +71,12 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     fields = [(source, field) for source in cells if FIELD_TRIGGER.fires(source.text) for field in form_fields(source)]
     if not fields:
         return ()
-    names = NotebookNames(cells, {field.name for _, field in fields})
+    named = re.compile(rf"\b(?:{'|'.join(sorted({re.escape(field.name) for _, field in fields}))})\b")
+    names = {
+        source.index: names_of(source, without=_movable(source))
+        for source in cells
+        if named.search(source.text) or MAY_BIND_ANYTHING.search(source.text)
+    }
     groups: dict[str, list[tuple[CellSource, FormField]]] = {}
     for source, field in fields:
         if field.name and not field.obstacle:
@@ -138,25 +143,30 @@ def _plain_comment(line: str) -> str:
     return masked(f"{line[: mark.start()].strip()} # {text}".strip())
 
 
-def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: NotebookNames) -> str:
-    """Why the fields of one name, each of which could be moved alone, must stay; empty if they can be moved."""
-    own = sorted((source.index, source.span(field.statement)[0]) for source, field in group if field.statement)
+def _movable(source: CellSource) -> list[ast.stmt]:
+    """The assignments of the fields that could be moved alone."""
+    return [field.statement for field in form_fields(source) if field.statement is not None and not field.obstacle]
+
+
+def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Mapping[int, CellNames]) -> str:
+    """Why the fields of one name, each of which could be moved alone, must stay; empty if they can be moved. `names`
+    are those of the other statements, by cell."""
     if name in _RESERVED or name.startswith("_"):
         return "its name has another meaning in the local notebook"
-    others = [place for place in names.bindings(name) if place not in own]
-    if others:
-        return f"the name is also assigned in cell {others[0][0]}"
-    if len(own) > 1:
-        return (
-            f"cells {', '.join(str(cell) for cell in sorted({cell for cell, _ in own}))} have a field of this name each"
-        )
-    before = [use for use in names.uses_before(name, own[0]) if not use.deferred or hasattr(builtins, name)]
-    if before:
-        return f"the name is used before, in cell {before[0].place[0]}"
-    anything = names.anything_before(own[-1])
-    if anything:
-        return f"`{anything}` runs before it and may set the name"
-    return ""
+    if others := [cell for cell, found in names.items() if name in found.bound]:
+        return f"the name is also assigned in cell {others[0]}"
+    if len(group) > 1:
+        own = ", ".join(str(cell) for cell in sorted({source.index for source, _ in group}))
+        return f"cells {own} have a field of this name each"
+    source, field = group[0]
+    start = source.span(field.statement)[0] if field.statement is not None else 0
+    before = {cell: found for cell, found in names.items() if cell < source.index}
+    before[source.index] = names_of(source, until=start)
+    for cell, found in before.items():
+        if name in found.used or (name in found.deferred and hasattr(builtins, name)):
+            return f"the name is used before, in cell {cell}"
+    anything = next((found.anything for found in before.values() if found.anything), "")
+    return f"`{anything}` runs before it and may set the name" if anything else ""
 
 
 def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter:

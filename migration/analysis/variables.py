@@ -1,318 +1,127 @@
-"""Bindings and uses of a notebook's module-level names, over all cells."""
+"""Module-level names that the cells of a notebook bind and use. Python's own symbol tables decide about scopes."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import symtable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from migration.python.scopes import arguments_of, command_words, local_names, stored_names
-from migration.python.source import CellSource, Command
-from migration.python.trees import children, walk
-
-Place = tuple[int, int]  # the cell's position, and the offset in its text
+from migration.python.scopes import command_words
+from migration.python.source import CellSource
 
 _QUIET_MAGICS = frozenset(
-    [
-        "cd",
-        "pip",
-        "conda",
-        "env",
-        "set_env",
-        "matplotlib",
-        "config",
-        "load_ext",
-        "reload_ext",
-        "autoreload",
-        "time",
-        "timeit",
-        "ls",
-        "mkdir",
-        "cp",
-        "mv",
-        "rm",
-        "cat",
-        "pwd",
-        "tensorflow_version",
-        "tensorboard",
-        "shell",
-        "watermark",
-        "who",
-        "whos",
-        "who_ls",
-        "rehashx",
-        "precision",
-    ]
+    {"cd", "pip", "conda", "env", "set_env", "matplotlib", "config", "load_ext", "reload_ext", "autoreload", "time"}
+    | {"timeit", "ls", "mkdir", "cp", "mv", "rm", "cat", "pwd", "tensorflow_version", "tensorboard", "shell", "who"}
+    | {"watermark", "whos", "who_ls", "rehashx", "precision"}
 )
 _TEXT_CELLS = frozenset(
-    [
-        "writefile",
-        "file",
-        "html",
-        "HTML",
-        "javascript",
-        "js",
-        "latex",
-        "markdown",
-        "svg",
-        "time",
-        "timeit",
-        "prun",
-        "memit",
-    ]
+    {"writefile", "file", "html", "HTML", "javascript", "js", "latex", "markdown", "svg", "time", "prun", "memit"}
 )
-_SHELL_CELLS = frozenset(
-    ["bash", "sh", "shell", "script", "system", "perl", "ruby", "python", "python2", "python3", "pypy"]
-)
+_SHELL_CELLS = frozenset({"bash", "sh", "shell", "script", "system", "perl", "ruby", "python2"})
 _OWN_NAMESPACE = frozenset({"python", "python3", "pypy", "timeit"})
 _BINDS_ANYTHING = frozenset({"run", "reset", "pylab", "store", "load", "rerun", "recall", "macro"})
-_MAY_BIND_ANYTHING = re.compile(
-    r"import\s*\(?\s*\*|\bexec|\b(?:globals|locals|vars)\s*\(|get_ipython"
-    rf"|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
+_ANY_NAME = re.compile(
+    r"(?:exec|execfile)\("
+    r"|get_ipython\(\)\.(?:run_cell|ex|push|run_code|safe_execfile|reset)\("
+    rf"|get_ipython\(\)\.(?:run_line_magic|magic)\(\W*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
+    r"|(?:globals|locals|vars)\(\)(?:\.(?:update|setdefault|pop|clear)\(|\[.*\] = )"
 )
-_KERNEL_CALLS = frozenset({"run_cell", "ex", "push", "run_code", "safe_execfile", "reset", "run_line_magic", "magic"})
+_NAMESPACE = re.compile(r"\b(?:globals|locals|vars)\(\)")
+MAY_BIND_ANYTHING = re.compile(
+    rf"import\s*\(?\s*\*|\bexec|{_NAMESPACE.pattern}|get_ipython|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
+)
 
 
-@dataclass(frozen=True)
-class Use:
-    """A use of a module-level name; `deferred` if it is in a function, and so may run later."""
+@dataclass
+class CellNames:
+    """The module-level names of a part of a cell: those it binds, those it uses at once, and those that its functions
+    use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`, `%run`)."""
 
-    place: Place
-    deferred: bool
-
-
-class NotebookNames:
-    """The module-level bindings and uses of some names in a notebook's cells, which come in order.
-
-    `bound` and `used` contain the positions of each name; `anything` the positions that may bind any name (`from m
-    import *`, `exec`, `%run`), with their text. A cell that cannot be parsed is searched as text; one whose text
-    contains none of the names, and nothing that may bind them, is not parsed.
-    """
-
-    def __init__(self, cells: Sequence[CellSource], names: Collection[str]):
-        self.bound: dict[str, list[Place]] = {}
-        self.used: dict[str, list[Use]] = {}
-        self.anything: list[tuple[Place, str]] = []
-        self._unparsed: list[CellSource] = []
-        named = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")
-        for source in cells:
-            if named.search(source.text) or _MAY_BIND_ANYTHING.search(source.text):
-                self._read(source)
-
-    def bindings(self, name: str) -> list[Place]:
-        """Every position where `name` is bound, in order."""
-        unparsed = self._unparsed_with(name)
-        if not unparsed:
-            return sorted(self.bound.get(name, []))
-        pattern = re.compile(
-            rf"^[ \t]*(?:[\w.]+\s*,\s*)*{re.escape(name)}\s*(?:,[^=\n(]*)?(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)|"
-            rf"\b(?:for|import|as|global|def|class|del)\s+(?:[\w.]+\s*,\s*)*{re.escape(name)}\b",
-            re.MULTILINE,
-        )
-        by_text = [(source.index, match.start()) for source in unparsed for match in pattern.finditer(source.text)]
-        return sorted(self.bound.get(name, []) + by_text)
-
-    def uses_before(self, name: str, place: Place) -> list[Use]:
-        """The uses of `name` before a position, in order."""
-        by_text = [
-            Use((source.index, match.start()), deferred=False)
-            for source in self._unparsed_with(name)
-            if source.index < place[0] and (match := re.search(rf"\b{re.escape(name)}\b", source.text))
-        ]
-        found = [use for use in self.used.get(name, []) if use.place < place]
-        return sorted(found + by_text, key=lambda use: use.place)
-
-    def anything_before(self, place: Place) -> str:
-        """A construct before a position that may bind any name, or an empty text."""
-        return next((text for where, text in sorted(self.anything) if where < place), "")
-
-    def _unparsed_with(self, name: str) -> list[CellSource]:
-        return [source for source in self._unparsed if name in source.text]
-
-    def _read(self, source: CellSource) -> None:
-        magic = source.magic
-        if magic is not None and magic.name not in _TEXT_CELLS:
-            pattern = r"--(?:out|err|proc)[ =](\w+)" if magic.name in _SHELL_CELLS else r"(?<![\w{$./-])([^\W\d]\w*)"
-            for match in re.finditer(pattern, magic.argument):
-                self._bind(match[1], (source.index, magic.start))
-        if magic is not None and magic.name in _OWN_NAMESPACE:
-            return
-        if not source.is_python:
-            if magic is None or magic.name not in _TEXT_CELLS | _SHELL_CELLS:
-                self._unparsed.append(source)
-            return
-        if source.tree is None:
-            self._unparsed.append(source)
-            return
-        for command in source.commands:
-            self._command(source, command)
-        _Reader(self, source).visit_all(source.tree.body)
-
-    def _command(self, source: CellSource, command: Command) -> None:
-        text = source.text[command.body : command.end]
-        place = (source.index, command.start)
-        if command.kind == "magic":
-            if command.name in _BINDS_ANYTHING:
-                self.anything.append((place, f"%{command.name}"))
-            elif command.name not in _QUIET_MAGICS:
-                for match in re.finditer(r"(?<![\w{$./-])([^\W\d]\w*)", text[len(command.name) :]):
-                    self._bind(match[1], place)
-        for word in command_words(text):
-            self._use(word, place, deferred=False)
-
-    def _bind(self, name: str, place: Place) -> None:
-        self.bound.setdefault(name, []).append(place)
-
-    def _use(self, name: str, place: Place, *, deferred: bool) -> None:
-        self.used.setdefault(name, []).append(Use(place, deferred))
+    bound: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    deferred: set[str] = field(default_factory=set)
+    anything: str = ""
 
 
-class _Reader(ast.NodeVisitor):
-    """Records the module-level bindings and uses of one cell, with Python's rules of scope."""
-
-    def __init__(self, names: NotebookNames, source: CellSource):
-        self.names = names
-        self.source = source
-        self.functions: list[frozenset[str]] = []  # local names of the enclosing functions and comprehensions
-        self.classes: frozenset[str] = frozenset()
-        self.deferred = False
-
-    def generic_visit(self, node: ast.AST) -> None:
-        self.visit_all(children(node))
-
-    def visit_all(self, nodes: Sequence[ast.AST]) -> None:
-        for node in nodes:
-            self.visit(node)
-
-    def bind(self, name: str, node: ast.AST) -> None:
-        if not self.deferred and name not in self.classes:
-            self.names._bind(name, self.place(node))
-
-    def use(self, name: str, node: ast.AST) -> None:
-        if not any(name in local for local in self.functions) and name not in self.classes:
-            self.names._use(name, self.place(node), deferred=self.deferred)
-
-    def place(self, node: ast.AST) -> Place:
-        return self.source.index, self.source.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self.use(node.id, node)
-        elif not any(node.id in local for local in self.functions):
-            self.bind(node.id, node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.generic_visit(node)
-        if isinstance(node.target, ast.Name):
-            self.use(node.target.id, node)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self.visit(node.value)
-        self.bind(node.target.id, node)
-
-    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        for alias in node.names:
-            if alias.name == "*":
-                module = getattr(node, "module", None) or ""
-                self.names.anything.append((self.place(node), f"from {module} import *"))
-            else:
-                self.bind(alias.asname or alias.name.partition(".")[0], node)
-
-    visit_ImportFrom = visit_Import
-
-    def visit_Global(self, node: ast.Global) -> None:
-        for name in node.names:
-            self.names._bind(name, self.place(node))
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
-        if node.name:
-            self.bind(node.name, node)
-        self.generic_visit(node)
-
-    visit_MatchAs = visit_MatchStar = visit_ExceptHandler
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        if node.rest:
-            self.bind(node.rest, node)
-        self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.bind(node.name, node)
-        self.visit_all(node.decorator_list)
-        self._visit_signature(node.args)
-        if node.returns:
-            self.visit(node.returns)
-        self._visit_function(local_names(node), node.body)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._visit_signature(node.args)
-        self._visit_function(local_names(node), [node.body])
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bind(node.name, node)
-        self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
-        outer, self.classes = self.classes, frozenset(stored_names(node.body))
-        self.visit_all(node.body)
-        self.classes = outer
-
-    def visit_comprehension_of(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        self.visit(node.generators[0].iter)
-        self.functions.append(local_names(node))
-        self.generic_visit(node)
-        self.functions.pop()
-
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_comprehension_of
-
-    def visit_Call(self, node: ast.Call) -> None:
-        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if isinstance(node.func, ast.Name) and name in ("exec", "execfile"):
-            self.names.anything.append((self.place(node), f"{name}()"))
-        elif isinstance(node.func, ast.Attribute) and name in _KERNEL_CALLS and "get_ipython" in ast.dump(node.func):
-            first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
-            if name not in ("run_line_magic", "magic") or str(first).lstrip("%").split(" ")[0] in _BINDS_ANYTHING:
-                self.names.anything.append((self.place(node), f"get_ipython().{name}()"))
-        elif name in ("update", "setdefault", "pop", "clear") and _is_namespace(getattr(node.func, "value", None)):
-            self.names.anything.append((self.place(node), f"globals().{name}()"))
-        elif _is_namespace(node):
-            # `if "x" in globals()`: a name in a string counts as used.
-            for text in _strings(self.source.tree):
-                self.names._use(text, self.place(node), deferred=False)
-        self.generic_visit(node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> None:
-        if _is_namespace(node.value) and not isinstance(node.ctx, ast.Load):
-            self.names.anything.append((self.place(node), "globals()[…]"))
-        self.generic_visit(node)
-
-    def _visit_signature(self, arguments: ast.arguments) -> None:
-        self.visit_all([*arguments.defaults, *(default for default in arguments.kw_defaults if default)])
-        self.visit_all([argument.annotation for argument in arguments_of(arguments) if argument.annotation])
-
-    def _visit_function(self, local: frozenset[str], body: Sequence[ast.AST]) -> None:
-        outer, self.deferred, self.classes = (self.deferred, self.classes), True, frozenset()
-        self.functions.append(local)
-        self.visit_all(body)
-        self.functions.pop()
-        self.deferred, self.classes = outer
+def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int | None = None) -> CellNames:
+    """The names of a cell, without some of its statements, or of the part of it before the offset `until`, where a
+    statement begins. A cell that cannot be parsed is searched as text."""
+    found = CellNames()
+    magic = source.magic
+    if magic is not None and magic.name not in _TEXT_CELLS | _OWN_NAMESPACE:
+        pattern = r"--(?:out|err|proc)[ =](\w+)" if magic.name in _SHELL_CELLS else r"(?<![\w{$./-])([^\W\d]\w*)"
+        found.bound.update(re.findall(pattern, magic.argument))
+    if magic is not None and (magic.name in _OWN_NAMESPACE or (not source.is_python and magic.name in _TEXT_CELLS)):
+        return found
+    text = source.masked[:until]
+    for node in without:
+        start, end = source.span(node)
+        text = f"{text[:start]}{'0'.ljust(end - start)}{text[end:]}"
+    text = text[source.body :]
+    is_indented = next((line for line in text.splitlines() if line.strip()), "")[:1].isspace()
+    text = f"if 1:\n{text}" if is_indented else text
+    try:
+        table = symtable.symtable(text, "<cell>", "exec")
+    except (SyntaxError, ValueError, RecursionError):
+        table = None
+    if table is None or not source.is_python:
+        if magic is None or magic.name not in _SHELL_CELLS:
+            _read_text(source.text[:until], found)
+        return found
+    for command in source.commands:
+        if until is not None and command.start >= until:
+            break
+        words = source.text[command.body : command.end]
+        found.used |= command_words(words)
+        if command.kind == "magic" and command.name in _BINDS_ANYTHING:
+            found.anything = f"%{command.name}"
+        elif command.kind == "magic" and command.name not in _QUIET_MAGICS:
+            found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words[len(command.name) :]))
+    _read_table(table, found, is_deferred=False)
+    if MAY_BIND_ANYTHING.search(text):
+        _read_namespaces(text, found)
+    return found
 
 
-def _is_namespace(node: ast.AST | None) -> bool:
-    """`globals()`, `locals()` or `vars()`."""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("globals", "locals", "vars")
-        and not node.args
-    )
+def _read_table(table: symtable.SymbolTable, found: CellNames, *, is_deferred: bool) -> None:
+    is_module = table.get_type() == "module"
+    for symbol in table.get_symbols():
+        is_ours = is_module or symbol.is_declared_global()
+        if is_ours and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()):
+            found.bound.add(symbol.get_name())
+        if symbol.is_referenced() and (is_module or symbol.is_global()):
+            (found.deferred if is_deferred else found.used).add(symbol.get_name())
+    for inner in table.get_children():
+        runs_at_once = inner.get_type() == "class" or inner.get_name().strip("<>").endswith(("comp", "genexpr"))
+        _read_table(inner, found, is_deferred=is_deferred or not runs_at_once)
 
 
-def _strings(tree: ast.AST | None) -> set[str]:
-    nodes = walk(tree) if tree else ()
-    return {
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
-    }
+def _read_namespaces(text: str, found: CellNames) -> None:
+    """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
+    for node in _nodes(text):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            found.anything = found.anything or f"from {node.module or ''} import *"
+        elif isinstance(node, ast.Call | ast.Assign) and (match := _ANY_NAME.match(ast.unparse(node))):
+            found.anything = match[0].rstrip("(= ")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMESPACE.search(text):
+            found.used.add(node.value)
+
+
+def _nodes(text: str) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return
+
+
+def _read_text(text: str, found: CellNames) -> None:
+    """Every word of a text counts as used; bound are those in the place of a target."""
+    found.used.update(re.findall(r"\b[^\W\d]\w*", text))
+    for names in re.findall(
+        r"^[ \t]*((?:[\w.]+\s*,\s*)*\w+)\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)", text, re.MULTILINE
+    ):
+        found.bound.update(re.split(r"\s*,\s*", names))
+    for names in re.findall(r"\b(?:for|import|as|global|def|class|del)\s+((?:[\w.]+\s*,\s*)*[^\W\d]\w*)", text):
+        found.bound.update(re.split(r"\s*,\s*", names))

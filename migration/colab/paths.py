@@ -64,16 +64,6 @@ def may_name_folder(text: str, mounts: tuple[str, ...]) -> bool:
     return TRIGGER.fires(text) or any(mount in text for mount in mounts)
 
 
-def replaced(text: str, mounts: tuple[str, ...], work: str, drive: str) -> str:
-    """Prose with the names of folders instead of their paths: `/content/x` → `WORK_DIR/x`."""
-    pieces, at = [], 0
-    for span in find_paths(text, mounts):
-        if not span.is_escaped:
-            pieces += [text[at : span.start], drive if span.folder == "drive" else work]
-            at = span.end
-    return "".join([*pieces, text[at:]])
-
-
 @lru_cache(maxsize=64)
 def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
     named = mounts != DEFAULT_MOUNTS

@@ -183,15 +183,11 @@ RULES: tuple[Rule, ...] = (
         id="LF406",
         name="folders below a cell magic",
         matches="`/content` in the body of `%%writefile` or of another interpreter",
-        writes="in Python and shell files the environment's folder; other files are written by the same magic called "
-        "from Python",
-        keeps=Keeps.EQUIVALENT,
+        writes="nothing: no variable is replaced there",
+        keeps=Keeps.NEEDS_HUMAN,
         find=_matches(paths_texts.bodies),
         trigger=TRIGGER,
-        example=Example(
-            '%%writefile a.py\nopen("/content/a.csv")',
-            ('%%writefile a.py\nimport os\nWORK_DIR = os.environ["WORK_DIR"]\n\nopen(f"{WORK_DIR}/a.csv")'),
-        ),
+        example=Example('%%writefile a.py\nopen("/content/a.csv")'),
     ),
     Rule(
         id="LF407",
@@ -206,12 +202,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF408",
         name="folders in a cell that cannot be parsed",
-        matches="`cd /content/x` without its `%`, or `/content` outside strings and commands",
-        writes="the variable in commands; nothing elsewhere",
-        keeps=Keeps.EXACT,
-        find=_matches(paths_shell.stray_lines),
+        matches="`/content` outside strings and commands",
+        writes="nothing",
+        keeps=Keeps.NEEDS_HUMAN,
+        find=_matches(paths_strings.unparsed),
         trigger=TRIGGER,
-        example=Example("print 1\ncd /content/x", "print 1\ncd $WORK_DIR/x"),
+        example=Example("print 1\nx = /content/x"),
     ),
     Rule(
         id="LF409",

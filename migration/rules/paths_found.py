@@ -10,14 +10,6 @@ from migration.notebook.texts import Edit
 from migration.rules.rule import Match
 
 _REASONS = {
-    "pattern": (
-        "a pattern of `match` contains Colab's folder, and a pattern cannot contain a variable",
-        "compare with the variable in a guard: `case path if path == …`",
-    ),
-    "annotation": (
-        "a type annotation names Colab's folder",
-        "write the folder on this machine",
-    ),
     "route": (
         "a decorator's argument begins with /content: treated as the URL of a route, not as a folder",
         "replace it by the work folder if it is one",

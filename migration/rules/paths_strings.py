@@ -18,16 +18,16 @@ from migration.python.trees import fields, last_name
 from migration.rules.paths_found import Found, changed, kept
 
 _MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
+
 _GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
 _COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
-
 _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _ROUTES = frozenset({"route", "get", "post", "put", "delete", "patch", "head", "options", "websocket", "api_route"})
 _DECORATOR = re.compile(r"^[ \t]*@(?:\w+\.)*(\w+)\($", re.MULTILINE)
 _SPLIT = re.compile(r"\s*\)?\s*\.\s*split\(\s*\)")
 _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
-Use = OneOf["value", "text", "shell", "pattern", "annotation", "route", "appended"]
+Use = OneOf["value", "text", "shell", "route", "appended"]
 
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -37,34 +37,16 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
             yield from rewritten(source.text, group, facts)
 
 
-def without_text(source: CellSource) -> str:
-    """The cell with blanks instead of its commands, strings and comments."""
+def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+    """The folders in a cell that cannot be parsed, outside its commands, strings and comments."""
+    if not source.is_python or source.tree is not None or source.is_program:
+        return
     code = python_text(source)
     literals, comments = read_strings(code)
-    spans = sorted([(one.start, one.end) for one in literals if not one.depth] + comments)
-    pieces, at = [], 0
-    for start, end in spans:
-        pieces += [code[at:start], _blank(code[start:end])]
-        at = end
-    return "".join([*pieces, code[at:]])
-
-
-def expression(text: str, facts: NotebookFacts) -> str:
-    """The Python expression in `{…}` of a shell line with the folders replaced; IPython allows no f-string there, so a
-    path becomes a concatenation."""
-    pieces, at = [], 0
-    for literal in read_strings(text)[0]:
-        chars = characters(text, literal)
-        spans = find_paths("".join(char.value for char in chars), facts.mounts)
-        first = spans[0] if spans else None
-        if first is None or first.start != 0 or len(spans) > 1 or first.is_escaped or literal.prefix or literal.depth:
-            continue
-        name = facts.drive if first.folder == "drive" else facts.work
-        start, end = chars[first.end - 1].end, literal.body[1]
-        rest = f" + {literal.quote}{text[start:end]}{literal.quote}" if start < end else ""
-        pieces += [text[at : literal.start], name + rest]
-        at = literal.end
-    return "".join([*pieces, text[at:]])
+    inside = [(one.start, one.end) for one in literals] + comments
+    for span in find_paths(code, facts.mounts):
+        if not any(start <= span.start < end for start, end in inside):
+            yield kept(span.start, span.end, "unread", drive=span.folder == "drive")
 
 
 def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
@@ -98,21 +80,18 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
     spans = find_paths(value, facts.mounts)
     if not spans:
         return
-    is_split = _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip()
-    generated = _GENERATED.search(text) is not None and _COMMAND_TEXT.search(value) is not None
+    obstacle = ""
+    if _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip():
+        obstacle = "split"
+    elif group.use != "text" and _COMMAND_TEXT.search(value) and _GENERATED.search(text):
+        obstacle = "notebook"
     by_literal: dict[int, list[tuple[PathSpan, int, int]]] = {}
     for span in spans:
         first, last = chars[span.start], chars[span.end - 1]
         if span.is_escaped and group.use == "text":
             continue
-        reason = (
-            "split"
-            if is_split
-            else _obstacle(group, span, value, generated) or ("appended" if first[1] != last[1] else "")
-        )
-        if not reason and group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw):
-            reason = "bytes"
-        if reason:
+        is_escape = group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw)
+        if reason := obstacle or ("bytes" if is_escape else _obstacle(group, span, first[1] != last[1])):
             yield kept(first[0].start, last[0].end, reason, drive=span.folder == "drive")
         else:
             by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
@@ -125,17 +104,13 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
         yield changed(edit, what, [span for span, _, _ in places])
 
 
-def _obstacle(group: Group, span: PathSpan, value: str, generated: bool) -> str:
-    """Why a path is not changed; "" if it is rewritten."""
+def _obstacle(group: Group, span: PathSpan, is_divided: bool) -> str:
+    """Why a path is not changed; "" if it is rewritten. `is_divided`: it is part of several literals."""
     if span.is_escaped:
         return "escaped"
-    if group.use in ("pattern", "annotation"):
-        return group.use
     if group.use in ("route", "appended") and span.start == 0:
         return group.use
-    if generated and group.use != "text":
-        return "notebook"
-    return ""
+    return "appended" if is_divided else ""
 
 
 def _shell_quoting(value: str) -> str:
@@ -251,16 +226,12 @@ def _children(node: ast.AST, use: Use) -> Iterator[tuple[ast.AST, Use]]:
 def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
     if isinstance(node, ast.Expr):
         return "text" if isinstance(child, ast.Constant) else "value"
-    if isinstance(node, ast.MatchValue | ast.MatchMapping):
-        return "pattern"
-    if name in ("annotation", "returns") or (isinstance(node, ast.Subscript) and last_name(node.value) == "Literal"):
-        return "annotation"
     if name == "decorator_list":
         return "route" if isinstance(child, ast.Call) and last_name(child.func) in _ROUTES else "value"
     if isinstance(node, ast.Call):
         if name == "args" and child is node.args[0] and _runs_shell(node):
             return "shell"
-        return use if use in ("route", "annotation") or (name == "func" and use == "shell") else "value"
+        return use if use == "route" or (name == "func" and use == "shell") else "value"
     if isinstance(child, ast.Constant | ast.JoinedStr) and _is_appended(node, name):
         return "appended"
     if isinstance(node, ast.List | ast.Tuple | ast.Subscript | ast.keyword):

@@ -1,11 +1,11 @@
 import pytest
 
-from migration.analysis.variables import NotebookNames
+from migration.analysis.variables import names_of
 from migration.python.source import CellSource
 
 
-def _names(*cells):
-    return NotebookNames([CellSource(text, index=index) for index, text in enumerate(cells)], {"x"})
+def _names(text, **options):
+    return names_of(CellSource(text), **options)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,12 @@ def _names(*cells):
         "%R -o x",
         "print 'Python 2'\nx = 1",
         "(\nfor x in y",
+        "  x = 1",
+        "%%time\nx = 1",
     ],
 )
 def test_every_form_of_binding_is_found(text):
-    assert [cell for cell, _ in _names("pass", text).bindings("x")] == [1]
+    assert "x" in _names(text).bound
 
 
 @pytest.mark.parametrize(
@@ -61,39 +63,56 @@ def test_every_form_of_binding_is_found(text):
     ],
 )
 def test_a_name_in_another_scope_is_not_a_binding(text):
-    assert _names(text).bindings("x") == []
+    assert "x" not in _names(text).bound
 
 
 @pytest.mark.parametrize(
     "text, deferred",
     [
         ("print(x)", False),
-        ("x += 1", False),
+        ("[y for y in x]", False),
+        ("[x for y in z]", False),
         ("!echo $x", False),
         ("!echo {x + 1}", False),
         ("def f(): return x", True),
         ("lambda: x", True),
         ("def f(a=x): pass", False),
         ("class A:\n    def f(self): return x", True),
+        ("class A:\n    y = x", False),
         ("if 'x' in globals(): pass", False),
         ("print 'Python 2', x", False),
     ],
 )
 def test_uses_are_found_and_those_in_functions_are_deferred(text, deferred):
-    uses = _names(text, "x = 1").uses_before("x", (1, 0))
-    assert [use.deferred for use in uses] == [deferred]
+    found = _names(text)
+    assert ("x" in found.used, "x" in found.deferred) == (not deferred, deferred)
 
 
 @pytest.mark.parametrize("text", ["def f(x): return x", "[x for x in y]", "!echo x", "a.x", "%%bash\necho $x"])
 def test_other_objects_with_that_name_are_not_uses(text):
-    assert _names(text, "x = 1").uses_before("x", (1, 0)) == []
+    found = _names(text)
+    assert "x" not in found.used | found.deferred
 
 
 @pytest.mark.parametrize(
     "text",
-    ["from a import *", "exec(code)", "%run a.py", "%reset -f", "globals()['x'] = 1", "globals().update(a)", "%pylab"],
+    [
+        *("from a import *", "exec(code)", "%run a.py", "%reset -f", "globals()['x'] = 1", "globals().update(a)"),
+        *("%pylab", "get_ipython().run_line_magic('run', 'a.py')", "get_ipython().push(a)"),
+    ],
 )
 def test_statements_that_may_bind_any_name_are_reported(text):
-    names = _names(text, "x = 1", text)
-    assert names.anything_before((1, 0))
-    assert not names.anything_before((0, 0))
+    assert _names(text).anything
+
+
+@pytest.mark.parametrize(
+    "text", ["# from a import *", "execute(1)", "get_ipython().run_line_magic('cd', 'x')", "%cd x"]
+)
+def test_other_statements_bind_their_own_names_only(text):
+    assert not _names(text).anything
+
+
+def test_statements_can_be_left_out_and_the_end_too():
+    source = CellSource("y = 1\nx = 2 ;\nprint(x, z)")
+    assert names_of(source, without=[source.tree.body[1]]).bound == {"y"}
+    assert "z" not in names_of(source, until=source.span(source.tree.body[2])[0]).used

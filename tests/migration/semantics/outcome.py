@@ -49,8 +49,7 @@ class Case:
     Here the notebook begins in the folder `start`: with a space in it, all but cells that put a variable of their own
     into a shell line without quotes must cope; `in_workspace` says that it is a Landfall workspace. `folders` are the
     parameters `work_dir` and `drive_dir`. `private_root` says that the original writes at the root of the machine;
-    `needs` are programs that not every machine has. `by_environment` are files with code that has another text here,
-    for it reads the folders from the environment.
+    `needs` are programs that not every machine has.
     """
 
     name: str
@@ -70,7 +69,6 @@ class Case:
     folders: Folders = field(default_factory=Folders)
     private_root: bool = False
     needs: tuple[str, ...] = ()
-    by_environment: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return self.name

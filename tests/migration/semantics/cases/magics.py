@@ -20,7 +20,7 @@ for i in 1 2; do echo $i; done
 # ----
 # The next line makes a file.
 %%writefile /content/made.txt
-content: /content
+content: here
 # ----
 open('made.txt').read()
 # ----
@@ -59,7 +59,6 @@ cd /content
 """),
         (
             "LF404",
-            "LF406",
             "LF560",
             "LF561",
             "LF562",
@@ -70,44 +69,6 @@ cd /content
             "LF601",
             "LF602",
         ),
-        files={"data.csv": "a,b\n1,2\n"},
-    ),
-    Case(
-        "files for other programs",
-        cells(r"""
-%%writefile /content/config.yaml
-root: /content
-data: "/content/data.csv"
-braces: {x: 1}
-# ----
-open('/content/config.yaml').read()
-# ----
-%%writefile script.py
-import os
-print(os.path.exists('/content/data.csv'), f"{'/content'}/x")
-# ----
-!python script.py
-# ----
-%run script.py
-# ----
-%%writefile run.sh
-#!/bin/bash
-cd /content
-for f in *.csv; do echo "$f in /content"; done
-# ----
-!bash run.sh
-# ----
-%%file /content/notes.txt
-See /content.
-# ----
-%%script bash
-cat /content/notes.txt
-# ----
-%%python
-print(open('/content/notes.txt').read())
-"""),
-        ("LF404", "LF406"),
-        by_environment=frozenset({"script.py", "run.sh"}),
         files={"data.csv": "a,b\n1,2\n"},
     ),
 )

@@ -53,7 +53,7 @@ z = '/content/' + fn where fn = ...
 print "first"
 cd /content/x
 """),
-        ("LF233", "LF408"),
+        ("LF233",),
     ),
     Case(
         "secrets in the code",
