@@ -6,7 +6,7 @@ the time of the call.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from migration.python.scopes import arguments_of, local_names, parameter_names, stored_names
@@ -28,8 +28,6 @@ OFFERED = frozenset(
 MOUNT = "drive.mount"
 UNMOUNT = "drive.flush_and_unmount"
 MOUNTS = frozenset({"drive", MOUNT, UNMOUNT})
-
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def read_names(
     imports are already rewritten.
     """
     reader = _Reader(_Scope(dict(before or {})), later, flags, packages)
-    reader.block(tree.body, reader.module)
+    reader.visit_all(tree.body, reader.module)
     while reader.waiting:
         reader.waiting.pop(0)()
     return reader.found
@@ -129,129 +127,59 @@ class _Reader:
             return GOOGLE if name == "google" else "" if RUNTIME in self.packages else None
         return path
 
-    def targets(self, node: ast.expr, scope: _Scope, path: str | None = None) -> None:
-        if isinstance(node, ast.Name):
-            self.bind(node.id, scope, path)
-        elif isinstance(node, ast.Tuple | ast.List):
-            for part in node.elts:
-                self.targets(part, scope)
-        elif isinstance(node, ast.Starred):
-            self.targets(node.value, scope)
-        else:
-            self.expression(node, scope)
-
-    # ---------------------------------------------------------------------------------------------------- statements
-    def block(self, statements: Sequence[ast.stmt], scope: _Scope) -> None:
-        for statement in statements:
-            self.statement(statement, scope)
-
-    def statement(self, node: ast.stmt, scope: _Scope) -> None:
+    # ------------------------------------------------------------------------------------------------------ visiting
+    def visit(self, node: ast.AST, scope: _Scope, *, is_statement: bool = False) -> None:
         match node:
             case ast.Import() | ast.ImportFrom():
-                self.imports(node, scope)
-            case ast.Assign():
-                self.expression(node.value, scope)
-                for target in node.targets:
-                    self.targets(target, scope, self.found.paths.get(id(node.value)))
-            case ast.AnnAssign():
-                self.expression(node.annotation, scope)
-                if node.value is not None:
-                    self.expression(node.value, scope)
-                    self.targets(node.target, scope, self.found.paths.get(id(node.value)))
-            case ast.AugAssign():
-                self.expression(node.value, scope)
-                self.targets(node.target, scope)
-            case ast.For() | ast.AsyncFor():
-                self.expression(node.iter, scope)
-                self.targets(node.target, scope)
-                self.block([*node.body, *node.orelse], scope)
-            case ast.With() | ast.AsyncWith():
-                for item in node.items:
-                    self.expression(item.context_expr, scope)
-                    if item.optional_vars is not None:
-                        self.targets(item.optional_vars, scope)
-                self.block(node.body, scope)
+                for name, path in imported_names(node, self.packages):
+                    self.bind(name, scope, path)
+            case ast.Assign() | ast.AnnAssign() if node.value is not None:
+                self.visit(node.value, scope)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        self.bind(target.id, scope, self.found.paths.get(id(node.value)))
+                    else:
+                        self.visit(target, scope)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.function(node, scope)
             case ast.ClassDef():
-                for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
-                    self.expression(part, scope)
-                self.block(node.body, _Scope({}, scope, frozenset(stored_names(node.body)), is_class=True))
+                self.visit_all([*node.decorator_list, *node.bases, *node.keywords], scope)
+                self.visit_all(node.body, _Scope({}, scope, frozenset(stored_names(node.body)), is_class=True))
                 self.bind(node.name, scope)
-            case ast.Try() | ast.TryStar():
-                self.block(node.body, scope)
-                for handler in node.handlers:
-                    if handler.type is not None:
-                        self.expression(handler.type, scope)
-                    if handler.name:
-                        self.bind(handler.name, scope)
-                    self.block(handler.body, scope)
-                self.block([*node.orelse, *node.finalbody], scope)
-            case ast.Match():
-                self.expression(node.subject, scope)
-                for case in node.cases:
-                    for name in stored_names([case.pattern]):
-                        self.bind(name, scope)
-                    if case.guard is not None:
-                        self.expression(case.guard, scope)
-                    self.block(case.body, scope)
-            case ast.Delete():
-                for target in node.targets:
-                    self.targets(target, scope)
+            case ast.Lambda():
+                self.visit_all([*node.args.defaults, *filter(None, node.args.kw_defaults)], scope)
+                inner = _inner(node, scope)
+                self.waiting.append(lambda: self.visit(node.body, inner))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                self.visit_all(children(node), _inner(node, scope))
             case ast.Expr(value=ast.Call() as call):
-                self.expression(call, scope, is_statement=True)
+                self.visit(call, scope, is_statement=True)
+            case ast.Call():
+                self.chain(node.func, scope, call=node, is_statement=is_statement)
+                self.visit_all([*node.args, *node.keywords], scope)
+            case ast.Attribute() | ast.Name(ctx=ast.Load()):
+                self.chain(node, scope)
+            case ast.Name():
+                self.bind(node.id, scope)
             case _:
-                for part in children(node):
-                    if isinstance(part, ast.expr):
-                        self.expression(part, scope)
-                    elif isinstance(part, ast.stmt):
-                        self.statement(part, scope)
+                if isinstance(name := getattr(node, "name", None) or getattr(node, "rest", None), str):
+                    self.bind(name, scope)  # of a handler or a pattern
+                parts = children(node)
+                first = getattr(node, "iter", None) or getattr(node, "value", None)  # evaluated before the target
+                self.visit_all(sorted(parts, key=lambda part: part is not first), scope)
 
-    def imports(self, node: ast.Import | ast.ImportFrom, scope: _Scope) -> None:
-        for name, path in imported_names(node, self.packages):
-            self.bind(name, scope, path)
+    def visit_all(self, nodes: Iterable[ast.AST], scope: _Scope) -> None:
+        for node in nodes:
+            self.visit(node, scope)
 
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope) -> None:
         arguments = node.args
         annotations = [argument.annotation for argument in arguments_of(arguments)]
-        for part in [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults, node.returns, *annotations]:
-            if part is not None:
-                self.expression(part, scope)
+        outside = [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults, node.returns, *annotations]
+        self.visit_all(filter(None, outside), scope)
         inner = _Scope(dict.fromkeys(parameter_names(node)), scope, local_names(node))
-        self.waiting.append(lambda: self.block(node.body, inner))
+        self.waiting.append(lambda: self.visit_all(node.body, inner))
         self.bind(node.name, scope)
-
-    # --------------------------------------------------------------------------------------------------- expressions
-    def expression(self, node: ast.expr, scope: _Scope, *, is_statement: bool = False) -> None:
-        if isinstance(node, ast.Call):
-            self.chain(node.func, scope, call=node, is_statement=is_statement)
-            for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                self.expression(part, scope)
-        elif isinstance(node, ast.Attribute | ast.Name):
-            self.chain(node, scope)
-        elif isinstance(node, ast.NamedExpr):
-            self.expression(node.value, scope)
-            self.bind(node.target.id, scope)
-        elif isinstance(node, ast.Lambda):
-            for part in [*node.args.defaults, *node.args.kw_defaults]:
-                if part is not None:
-                    self.expression(part, scope)
-            local = local_names(node)
-            inner = _Scope(dict.fromkeys(local), scope, local)
-            self.waiting.append(lambda: self.expression(node.body, inner))
-        elif isinstance(node, _COMPREHENSIONS):
-            local = local_names(node)
-            inner = _Scope(dict.fromkeys(local), scope, local)
-            self.children(node, inner)
-        else:
-            self.children(node, scope)
-
-    def children(self, node: ast.AST, scope: _Scope) -> None:
-        for part in children(node):
-            if isinstance(part, ast.expr):
-                self.expression(part, scope)
-            elif isinstance(part, ast.comprehension | ast.keyword):
-                self.children(part, scope)
 
     def chain(self, node: ast.expr, scope: _Scope, *, call: ast.Call | None = None, is_statement: bool = False) -> None:
         """Resolves `a.b.c`, from its first name on; a call or an item before a chain is visited separately."""
@@ -261,7 +189,7 @@ class _Reader:
             links.append(base)
             base = base.value
         if not isinstance(base, ast.Name):
-            self.expression(base, scope)
+            self.visit(base, scope)
             return
         path = self.lookup(base.id, scope) if isinstance(base.ctx, ast.Load) or links else None
         if path is None:
@@ -281,6 +209,12 @@ class _Reader:
             self.found.paths[id(link)] = path
         if path not in (GOOGLE, FLAG):
             self.found.uses.append(Use(node, path, root, call, is_statement))
+
+
+def _inner(node: ast.AST, scope: _Scope) -> _Scope:
+    """The scope of a lambda or comprehension."""
+    local = local_names(node)
+    return _Scope(dict.fromkeys(local), scope, local)
 
 
 def imported_names(

@@ -8,78 +8,35 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from migration.notebook.texts import Edit
-from migration.python.source import CellSource
+from migration.python.source import CellSource, once_a_cell
 
 
 @dataclass(frozen=True)
 class Place:
-    """A statement, its block, and the compound statements around it, the outermost first."""
+    """A statement and the compound statements around it, the outermost first."""
 
     statement: ast.stmt
-    block: tuple[ast.stmt, ...]
-    around: tuple[ast.stmt | ast.ExceptHandler | ast.match_case, ...] = ()
+    around: tuple[ast.stmt, ...] = ()
 
 
 def place_of(source: CellSource, offset: int) -> Place | None:
     """The innermost statement at `offset`; None between statements and if the cell does not parse."""
-    if source.tree is None:
-        return None
-    found = None
-    blocks = [_body(source, source.tree)]
-    around: tuple[ast.stmt | ast.ExceptHandler | ast.match_case, ...] = ()
-    while blocks:
-        block = blocks.pop()
-        statement = next((node for node in block if _holds(source, node, offset)), None)
-        if statement is None:
-            continue
-        found = Place(statement, tuple(block), around)
-        inner = next((part for part in _parts(statement) if _holds_block(source, part, offset)), None)
-        around = (*around, statement) if inner is None or inner is statement else (*around, statement, inner)
-        blocks = _blocks(inner or statement)
-    return found
+    found = [
+        (node, block.owner)
+        for block in blocks(source)
+        for node in block.statements
+        if (span := source.span(node))[0] <= offset < max(span[1], span[0] + 1)
+    ]
+    return Place(found[-1][0], tuple(owner for _, owner in found if owner is not None)) if found else None
 
 
 def removal(source: CellSource, start: int, end: int) -> tuple[Edit, ...]:
-    """Edits that remove the lines of the statement at `start:end` from the cell. The only statement of a block becomes
-    `pass`. If others remain in its block, one of them is protected by an edit that changes nothing, so that no other
-    rule empties the block in the same round.
-    """
+    """Edits that remove the statement at `start:end`. In a cell that cannot be parsed its lines are removed; an
+    indented one becomes `pass`."""
+    if (place := place_of(source, start)) is not None:
+        return take_out(source, [place.statement])
     first, last = source.line_span(start, end)
-    place = place_of(source, start)
-    nested = source.text[first:start].strip(" \t") == "" and start > first if place is None else bool(place.around)
-    others = [node for node in place.block if node is not place.statement] if place else []
-    if source.text[first:start].strip() or (nested and not others):
-        return (Edit(start, end, "pass"),)
-    lines = Edit(first, last + 1, "") if last < len(source.text) else Edit(max(first - 1, 0), last, "")
-    if not nested:
-        return (lines,)
-    held = min((source.span(node)[0] for node in others), key=lambda at: abs(at - start))
-    return tuple(sorted((lines, Edit(held, held + 1, source.text[held]))))
-
-
-def _body(source: CellSource, tree: ast.Module) -> list[ast.stmt]:
-    """The cell's own statements: an indented cell is parsed below an `if` that is not in its text."""
-    first = tree.body[0] if tree.body else None
-    indented = isinstance(first, ast.If) and first.lineno == 1 and source.masked[:1] in (" ", "\t", "\n")
-    return first.body if indented and isinstance(first, ast.If) else tree.body
-
-
-def _parts(node: ast.stmt) -> list[ast.stmt | ast.ExceptHandler | ast.match_case]:
-    """The nodes with the blocks of a compound statement: itself, or its handlers and cases."""
-    return [*getattr(node, "handlers", []), *getattr(node, "cases", []), node]
-
-
-def _blocks(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> list[list[ast.stmt]]:
-    return [block for name in ("body", "orelse", "finalbody") if (block := getattr(node, name, None))]
-
-
-def _holds_block(source: CellSource, node: ast.stmt | ast.ExceptHandler | ast.match_case, offset: int) -> bool:
-    return any(_holds(source, statement, offset) for block in _blocks(node) for statement in block)
-
-
-def _holds(source: CellSource, node: ast.stmt, offset: int) -> bool:
-    start, end = source.span(node)
-    return start <= offset < max(end, start + 1)
+    return (Edit(start, end, "pass"),) if first < start else (whole_lines(source, first, last),)
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -103,6 +60,7 @@ class Block:
     owner: ast.stmt | None
 
 
+@once_a_cell
 def blocks(source: CellSource) -> list[Block]:
     """Every suite of a cell, outer ones first."""
     if source.tree is None:
