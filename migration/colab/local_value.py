@@ -5,9 +5,8 @@ are evaluated, and only if nothing else affects the value.
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +28,6 @@ _QUESTION = re.compile(
     r"values|items|join|find|find_spec|type|isinstance|isfile|isdir|getcwd|get_ipython|device_count|list_physical_devices|"
     r"list|set|tuple|format|split|max|min|sum|abs)(?:_\w+)?$"
 )
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 
 
 @dataclass(frozen=True)
@@ -128,14 +117,10 @@ def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
             if isinstance(text, str) and "google.colab" in text and not isinstance(other, ast.Constant):
                 return Answer(isinstance(op, ast.NotEq))
     first, second = _value(left, flag_of), _value(right, flag_of)
-    if first is None or second is None:
+    if first is None or second is None or not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return None
-    try:
-        return Answer(
-            _OPERATORS[type(op)](first.value, second.value), first.asks or second.asks, first.tpu or second.tpu
-        )
-    except TypeError:
-        return None
+    is_equal = first.value == second.value
+    return Answer(is_equal is isinstance(op, ast.Eq | ast.Is), first.asks or second.asks, first.tpu or second.tpu)
 
 
 def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
@@ -169,16 +154,9 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
         return Answer(False) if _SHELL.search(base) else None
     if name in ("any", "all") and isinstance(first, ast.GeneratorExp | ast.ListComp):
         return _of_search(name, first)
-    if name in ("bool", "int", "str", "len") and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        inner = _value(node.args[0], flag_of)
-        try:
-            return Answer(_CASTS[name](inner.value), inner.asks, inner.tpu) if inner and inner.asks else None
-        except (TypeError, ValueError):
-            return None
+    if name == "bool" and first is not None and (inner := _value(first, flag_of)):
+        return Answer(bool(inner.value), inner.asks, inner.tpu)
     return None
-
-
-_CASTS: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "str": str, "len": len}
 
 
 def _looks_up(name: str, base: str, text: str) -> bool:

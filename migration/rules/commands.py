@@ -54,7 +54,7 @@ def _is_only_for_bash(command: shell.Command) -> bool:
     if program == "[" and "==" in words:
         return True
     expansions = ((word, found) for word in command.words for found in _EXPANSION.finditer(word.raw))
-    return any(word.context(word.start + found.start()) == "unquoted" for word, found in expansions)
+    return any(word.quotes[found.start()] == "u" for word, found in expansions)
 
 
 def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:

@@ -11,8 +11,8 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.source import CellSource, Command, compiles
-from migration.python.strings import Literal, read_strings, without_commands
+from migration.python.shell_texts import shell_texts
+from migration.python.source import CellSource, compiles
 from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
@@ -57,78 +57,22 @@ def _variable(source: CellSource, secret: Secret) -> str:
 
 
 def _edit(source: CellSource, secret: Secret) -> Edit:
-    """Replaces the secret by a look-up in the environment if an expression is possible there, else by the name of the
-    variable."""
+    """Replaces a string that is the secret by a look-up in the environment, and a word of a shell line by the
+    variable; elsewhere the secret by the name of the variable, because only text can stand there."""
     variable = _variable(source, secret)
-    if source.is_shell and secret.start >= source.body:
-        return _in_shell(source.text[source.body :], source.body, secret, variable, is_line=False)
-    if source.is_python:
-        command = next((c for c in source.commands if c.start <= secret.start and secret.end <= c.end), None)
-        if command is not None:
-            return _in_command(source, command, secret, variable)
-        literals = read_strings(without_commands(source), source.body)[0]
-        holding = [x for x in literals if x.body[0] <= secret.start and secret.end <= x.body[1]]
-        if holding and source.tree is not None:
-            return _in_literal(source, max(holding, key=lambda x: x.depth), secret, variable)
+    value = source.text[secret.start : secret.end]
+    for node in source.nodes if source.is_python else ():
+        if isinstance(node, ast.Constant) and node.value == value:
+            start, end = source.span(node)
+            if start < secret.start < end and re.fullmatch(r"[rRuU]?(['\"]{1,3}).*\1", source.text[start:end]):
+                return Edit(start, end, f'os.environ["{variable}"]')
+    for text in shell_texts(source):
+        if text.literal is None and text.start <= secret.start < text.end and "{" not in text.text:
+            quotes = shell.read(text.text, script=text.script).quotes
+            after = text.text[secret.end - text.start :]
+            if quotes[secret.start - text.start] in "ud" and not re.match(r"\w", after):
+                return Edit(secret.start, secret.end, f"${variable}")
     return Edit(secret.start, secret.end, f"<{variable}>")
-
-
-def _in_command(source: CellSource, command: Command, secret: Secret, variable: str) -> Edit:
-    text = source.text[command.body : command.end]
-    if command.kind == "shell":
-        return _in_shell(text, command.body, secret, variable, is_line=True)
-    given = re.match(r"(?:set_)?env\s+(\w+)[\s=]", text)
-    if given and not command.target:
-        return Edit(command.start, command.end, f"pass  # {given[1]} comes from the environment")
-    return Edit(secret.start, secret.end, f"<{variable}>")
-
-
-def _in_shell(text: str, offset: int, secret: Secret, variable: str, *, is_line: bool) -> Edit:
-    """`$NAME` as the quotes around it ask for; IPython takes braces on a `!` line for an expression, so there it is
-    one where others are."""
-    start, end = secret.start - offset, secret.end - offset
-    context = shell.quote_context(text, start, script=not is_line)
-    if context in ("comment", "heredoc") or re.match(r"\w", text[end : end + 1]):
-        return Edit(secret.start, secret.end, f"<{variable}>")
-    if is_line and shell.has_braces(text):
-        return Edit(secret.start, secret.end, "{__import__('os').environ['" + variable + "']}")
-    quoted = f"'\"${variable}\"'" if context == "single" else f"${variable}"
-    return Edit(secret.start, secret.end, quoted)
-
-
-def _in_literal(source: CellSource, literal: Literal, secret: Secret, variable: str) -> Edit:
-    if literal.is_bytes or _has_neighbour(without_commands(source), literal) or _is_statement(source, literal):
-        return Edit(secret.start, secret.end, f"<{variable}>")
-    if literal.is_format:
-        quote = "'" if literal.quote[0] == '"' else '"'
-        return Edit(secret.start, secret.end, f"{{os.environ[{quote}{variable}{quote}]}}")
-    lookup = f'os.environ["{variable}"]'
-    start, end = literal.body
-    if literal.depth:
-        lookup = lookup.replace('"', literal.quote[0])
-    if (start, end) == (secret.start, secret.end):
-        return Edit(literal.start, literal.end, lookup)
-    head, tail = source.text[start : secret.start], source.text[secret.end : end]
-    pieces = [f"{literal.prefix}{literal.quote}{part}{literal.quote}" if part else "" for part in (head, tail)]
-    return Edit(
-        literal.start, literal.end, "(" + " + ".join(piece for piece in (pieces[0], lookup, pieces[1]) if piece) + ")"
-    )
-
-
-def _has_neighbour(text: str, literal: Literal) -> bool:
-    """Adjacent strings are one string: a single one of them cannot become an expression."""
-    before = text[: literal.start].rstrip(" \t\n\\")
-    after = text[literal.end :].lstrip(" \t\n\\")
-    return before.endswith(("'", '"')) or bool(re.match(r"[rRbBuUfF]{0,2}[\"']", after))
-
-
-def _is_statement(source: CellSource, literal: Literal) -> bool:
-    """A string that is a statement, such as a docstring."""
-    nodes = source.nodes if source.tree else ()
-    return any(
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and source.span(node)[0] == literal.start
-        for node in nodes
-    )
 
 
 def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
@@ -140,7 +84,7 @@ def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
 
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
     """`import os` above the first statement that needs it, if the cell neither imports nor uses it before."""
-    needing = [edit.start for edit in edits if re.search(r"(?<!__)os\.environ", edit.text)]
+    needing = [edit.start for edit in edits if re.search(r"os\.environ", edit.text)]
     if not needing or source.tree is None:
         return None
     for statement in source.tree.body:

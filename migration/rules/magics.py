@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.source import CellSource, parse
+from migration.python.source import CellSource, Command
 from migration.python.statements import place_of, removal
 from migration.rules.rule import Example, Match, Rule
 
@@ -26,40 +25,11 @@ _BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
 
 
-@dataclass(frozen=True)
-class _Use:
-    """A line magic that is a statement, as `%name argument` or as a call of `get_ipython()`."""
-
-    name: str
-    argument: str
-    start: int
-    end: int
-
-
-def _uses(source: CellSource, name: str) -> Iterator[_Use]:
+def _uses(source: CellSource, name: str) -> Iterator[tuple[Command, str]]:
+    """The uses of a line magic as a statement, with their arguments."""
     for command in source.commands:
         if command.kind == "magic" and command.name == name and not command.target:
-            argument = source.text[command.body : command.end].strip().removeprefix(name).strip()
-            yield _Use(name, argument, command.start, command.end)
-    if source.tree is None or "get_ipython" not in source.text:
-        return
-    for node in source.nodes:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            words = _called_magic(node.value)
-            if words[:1] == [name]:
-                yield _Use(name, " ".join(words[1:]), *source.span(node))
-
-
-def _called_magic(call: ast.Call) -> list[str]:
-    """The words of `get_ipython().run_line_magic("name", "argument")` or `.magic("name argument")`, or nothing."""
-    function = call.func
-    is_magic = isinstance(function, ast.Attribute) and function.attr in ("magic", "line_magic", "run_line_magic")
-    if not is_magic or "get_ipython" not in ast.dump(function):
-        return []
-    values = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-    if len(values) != len(call.args) or not all(isinstance(value, str) for value in values):
-        return []
-    return " ".join(map(str, values)).lstrip("%").split()
+            yield command, source.text[command.body : command.end].strip().removeprefix(name).strip()
 
 
 def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -82,7 +52,7 @@ def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not source.is_python:
         return
-    for use in _uses(source, "tensorflow_version"):
+    for use, argument in _uses(source, "tensorflow_version"):
         start, end = use.start, use.end
         place = place_of(source, start)
         block = place.around[-1] if place and place.around else None
@@ -94,7 +64,7 @@ def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterat
                 start, end = source.span(block)
         message = "`%tensorflow_version` exists only in Colab"
         edits = removal(source, start, end)
-        if use.argument.startswith("1"):
+        if argument.startswith("1"):
             action = (
                 "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), "
                 "or port it to TensorFlow 2 by way of `tf.compat.v1`"
@@ -110,33 +80,23 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
 
 def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for name in ("load_ext", "reload_ext", "unload_ext"):
-        for use in _uses(source, name):
-            if _COLAB_EXTENSION.match(use.argument):
-                message = f"the extension `{use.argument}` exists only in Colab"
+        for use, argument in _uses(source, name):
+            if _COLAB_EXTENSION.match(argument):
+                message = f"the extension `{argument}` exists only in Colab"
                 yield Match(use.start, use.end, message, removal(source, use.start, use.end))
-    for use in _uses(source, "xterm"):
+    for use, _ in _uses(source, "xterm"):
         message, action = "`%xterm` opens a terminal inside Colab", "open a terminal next to the notebook instead"
         yield Match(use.start, use.end, message, removal(source, use.start, use.end), action, Keeps.NEEDS_HUMAN)
 
 
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python or source.magic is not None:
-        return
-    found = list(_BARE.finditer(source.masked))
-    if not found:
-        return
-    if len(source.text.strip().splitlines()) == 1:
-        keeps, certain = Keeps.EXACT, source.tree is None or _CERTAINLY_BARE.match(found[0]["line"])
-    else:
-        keeps, certain = Keeps.EQUIVALENT, source.tree is None and _parses_without(source, found)
-        found = [match for match in found if not _parses_without(source, [other for other in found if other != match])]
-    if not certain:
-        return
-    for match in found:
-        start = match.start("name")
-        where = "only because it is alone in its cell" if keeps is Keeps.EXACT else "nowhere, because it is not alone"
-        message = f"`{match['name']}` without `%` works {where}"
-        yield Match(start, match.end(), message, (Edit(start, start, "%"),), keeps=keeps)
+    """A magic alone in its cell, where IPython accepts it without `%`."""
+    text = source.text.strip()
+    found = _BARE.search(source.masked) if source.is_python and source.magic is None and "\n" not in text else None
+    if found and (source.tree is None or _CERTAINLY_BARE.match(found["line"])):
+        start = found.start("name")
+        message = f"`{found['name']}` without `%` works only because it is alone in its cell"
+        yield Match(start, found.end(), message, (Edit(start, start, "%"),))
 
 
 def _find_detached(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -146,18 +106,6 @@ def _find_detached(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             message = f"`% {found['name']}` worked in older Colab versions; a magic's name must follow its `%` directly"
             edit = Edit(found.start(), found.start("name"), "%")
             yield Match(command.start, command.end, message, (edit,))
-
-
-def _parses_without(source: CellSource, bare: list[re.Match[str]]) -> bool:
-    """Whether the cell would be Python without the bare commands."""
-    text = source.masked
-    for match in reversed(bare):
-        text = text[: match.start("name")] + "..." + text[match.end() :]
-    try:
-        parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 RULES: tuple[Rule, ...] = (
@@ -194,7 +142,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF567",
         name="magic without `%`",
-        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell, or in a cell that would otherwise be Python",
+        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell",
         writes="`%cd folder`, `%ls -l`, `%pip install …`",
         keeps=Keeps.EXACT,
         find=_find_bare,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
-from migration.python.scopes import read_names_of
 from migration.python.source import CellSource
 from migration.python.statements import Block, blocks, take_out
 from migration.python.trees import walk
@@ -29,11 +28,9 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for block in blocks(source):
         found = [node for node in block.statements if _restarts(source, block, node, in_functions)]
         if found:
-            gone = [*_only_for(source, block, found), *found]
-            gone.sort(key=lambda node: source.span(node)[0])
-            start, end = source.span(gone[0])[0], source.span(gone[-1])[1]
+            start, end = source.span(found[0])[0], source.span(found[-1])[1]
             message = f"`{ast.unparse(found[0])}` restarts the kernel"
-            yield Match(start, end, message, take_out(source, gone, _NOTE, always=True), _ACTION)
+            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), _ACTION)
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:
@@ -51,18 +48,6 @@ def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: se
             # Below an `if` or in a handler it ends a run that has failed.
             return block.owner is None
     return "notebook.kernel.restart(" in source.segment(node)
-
-
-def _only_for(source: CellSource, block: Block, found: list[ast.stmt]) -> list[ast.stmt]:
-    """`app = IPython.Application.instance()`, where nothing but the restart needs it."""
-    gone: list[ast.stmt] = []
-    for node in block.statements:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) if "instance()" in source.segment(node):
-                used = read_names_of(source, source.tree.body if source.tree else [], found)
-                if name not in used and any(name in read_names_of(source, [part]) for part in found):
-                    gone.append(node)
-    return gone
 
 
 def _inside_functions(tree: ast.Module) -> set[int]:

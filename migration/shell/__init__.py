@@ -7,22 +7,18 @@ possible.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from migration.shell.scanner import scan
-from migration.shell.words import CONTEXTS, Command, Context, Redirection, Script, Word
+from migration.shell.words import Command, Redirection, Script, Word
 
 __all__ = [
     "Command",
-    "Context",
     "Redirection",
     "Script",
     "Word",
     "commands",
-    "has_braces",
     "is_simple",
-    "quote_context",
     "read",
 ]
 
@@ -37,17 +33,6 @@ def commands(text: str, offset: int = 0, *, script: bool = False) -> tuple[Comma
 def read(text: str, offset: int = 0, *, script: bool = False) -> Script:
     """The parsed shell text; `offset` is added to positions."""
     return scan(text, offset, script=script)
-
-
-def quote_context(text: str, position: int, *, script: bool = False) -> Context:
-    """How the character at `position` of a shell text is quoted; past the end, as unquoted."""
-    quotes = read(text, script=script).quotes
-    return CONTEXTS[quotes[position]] if 0 <= position < len(quotes) else "unquoted"
-
-
-def has_braces(text: str) -> bool:
-    """Whether a `!` line contains a brace, which IPython reads as an expression (`{{` and `}}` are one brace)."""
-    return bool(re.search(r"[{}]", text.replace("{{", "").replace("}}", "")))
 
 
 def is_simple(text: str, *, script: bool = False) -> bool:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from migration.notebook.texts import FIELD
-
-Context = Literal["unquoted", "single", "double", "heredoc", "comment"]
-
-CONTEXTS: dict[str, Context] = {"u": "unquoted", "s": "single", "d": "double", "h": "heredoc", "c": "comment"}
-
 
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "--user", "--group"}),
@@ -38,8 +32,9 @@ class Word:
     """One word of a command, `start:end` in the text (plus the offset it was read with).
 
     `value` is the word without its quotes and escapes; `quotes` holds for each character of `raw` its context (`u`
-    unquoted, `s` single, `d` double; the quotation marks belong to what they enclose). `is_literal`: the program
-    receives `value`: nothing in it is expanded by the shell or by IPython (a `[` is taken literally).
+    unquoted, `s` single, `d` double, `h` here-document, `c` comment; the quotation marks belong to what they enclose).
+    `is_literal`: the program receives `value`: nothing in it is expanded by the shell or by IPython (a `[` is taken
+    literally).
     """
 
     start: int
@@ -48,10 +43,6 @@ class Word:
     value: str
     quotes: str
     is_literal: bool
-
-    def context(self, position: int) -> Context:
-        """How the character at a position of the text is quoted."""
-        return CONTEXTS[self.quotes[position - self.start]]
 
 
 @dataclass(frozen=True)

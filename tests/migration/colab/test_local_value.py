@@ -33,7 +33,6 @@ def _answer(text, flags=()):
         ("any(key.startswith('COLAB_') for key in os.environ)", False),
         ("os.getenv('COLAB_RELEASE_TAG')", None),
         ("os.environ.get('COLAB_GPU', '0') == '1'", False),
-        ("int(os.environ.get('COLAB_GPU', 0)) > 0", False),
         ("bool(os.getenv('COLAB_GPU'))", False),
         ("sys.modules.get('google.colab') is not None", False),
         ("'google.colab' in sys.modules and train()", False),

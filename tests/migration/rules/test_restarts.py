@@ -28,10 +28,6 @@ def _one(text):
         ("quit(0)  # restart", NOTE),
         ("get_ipython().kernel.do_shutdown(restart=True)", NOTE),
         (
-            "import IPython\n\napp = IPython.Application.instance()\napp.kernel.do_shutdown(True)",
-            f"import IPython\n\n{NOTE}",
-        ),
-        (
             "app = Application.instance()\napp.kernel.do_shutdown(True)\nprint(app)",
             f"app = Application.instance()\n{NOTE}\nprint(app)",
         ),

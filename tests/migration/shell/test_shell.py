@@ -57,7 +57,6 @@ def _check(text, offset, script):
 def test_no_text_fails_and_every_position_is_exact(text, offset, script):
     _check(text, offset, script)
     shell.is_simple(text, script=script)
-    shell.has_braces(text)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_here_documents_are_not_commands():
         if found.body
     ]
     assert bodies == ["pip install x\n EOF\n", "\tone\n", "two\n"]
-    assert shell.quote_context(text, text.index("install"), script=True) == "heredoc"
+    assert read.quotes[text.index("install")] == "h"
     assert _words("cat <<EOF\nnever ended", script=True) == [["cat"]]
 
 
@@ -196,19 +195,10 @@ def test_braces_in_a_script_belong_to_the_shell():
 
 def test_every_character_knows_its_quotes():
     text = "a 'b' \"c $(d 'e') f\" # g"
-    contexts = {text[at]: shell.quote_context(text, at) for at in range(len(text)) if text[at].isalpha()}
-    assert contexts == {
-        "a": "unquoted",
-        "b": "single",
-        "c": "double",
-        "d": "unquoted",
-        "e": "single",
-        "f": "double",
-        "g": "comment",
-    }
-    assert shell.quote_context(text, len(text) + 3) == "unquoted"
+    contexts = {letter: quote for letter, quote in zip(text, shell.read(text).quotes, strict=True) if letter.isalpha()}
+    assert contexts == {"a": "u", "b": "s", "c": "d", "d": "u", "e": "s", "f": "d", "g": "c"}
     (command,) = shell.commands("a b'c'", 10)
-    assert [command.words[1].context(at) for at in range(12, 16)] == ["unquoted", "single", "single", "single"]
+    assert command.words[1].quotes == "usss"
 
 
 @pytest.mark.parametrize(
@@ -261,9 +251,3 @@ def test_separators_and_reserved_words_are_kept():
 )
 def test_a_simple_text_is_one_command(text, simple):
     assert shell.is_simple(text, script=True) is simple
-
-
-def test_doubled_braces_are_not_an_expression():
-    assert shell.has_braces("a {x}")
-    assert shell.has_braces("awk '{print}'")
-    assert not shell.has_braces("a {{x}}")
