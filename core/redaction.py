@@ -16,7 +16,7 @@ from copy import copy
 from numbers import Number
 from typing import Any
 
-from core.secrets import find_secrets, is_placeholder, is_special_token
+from core.secrets import is_placeholder, is_special_token, masked
 
 HIDDEN = "***"
 _WORDS = (
@@ -102,7 +102,7 @@ def redacted(value: Any, key: str = "") -> Any:
 
 def redacted_text(text: str) -> str:
     """Text for people with the values of secrets hidden: `api_key=…`, `https://user:…@host`, keys of known forms."""
-    text = _by_form(_by_value(text))
+    text = masked(_by_value(text), HIDDEN)
     text = _LISTED.sub(_all_hidden, _ASSIGNED.sub(_hidden, text))
     text = _BASIC.sub(rf"\1{HIDDEN}", text)
     text = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text)
@@ -112,7 +112,7 @@ def redacted_text(text: str) -> str:
 def redacted_code(code: str) -> str:
     """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or if the value or its
     form is known, so that valid code stays valid."""
-    text = _by_form(_by_value(code))
+    text = masked(_by_value(code), HIDDEN)
     text = _ASSIGNED.sub(lambda found: _hidden(found) if found["quote"] else found[0], text)
     text = _LISTED.sub(_all_hidden, text)
     return _TEXT_IN_CODE.sub(lambda found: redacted_text(found[0]) if found["line"] else _in_literal(found), text)
@@ -150,14 +150,6 @@ def _by_value(text: str) -> str:
 def _tells(value: str) -> bool:
     """Whether a value can be a secret: folders and words such as `none` also occur under secret-like names."""
     return len(value) >= _SHORTEST_VALUE and not value.startswith(("/", "~")) and not is_placeholder(value)
-
-
-def _by_form(text: str) -> str:
-    pieces, at = [], 0
-    for secret in find_secrets(text):
-        pieces += [text[at : secret.start], HIDDEN]
-        at = secret.end
-    return "".join([*pieces, text[at:]]) if pieces else text
 
 
 def _hidden(found: re.Match[str]) -> str:

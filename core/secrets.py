@@ -166,15 +166,15 @@ def find_secrets(text: str) -> list[Secret]:
     return merged
 
 
-def masked(text: str) -> str:
-    """The text with every secret replaced by `‹secret›`; the same object where there is none.
+def masked(text: str, mask: str = MASK) -> str:
+    """The text with every secret replaced by `mask`; the same object where there is none.
 
-    Masking the result changes nothing.
+    Masking the result changes nothing: no value with a mask in it is a secret.
     """
     while found := find_secrets(text):
         pieces, at = [], 0
         for secret in found:
-            pieces += [text[at : secret.start], MASK]
+            pieces += [text[at : secret.start], mask]
             at = secret.end
         text = "".join([*pieces, text[at:]])
     return text
