@@ -40,7 +40,9 @@ def _open(options: Sequence[str], arguments: argparse.Namespace) -> int:
     os.environ["JUPYTER_CONFIG_PATH"] = str(root / "configs/jupyter")
     os.chdir(root)
     # JupyterLab replaces this process, so that it receives Ctrl-C and signals directly.
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, *options])
+    # The folder of the notebook is the default, from which executed copies and data cannot be reached.
+    command = [sys.executable, "-m", "jupyterlab", _FIRST_NOTEBOOK, f"--ServerApp.root_dir={root}", *options]
+    os.execv(sys.executable, command)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def opened(browser, lab, notebook):
         "request",
         lambda request: request.url.startswith((lab.url, "data:", "blob:")) or page.elsewhere.append(request.url),
     )
-    page.goto(f"{lab.url}/lab/tree/{notebook}?token={lab.token}&reset")
+    page.goto(f"{lab.url}/lab/tree/notebooks/{notebook}?token={lab.token}&reset")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=CELL_PATIENCE_MS)
     yield page
     context.close()

@@ -136,14 +136,15 @@ def kinds(outputs: list[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.slow
 def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
-    assert NOTEBOOK in {entry["name"] for entry in lab.ask("/api/contents")["content"]}
-    notebook = nbformat.from_dict(lab.ask(f"/api/contents/{NOTEBOOK}")["content"])
+    assert {"configs", "data", "notebooks"} <= {entry["name"] for entry in lab.ask("/api/contents")["content"]}
+    path = f"notebooks/{NOTEBOOK}"
+    notebook = nbformat.from_dict(lab.ask(f"/api/contents/{path}")["content"])
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parameters = cells.pop(0)
     told_at = next(at for at, cell in enumerate(cells) if "device_reason" in cell)
     environment, table, sizes, picture = cells[told_at : told_at + 4]
     kernel = notebook.metadata.kernelspec.name
-    session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": kernel}}
+    session = {"path": path, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": kernel}}
     channel = lab.connect(lab.ask("/api/sessions", session)["kernel"]["id"])
     try:
         assert execute(channel, parameters) == []
