@@ -177,7 +177,7 @@ def refuse_packed(file: BinaryIO) -> None:
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise UnreadableError(f"is not a complete archive: {error}") from error
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-        raise UnreadableError("is compressed, which Landfall never does")
+        raise UnreadableError("is compressed; Landfall writes uncompressed files")
     if sum(member.file_size for member in members) > file.seek(0, os.SEEK_END):
         raise UnreadableError("declares more bytes than it has")
     file.seek(0)

@@ -302,5 +302,5 @@ def read_loss_csv(path: Path) -> list[EpochRecord]:
     columns = list(EpochRecord.__dataclass_fields__)
     header, *rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()] or [[]]
     if header != columns or any(len(row) != len(columns) for row in rows):
-        raise ValueError(f"{path}: not every line has the columns {', '.join(columns)}")
+        raise ValueError(f"{path}: a line does not have the columns {', '.join(columns)}")
     return [EpochRecord(int(epoch), *(float(cell) for cell in rest)) for epoch, *rest in rows]

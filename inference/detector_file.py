@@ -137,11 +137,11 @@ def _try_out(detector: Detector) -> None:
             raise ValueError(f"scoring.smoothing_span is {span!r}")
         for sample in (each.sample, *(each.halves or ())):
             if sample.score_n.dtype.kind != "f" or sample.segment_n.dtype.kind != "i" or sample.score_n.ndim != 1:
-                raise ValueError("its calibration scores are no list of numbers")
+                raise ValueError("its calibration scores are not a list of numbers")
             if sample.score_n.shape != sample.segment_n.shape:
                 raise ValueError("its calibration scores and their segments differ in number")
     if detector.baseline_c is not None and (detector.baseline_c.ndim != 1 or detector.baseline_c.dtype.kind != "f"):
-        raise ValueError("its baseline is no list of numbers")
+        raise ValueError("its baseline is not a list of numbers")
     if detector.charts is not None:
         with np.errstate(all="ignore"):
             detector.charts.try_out()

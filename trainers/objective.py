@@ -208,7 +208,7 @@ class Objective:
         error, count = self.world.all_reduce_sum(measured).tolist()
         if not count:
             raise DataError(
-                f"the {len(inputs)} windows of the validation split hold no observed value to compute a loss from",
+                f"the {len(inputs)} windows of the validation split have no observed value to compute a loss from",
                 hint="see data.splits.validation and the quality reports: its sensors may be missing there",
             )
         return error / count

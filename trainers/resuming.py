@@ -136,10 +136,12 @@ def check_fit(
     """
     if "optimizer" not in state:
         hint = f"resume from {checkpoint.last_path(path).name}"
-        raise CheckpointError(path, "holds a model but no training state", hint=hint)
+        raise CheckpointError(path, "contains a model but no training state", hint=hint)
     if "data" not in state:
         hint = "restart with --resume never"
-        raise CheckpointError(path, "has no identity of its training data: an older Landfall wrote it", hint=hint)
+        raise CheckpointError(
+            path, "has no digests of its training data: it is from an older version of Landfall", hint=hint
+        )
     differing = [*config_changes(state["config"], config), *_data_changes(state["data"], data)]
     if not differing:
         return

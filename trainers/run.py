@@ -144,7 +144,7 @@ def _refuse_different_views(world: World, saved: Mapping[str, Any] | None) -> No
     """Raises UsageError if the processes of a run do not see the same checkpoint."""
     if len(set(world.gather(saved["sha256"] if saved is not None else None))) > 1:
         raise UsageError(
-            "the machines see different checkpoints to resume", hint="give all of them one folder, on a shared disk"
+            "the machines find different checkpoints to resume", hint="use one folder on a shared disk for all machines"
         )
 
 

@@ -176,11 +176,11 @@ def _shape(state: State, name: str) -> Any:
 def _refuse_unsupported(plan: DevicePlan) -> None:
     if plan.needs_loss_scaling:
         raise LandfallError(
-            "distributed.strategy = fsdp cannot compute in 16-mixed: a process sees overflows of its own shard only",
+            "distributed.strategy = fsdp cannot compute in 16-mixed: a process cannot detect overflows in other shards",
             hint="set precision=bf16-mixed, precision=32, or distributed.strategy=ddp",
         )
     if plan.compiled:
         raise LandfallError(
-            "distributed.strategy = fsdp cannot compile the model: its weights come and go between blocks",
+            "distributed.strategy = fsdp cannot compile the model: its weights are gathered for each block",
             hint="set device.enable_jit=false, or distributed.strategy=ddp",
         )

@@ -193,7 +193,9 @@ def _group_values(override: Override, root: Path) -> dict[str, Any]:
     try:
         return read_yaml(file) or {}
     except (OSError, UnreadableError) as error:
-        raise UsageError(f"{relative(file, root)}: {error}", hint="a configuration is a page of UTF-8 text") from error
+        raise UsageError(
+            f"{relative(file, root)}: {error}", hint="a configuration must be a UTF-8 text file"
+        ) from error
 
 
 def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:

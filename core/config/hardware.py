@@ -101,7 +101,7 @@ def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
     fields = SCHEMAS[stream].model_fields
     for name, values in sections.items():
         if name not in _SIZED or name not in fields:
-            raise ConfigError(file, [ConfigFault(name, "is no section that a model size sets")])
+            raise ConfigError(file, [ConfigFault(name, "a model size cannot set this section")])
         _validated(values, fields[name].annotation, file, section=name)
     return sections
 

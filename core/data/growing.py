@@ -71,7 +71,7 @@ class GrowingTable:
         """
         if self.path.stat().st_size < self.offset:
             hint = "write new data to a file with a new name"
-            raise DataError("the file became shorter than what was read of it", path=self.path, hint=hint)
+            raise DataError("the file is shorter than the part that was read", path=self.path, hint=hint)
         if self._dialect is None and not self._open(is_complete):
             return None
         block, is_all = self._block(min(BLOCK_BYTES, max(_LEAST_BYTES, 2 * limit * self._dialect.row_bytes)))
@@ -171,14 +171,14 @@ class GrowingTable:
         column, self._time_columns = time_column(frame, wanted, self.path)
         if column is None:
             hint = "write a column timestamp, or name it in data.timestamp"
-            raise DataError("has no time column: late and repeated rows cannot be known", path=self.path, hint=hint)
+            raise DataError("has no time column: late and repeated rows cannot be detected", path=self.path, hint=hint)
         if (plain_n := _plain_times(column)) is not None:
             return plain_n
         times = parse_times(column)
         known_n = times.time_ns[times.time_ns != NOT_A_TIME]
         if times.by_majority or times.source == "index" or (np.abs(known_n) < _EARLIEST_NS).any():
             raise DataError(
-                f"the time stamp {column.iloc[0]!r} does not date a row without other rows",
+                f"the time stamp {column.iloc[0]!r} is ambiguous or incomplete",
                 path=self.path,
                 row=int(line_n[0]),
                 column=" + ".join(self._time_columns),

@@ -128,7 +128,7 @@ def _last_before(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray
     outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
     if outside_t.any():
         raise DataError(
-            f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} are outside of its time",
+            f"{int(outside_t.sum())} of {len(recording)} rows of {recording.file_id} are outside of its time range",
             path=path,
             hint="label every row, or write intervals: start,end",
         )

@@ -70,7 +70,7 @@ class _Opened(NamedTuple):
             return Monitor(self.config, detector, self.channels, 1 / self.rate_hz, recordings=scores)
         if detector.sample.seconds_per_score is None:
             hint = "watch with a detector that was fitted to recordings with time stamps"
-            raise UsageError("the calibration data has no time stamps: missing rows cannot be known", hint=hint)
+            raise UsageError("the calibration data has no time stamps: missing rows cannot be detected", hint=hint)
         if detector.own_past:
             log.warning(
                 "the detector scores %d recordings separately; the files that are followed are none of them, and are "
@@ -183,7 +183,7 @@ def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         hint = "omit --runtime; or score, export the model, and omit --detector"
         raise UsageError("control charts alone are fitted at the start, which needs PyTorch", hint=hint)
     if arguments.mqtt is not None and arguments.once:
-        raise UsageError("a broker has no end", hint="omit --mqtt, or --once")
+        raise UsageError("--once cannot be used with --mqtt, which never ends", hint="omit --mqtt, or --once")
     if arguments.owns_process:
         start_right(loaded.config)
     _follow(arguments, loaded, root_of(arguments))

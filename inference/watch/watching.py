@@ -152,7 +152,7 @@ class Watch:
             raise UsageError("the state was stored with another detector, configuration or channels", hint=hint)
         if self._keeps_scores != ("scores" in header["journals"]):
             hint = f"move {self.paths.state.parent} away, or start as before"
-            raise UsageError("--scores is not as it was when the state was stored", hint=hint)
+            raise UsageError("--scores has changed since the state was stored", hint=hint)
         self._events.resume(header["journals"]["events"])
         if self._scores is not None:
             self._scores.resume(header["journals"]["scores"])

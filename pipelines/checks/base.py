@@ -122,7 +122,7 @@ class Check:
 
         def run(stream: Stream) -> str:
             if f"{self.group}.{self.needs}.{stream}" in failed:
-                raise CheckSkipped(f"the {self.needs} fails its check", f"fix the {self.needs} first")
+                raise CheckSkipped(f"the check of the {self.needs} failed", f"fix the {self.needs} first")
             return self.run(context, stream)
 
         return [

@@ -37,7 +37,7 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
     backwards = infer_score(batch.flip(0), scoring.model, stream)[0].flip(0)
     hint = "train again; if that does not help, this is a fault of Landfall"
     if not torch.allclose(first, again, rtol=0.0, atol=0.0, equal_nan=True):
-        raise CheckFailed("the same windows had other scores the second time", hint)
+        raise CheckFailed("the same windows had different scores the second time", hint)
     if not torch.allclose(first, backwards, rtol=1e-5, atol=1e-6, equal_nan=True):
         raise CheckFailed("the order of windows in a batch changes their scores", hint)
     # NaN is the score of a window without a single observed value.

@@ -71,8 +71,8 @@ def test_a_price_is_a_number(workspace):
     [
         ("patchtst/full.yaml", "num_heads: 16", "heads: 16", "model.heads", "not permitted"),
         ("patchtst/full.yaml", "num_heads: 16", "num_heads: 15", "model", "128 is not divisible by num_heads = 15"),
-        ("patchtst/full.yaml", "model:", "data:", "data", "no section"),
-        ("patchtst/full.yaml", "model:", "scalogram:", "scalogram", "no section"),
+        ("patchtst/full.yaml", "model:", "data:", "data", "cannot set"),
+        ("patchtst/full.yaml", "model:", "scalogram:", "scalogram", "cannot set"),
         ("swinmae/reduced.yaml", "image_size: 64", "image_size: 0", "scalogram.image_size", "greater than"),
     ],
 )
