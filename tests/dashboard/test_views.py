@@ -345,6 +345,14 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     event.wait_for(state="detached")
 
 
+def test_events_are_filtered_by_severity(opened):
+    show(opened, "anomalies?stream=patchtst&severity=5")
+    assert first_cells(opened, "events") == []
+    opened.locator("#severity").select_option("1")
+    opened.locator("#events tbody tr").nth(6).wait_for()
+    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1")
+
+
 def test_another_threshold_can_be_tried(opened):
     show(opened, "anomalies")
     slider, answer = opened.locator("#what-if"), opened.locator("output[for=what-if]")

@@ -1,7 +1,7 @@
 /** The details of one event: its score with the threshold, and measured and predicted values, on one time axis. */
 import { annotation } from "./annotation.mjs";
 import { heatMap, lineChart } from "./chart.mjs";
-import { advice, block, el, facts, meter, quiet, small } from "./dom.mjs";
+import { advice, block, code, el, facts, meter, quiet, small } from "./dom.mjs";
 import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
 import { colourBar, extent } from "./plots.mjs";
 
@@ -132,7 +132,9 @@ function envelopeCharts(envelopes, bearing) {
     isAlone && quiet("This recording has no normal neighbour to compare the event with."),
     bearing.length === 0 &&
       quiet(
-        "With the geometry of the bearing (`bearing` in the configuration), its defect frequencies are marked.",
+        "With the geometry of the bearing (",
+        code("bearing"),
+        " in the configuration), its defect frequencies are marked.",
       ),
   ];
 }

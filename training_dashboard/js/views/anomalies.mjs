@@ -21,6 +21,7 @@ import { dataTable, number, text } from "../table.mjs";
 
 /** Maximum number of scores that are fetched for a zoomed view. */
 const CLOSE_UP = 100_000;
+const SEVERITIES = [1, 2, 5, 10, 100].map((least) => [String(least), `${least} ×`]);
 const MATCHED =
   "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
   "other events are false. By chance: the same events at random times.";
@@ -61,7 +62,11 @@ export async function anomalies(store, route) {
           id: "aim",
         },
       ),
-    card("Events", quiet("Severity is the highest score over the threshold."), table(stream, events, total)),
+    card(
+      "Events",
+      quiet("Severity is the highest score over the threshold."),
+      table(route, stream, events, total),
+    ),
     card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores)),
   ];
 }
@@ -214,9 +219,11 @@ function closeUp(store, { details = [] }, origin, show) {
   };
 }
 
-function table(stream, items, total) {
+function table(route, stream, all, total) {
   if (total === 0) return quiet("No event: the score was never above the threshold for long enough.");
-  if (items.length === 0) return advice("The list of events is missing", "landfall score", "writes it");
+  if (all.length === 0) return advice("The list of events is missing", "landfall score", "writes it");
+  const least = route.get("severity", SEVERITIES[0][0]);
+  const items = all.filter((event) => event.severity >= Number(least));
   const columns = [
     text(
       "start",
@@ -242,7 +249,10 @@ function table(stream, items, total) {
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
   ];
   return [
-    items.length < total && quiet(`The ${count(items.length)} worst of ${plural(total, "event")}.`),
+    all.length < total && quiet(`The ${count(all.length)} worst of ${plural(total, "event")}.`),
+    picker("severity", "Severity from", SEVERITIES, least, (value) => {
+      location.hash = route.href({ severity: value });
+    }),
     dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" }),
   ];
 }
