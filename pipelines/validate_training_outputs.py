@@ -18,6 +18,7 @@ from typing import Any
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, OutputError
 from core.lock import Lock
+from core.numbers import counted
 from core.progress import Progress
 from core.reading import read_json_object
 from core.switching import finish
@@ -82,7 +83,7 @@ def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
     items = sorted(report.items, key=lambda item: list(_MARKS).index(item.status))
     counts = {status: sum(item.status == status for item in items) for status in _MARKS}
     lines = [
-        f"Checklist: {counts['PASS']} passed, {counts['FAIL']} failed, {counts['WARN']} warnings, "
+        f"Checklist: {counts['PASS']} passed, {counts['FAIL']} failed, {counted(counts['WARN'], 'warning')}, "
         f"{counts['SKIP']} skipped"
     ]
     for item in items:

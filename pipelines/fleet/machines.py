@@ -43,7 +43,9 @@ class Machine(Section):
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the machine and its folder.")
     stream: Stream = Field(description="Kind of data.")
-    data: str = Field(description="Folder of its files, relative to the fleet's workspace: `data.root` of the machine.")
+    data: str = Field(
+        description="Folder that contains data/fdc or data/vib, relative to the fleet's workspace: its `data.root`."
+    )
     overrides: tuple[str, ...] = Field((), description="Overrides of the configuration, as on the command line.")
     tags: tuple[str, ...] = Field((), description="Groups of machines that share settings.")
     detector: DetectorKind = Field("model", description="`charts`: control charts alone, without training.")
