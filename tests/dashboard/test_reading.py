@@ -94,6 +94,9 @@ def test_the_printed_page_has_every_chart_and_no_controls(site, visit):
     page.emulate_media(media="print", color_scheme="dark")
     assert page.locator(".frame canvas").count() == page.locator(".frame").count() == 12
     assert not page.locator("nav").is_visible()
+    show(page, "anomalies")
+    assert page.locator("#events th", has_text="Begins").is_visible()
+    assert not page.get_by_role("button", name="Events as CSV").is_visible()
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 40, 48)"
 
 
