@@ -7,12 +7,12 @@ import ast
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from migration.notebook.texts import holding
 from migration.python.source import CellSource, once_a_cell
+from migration.python.statements import blocks
 from migration.python.strings import comments
 
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
@@ -84,20 +84,11 @@ def _read_fields(source: CellSource) -> list[FormField]:
         return [FormField(mark, _name_before(source, mark), None, "its cell cannot be parsed") for mark in found]
     top = {id(statement) for statement in source.tree.body}
     by_line: dict[int, list[ast.stmt]] = {source.line_of(mark.start): [] for mark in found}
-    for node in _statements(source.tree.body):
+    for node in (node for block in blocks(source) for node in block.statements):
         line = bisect_right(source.line_starts, source.offset(node.end_lineno or node.lineno, 0)) - 1
         if line in by_line:
             by_line[line].append(node)
     return [_form_field(source, mark, by_line[source.line_of(mark.start)], top) for mark in found]
-
-
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, also those inside others."""
-    for node in body:
-        yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            for part in getattr(node, name, ()):
-                yield from _statements([part] if isinstance(part, ast.stmt) else part.body)
 
 
 def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top: set[int]) -> FormField:

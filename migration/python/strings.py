@@ -243,16 +243,6 @@ def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Ma
     return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
 
 
-def without_commands(source: CellSource) -> str:
-    """The cell with blanks instead of its magic and its commands; of the same length."""
-    spans = [(0, source.body), *((command.start, command.end) for command in source.commands)]
-    pieces, at = [], 0
-    for start, end in spans:
-        pieces += [source.text[at:start], re.sub(r"[^\n]", " ", source.text[start:end])]
-        at = max(at, end)
-    return "".join([*pieces, source.text[at:]])
-
-
 def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
     magic = source.magic
     if magic is not None:
@@ -260,7 +250,7 @@ def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
     if source.is_shell:
         yield from shell.read(source.text[source.body :], source.body, script=True).comments
     elif source.is_python:
-        yield from read_strings(without_commands(source), source.body)[1]
+        yield from read_strings(source.masked, source.body)[1]
     elif magic is not None and magic.name in _HASH_COMMENTS:
         yield from _whole_lines(source.text, magic.body, len(source.text))
 

@@ -29,11 +29,6 @@ _ASKS_PORT = re.compile(
 # Elements of the page that scripts click to keep a Colab machine.
 _ELEMENT = re.compile(r"colab-(?:connect|toolbar)-button")
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
-_RESIZES = re.compile(
-    r"(?P<line>^[ \t]*)?(?:window\.)?google\.colab\.output\.(?:setIframeHeight|resizeIframeToContent)"
-    r"\((?:[^()\n]|\([^()\n]*\))*\);?(?(line)[ \t\r]*(?:\n|$))",
-    re.MULTILINE,
-)
 _TEST = re.compile(
     r"""(?P<quote>\\?["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules|str\(get_ipython\(\)\))"""
 )
@@ -173,13 +168,6 @@ def _shown_texts(source: CellSource) -> set[int]:
     }
 
 
-def _find_resizes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """`google.colab.output.setIframeHeight(…)` only fits a frame that a plain notebook does not have."""
-    for start, end in _script_spans(source):
-        for match in _RESIZES.finditer(source.text, start, end):
-            yield Match(*match.span(), "JavaScript sets the height of Colab's frame", (Edit(*match.span(), ""),))
-
-
 def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for start, end in _script_spans(source):
         if _ASKS_PORT.fullmatch(source.text, start, end):
@@ -228,19 +216,6 @@ RULES: tuple[Rule, ...] = (
         _find_comments,
         _COLAB,
         example=Example("# from google.colab import files", "# from landfall_runtime import files"),
-    ),
-    Rule(
-        "LF231",
-        "Height of Colab's output frame",
-        "`google.colab.output.setIframeHeight(…)` in JavaScript",
-        "nothing",
-        Keeps.EQUIVALENT,
-        _find_resizes,
-        holding("google.colab.output"),
-        example=Example(
-            'display(HTML("<script>google.colab.output.setIframeHeight(400)</script>"))',
-            'display(HTML("<script></script>"))',
-        ),
     ),
     Rule(
         "LF232",

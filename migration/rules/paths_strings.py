@@ -17,8 +17,6 @@ from migration.python.strings import Literal, as_format, characters, read_string
 from migration.python.trees import fields, last_name
 from migration.rules.paths_found import Found, changed, kept
 
-_MAY_HOLD_CODE = re.compile(r"%(?:time|timeit|prun|memit|mprun|lprun)\b[ \t]*(?:-\S+[ \t]+)*")
-
 _GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
 _COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
 _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
@@ -32,7 +30,7 @@ Use = OneOf["value", "text", "shell", "route", "appended"]
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The string literals with a folder, with the edits that insert the variable."""
-    if source.is_python and not source.is_program and may_name_folder(python_text(source), facts.mounts):
+    if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
         for group in groups(source, read(source)[0]):
             yield from rewritten(source.text, group, facts)
 
@@ -41,7 +39,7 @@ def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The folders in a cell that cannot be parsed, outside its commands, strings and comments."""
     if not source.is_python or source.tree is not None or source.is_program:
         return
-    code = python_text(source)
+    code = source.masked
     literals, comments = read_strings(code)
     inside = [(one.start, one.end) for one in literals] + comments
     for span in find_paths(code, facts.mounts):
@@ -51,23 +49,7 @@ def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
     """The literals and the spans of the comments of an IPython cell, in order."""
-    return read_strings(python_text(source))
-
-
-def python_text(source: CellSource) -> str:
-    """The cell with blanks instead of its commands, except code that a magic runs."""
-    text = source.text
-    pieces, at = [_blank(text[: source.body])], source.body
-    for command in source.commands:
-        code = _MAY_HOLD_CODE.match(text, command.start, command.end)
-        end = code.end() if code else command.end
-        pieces += [text[at : command.start], _blank(text[command.start : end])]
-        at = end
-    return "".join([*pieces, text[at:]])
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text) if "\n" in text else " " * len(text)
+    return read_strings(source.masked)
 
 
 def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:

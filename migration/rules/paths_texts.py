@@ -12,7 +12,7 @@ from migration.python.source import CellSource
 from migration.python.strings import read_strings
 from migration.rules.paths_found import Found, changed, kept
 from migration.rules.paths_shell import command_edits
-from migration.rules.paths_strings import Group, python_text, read, rewritten
+from migration.rules.paths_strings import Group, read, rewritten
 
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
@@ -31,7 +31,7 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The comments of a Python cell that name a folder."""
-    if source.is_python and not source.is_program and may_name_folder(python_text(source), facts.mounts):
+    if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
         for start, end in read(source)[1]:
             yield from _prose(source.text, start, end, facts, "a comment names {0}")
 

@@ -16,7 +16,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource, Command
-from migration.python.trees import walk
+from migration.python.statements import blocks
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
 
@@ -90,7 +90,7 @@ def _alone(source: CellSource, going: list[Command]) -> set[int]:
         return {command.start for command in going if _opens_block(source.text, command)}
     starts = {command.start for command in going}
     alone = set()
-    for block in _blocks(source.tree):
+    for block in (block.statements for block in blocks(source) if block.owner is not None):
         commands = [source.command_of(node) if isinstance(node, ast.Expr) else None for node in block]
         own = [command.start for command in commands if command and command.start in starts]
         others = [
@@ -99,16 +99,6 @@ def _alone(source: CellSource, going: list[Command]) -> set[int]:
         if own and all(_may_go(source, node) for node in others):
             alone.add(own[0])
     return alone
-
-
-def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    for node in walk(tree):
-        if isinstance(node, ast.Module):
-            continue
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list) and block:
-                yield block
 
 
 def _may_go(source: CellSource, node: ast.stmt) -> bool:
