@@ -103,15 +103,6 @@ def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
             return set(constants.get(node.id, ()))
         case ast.BinOp(op=ast.Add()):
             return _joined([_texts(node.left, constants), _texts(node.right, constants)])
-        case ast.JoinedStr():
-            return _joined([_texts(part, constants) for part in node.values])
-        case ast.FormattedValue(conversion=-1, format_spec=None):
-            return _texts(node.value, constants)
-        case ast.Call(func=ast.Attribute(attr="getcwd"), args=[]):
-            return {_CONTENT}  # the initial folder on Colab
-        case ast.Call(func=ast.Attribute(attr="join"), keywords=[]) if ast.unparse(node.func) == "os.path.join":
-            parts = [_texts(part, constants) for part in node.args]
-            return {posixpath.join(*words) for words in _products(parts) if words}
     return set()
 
 

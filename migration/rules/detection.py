@@ -164,26 +164,14 @@ def _tests(source: CellSource) -> set[int]:
 
 
 def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit | None:
-    """Removes an operand with its parentheses and the `and` or `or` next to it; None if they cannot be found."""
-    if index:
-        before, after = source.span(node.values[index - 1])[1], source.span(node.values[index])[0]
-    else:
-        before, after = source.span(node.values[0])[1], source.span(node.values[1])[0]
-    word = re.search(r"\b(?:and|or)\b", source.masked[before:after])
-    if word is None or "#" in source.text[before:after] or "\n" in source.text[before:after]:
+    """Writes the other operands in a line; None if they take several lines."""
+    start, end = source.span(node)
+    if re.search(r"[\n#]", source.text[start:end]):
         return None
-    start, end = source.span(node.values[index])
-    if index:
-        opened = source.text[before + word.end() : after].count("(")
-        for _ in range(opened):
-            end = source.text.index(")", end) + 1
-        closed = source.text[before : before + word.start()]
-        return Edit(before + len(closed.rstrip()), end, "")
-    closed_count = source.text[before : before + word.start()].count(")")
-    for _ in range(closed_count):
-        start = source.text.rindex("(", 0, start)
-    rest = source.text[before + word.end() : after]
-    return Edit(start, before + word.end() + len(rest) - len(rest.lstrip(" \t")), "")
+    others = [operand for at, operand in enumerate(node.values) if at != index]
+    loose = ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr
+    texts = [f"({text})" if isinstance(part, loose) else text for part in others for text in [source.segment(part)]]
+    return Edit(start, end, (" or " if isinstance(node.op, ast.Or) else " and ").join(texts))
 
 
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -236,40 +224,19 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
-    """The expressions of some kinds that run here, without the tests of branches; their text is checked."""
-    if source.tree is None:
-        return
-    for node, formatted in facts.once(_running, source):
-        if isinstance(node, kinds) and (not formatted or _is_at(source, node)):
-            yield node
-
-
-def _running(source: CellSource, facts: NotebookFacts) -> list[tuple[ast.expr, bool]]:
-    """The expressions of a cell that run here, each with whether it is in an f-string."""
-    return list(_walk_running(source, facts))
-
-
-def _walk_running(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[ast.expr, bool]]:
+    """The expressions of some kinds that run here, without the tests of branches. Those in f-strings stay: up to Python
+    3.11 their positions are not exact."""
     skipped = facts.colab.gone(source) | {
         id(choice.node.test) for choice in facts.colab.choices(source) if isinstance(choice.node, ast.If)
     }
-    waiting: list[tuple[ast.AST, bool]] = [(source.tree, False)] if source.tree else []
+    waiting: list[ast.AST] = [source.tree] if source.tree else []
     while waiting:
-        node, formatted = waiting.pop()
-        if id(node) in skipped or isinstance(node, ast.Assert):
+        node = waiting.pop()
+        if id(node) in skipped or isinstance(node, ast.Assert | ast.JoinedStr):
             continue
-        if isinstance(node, ast.expr):
-            yield node, formatted
-        inside = formatted or isinstance(node, ast.JoinedStr)
-        waiting += [(part, inside) for part in reversed(children(node))]
-
-
-def _is_at(source: CellSource, node: ast.expr) -> bool:
-    """Whether the text at a node's span is the node: up to Python 3.11 the tree is not exact inside f-strings."""
-    try:
-        return ast.dump(ast.parse(source.segment(node).strip(), mode="eval").body) == ast.dump(node)
-    except (SyntaxError, ValueError):
-        return False
+        if isinstance(node, kinds):
+            yield node
+        waiting += reversed(children(node))
 
 
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
