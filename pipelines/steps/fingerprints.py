@@ -5,7 +5,7 @@ files, so secrets are redacted in them, and a changed password is not a change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
     parameters = redacted(step.notebook.parameters) if step.notebook else {}
     return {
         "data": dict(item for loaded in configs if inputs.data for item in _data(loaded, root)),
-        "configuration": dict(item for loaded in configs for item in _configuration(loaded, root)),
+        "configuration": dict(item for loaded in configs for item in _configuration(loaded, root, inputs.sections)),
         "code": {**code_digests(inputs.code), **(_cells(root, step.notebook.path) if step.notebook else {})},
         "parameters": {name: json.dumps(value) for name, value in parameters.items() if name not in _NO_INPUTS},
         "packages": package_versions() if inputs.code else {},
@@ -48,10 +48,12 @@ def _data(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
     return data_digests(loaded.config, patterns, root=root)
 
 
-def _configuration(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
+def _configuration(loaded: LoadedConfig, root: Path, sections: Sequence[str]) -> Iterator[tuple[str, str]]:
     config = loaded.config
-    for key, value in flatten(redacted(config.model_dump(mode="json"))):
+    for key, value in flatten(redacted(config.model_dump(mode="json", include=set(sections) or None))):
         yield f"{config.stream} {key}", json.dumps(value)
+    if sections:
+        return
     if config.training.start_from:
         yield from file_digests((config.training.start_from,), root).items()
     for file in sorted((root / "configs/hardware").rglob("*.yaml")):

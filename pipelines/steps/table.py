@@ -30,12 +30,13 @@ class Notebook:
 @dataclass(frozen=True)
 class Inputs:
     """The inputs of a step. While they do not change, `--resume` skips the step. streams: streams whose configuration
-    and, with `data`, whose sensor files it reads.
+    and, with `data`, whose sensor files it reads. sections: those of the configurations that it uses; empty for all.
     code: packages of Landfall that it uses. files: outputs of other steps.
     """
 
     streams: tuple[Stream, ...] = ()
     data: bool = False
+    sections: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
@@ -99,7 +100,7 @@ def quality_step(stream: Stream, order: Order, root: Path) -> Step:
         title=f"data quality, {stream}",
         stage="quality",
         command=("pipelines.check_data_quality", "--config", loaded.source, "--run-id", order.run_id, *order.overrides),
-        inputs=Inputs((stream,), data=True, code=("core",)),
+        inputs=Inputs((stream,), data=True, sections=("data", "dqvl", "logging"), code=("core",)),
         stream=stream,
     )
 

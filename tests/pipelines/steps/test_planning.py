@@ -15,7 +15,7 @@ from core.fingerprints import changes, file_digests
 from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import StepRecord
-from pipelines.steps.table import Order, Step, pipeline_steps
+from pipelines.steps.table import Order, Step, pipeline_steps, quality_step
 from tests.support import REPO_ROOT
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 
@@ -109,6 +109,15 @@ def test_another_run_name_is_not_a_reason(done):
 
 def test_a_changed_configuration_is_reported_by_key(done):
     assert done("training.epochs=5") == "configuration: patchtst training.epochs was 3, is 5"
+
+
+@pytest.mark.parametrize("override, is_reason", [("training.epochs=5", False), ("dqvl.hard.missing_ratio=0.4", True)])
+def test_the_quality_check_depends_on_its_own_settings(root, override, is_reason):
+    before, after = (
+        fingerprint(quality_step("patchtst", order, root), order, root)
+        for order in (order_of(root), order_of(root, override))
+    )
+    assert bool(changes(before, after)) == is_reason
 
 
 def test_other_weights_to_start_from_are_reported(done, root):
