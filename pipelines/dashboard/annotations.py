@@ -1,7 +1,8 @@
 """Annotations by users: a time span of a recording with a label and a comment. One file per stream, next to the scores.
 
 The span is that of an event, or any other, such as of maintenance. Numbers of events do not matter: when the data is
-scored again, an annotation stays with its event. It applies to every event that it overlaps.
+scored again, an annotation stays with its event. It applies to every event that it overlaps; maintenance only to events
+that begin in it, or have their middle in it.
 """
 
 from __future__ import annotations
@@ -44,9 +45,13 @@ class NewAnnotation(Document):
     def span(self) -> tuple[str, float, float]:
         return self.recording, self.start_seconds, self.end_seconds
 
-    def overlaps(self, recording: str, start: float | None, end: float | None) -> bool:
-        known = recording == self.recording and start is not None and end is not None
-        return known and start <= self.end_seconds and self.start_seconds <= end
+    def applies_to(self, recording: str, start: float | None, end: float | None) -> bool:
+        """Whether it is an annotation of an event. Maintenance that follows a fault does not explain the fault."""
+        if recording != self.recording or start is None or end is None:
+            return False
+        if self.label == "maintenance":
+            return any(self.start_seconds <= time <= self.end_seconds for time in (start, (start + end) / 2))
+        return start <= self.end_seconds and self.start_seconds <= end
 
 
 class Annotation(NewAnnotation):
@@ -71,9 +76,9 @@ def of_data(annotations: Sequence[Annotation], data_root: str | None) -> list[An
 def annotation_of(
     annotations: Sequence[Annotation], recording: str, start: float | None, end: float | None
 ) -> Annotation | None:
-    """The annotation of an event: the most similar span of those that overlap it, the newest of equals."""
+    """The annotation of an event: the most similar span of those that apply to it, the newest of equals."""
     return min(
-        (each for each in reversed(annotations) if each.overlaps(recording, start, end)),
+        (each for each in reversed(annotations) if each.applies_to(recording, start, end)),
         key=lambda each: abs(each.start_seconds - start) + abs(each.end_seconds - end),
         default=None,
     )

@@ -84,11 +84,17 @@ def test_maintenance_acknowledges_its_events_until_it_is_removed(root):
         assert [(each["label"], each["end_seconds"]) for each in found["annotations"]] == [("maintenance", 9e4)]
         assert (found["acknowledged"], found["events"][0]["annotation"]["comment"]) == (1, "new pump")
         export_state(root)
+    later = {name: around[name] for name in ("recording", "end_seconds")} | {"start_seconds": line["end_seconds"] - 0.1}
+    annotate(root, "patchtst", NewAnnotation(**around))
+    annotate(root, "patchtst", NewAnnotation(**later, acknowledged=True, label="maintenance", comment="repair"))
+    assert exported(root)["detections"]["acknowledged"] == 0, "what follows a fault does not explain it"
+    annotate(root, "patchtst", NewAnnotation(**around, acknowledged=True, label="maintenance", comment="new pump"))
     annotate(root, "patchtst", NewAnnotation(**note(7)))
     assert exported(root)["detections"]["events"][0]["annotation"]["comment"] == "a leak", "its own is more similar"
     annotate(root, "patchtst", NewAnnotation(**note(7, acknowledged=False, label=None, comment="")))
     assert exported(root)["detections"]["events"][0]["annotation"]["comment"] == "new pump"
-    annotate(root, "patchtst", NewAnnotation(**around))
+    for span in (around, later):
+        annotate(root, "patchtst", NewAnnotation(**span))
     assert exported(root)["detections"]["annotations"] == []
     assert exported(root)["light"]["detail"].startswith("7 open events")
     assert json.loads((root / FILE).read_text()) == []
