@@ -44,7 +44,6 @@ _IMPORT = re.compile(rf"\bimport(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS})
 _FULL_NAME = re.compile(rf"\bgoogle\.colab(?=\.(?:{_PARTS})\.\w)")
 _IMPORTS = re.compile(r"(?:^|;|\\n)\s*(?:from\s+google|import\s+google\.colab)", re.MULTILINE)
 _ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
-_LOADS = re.compile(r"import_module|__import__")
 _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
@@ -103,7 +102,7 @@ def _find_comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_strings(source: CellSource) -> Iterator[Match]:
-    loaded, shown = _loaded_modules(source), _shown_texts(source)
+    shown = _shown_texts(source)
     for literal in _literals(source):
         start, end = literal.body
         if port := _ASKS_PORT.fullmatch(source.text, start, end):
@@ -111,9 +110,7 @@ def _find_strings(source: CellSource) -> Iterator[Match]:
             yield Match(*port.span(), "JavaScript requests the URL of a port", (edit,))
         if port or _IS_SCRIPT.search(source.text, start, end):
             continue
-        if literal.start in loaded:
-            yield from _rewritten(source, start, end, "a module of `google.colab` is loaded by its name")
-        elif literal.start not in shown and _is_code(source.text[start:end]):
+        if literal.start not in shown and _is_code(source.text[start:end]):
             yield from _rewritten(source, start, end, "a text contains code for `google.colab`", _certain)
 
 
@@ -144,17 +141,6 @@ def _literals(source: CellSource) -> list[Literal]:
     if source.tree is None:
         return []
     return [literal for literal in read_strings(source.masked, source.body)[0] if literal.depth == 0]
-
-
-def _loaded_modules(source: CellSource) -> set[int]:
-    """Start positions of the strings that are the first argument of a call that loads a module."""
-    found = set()
-    for node in source.nodes if _LOADS.search(source.text) and source.tree else ():
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            name = last_name(node.func)
-            if _LOADS.fullmatch(name):
-                found.add(source.span(node.args[0])[0])
-    return found
 
 
 def _shown_texts(source: CellSource) -> set[int]:
@@ -232,14 +218,12 @@ RULES: tuple[Rule, ...] = (
         "LF233",
         "Code for Colab in text",
         "Python code for `google.colab` in strings, shell lines, the body of `%%writefile` and cells that cannot be "
-        "parsed; the name of a module that is loaded, or the request where a port is shown",
+        "parsed; the request where a port is shown",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
         _find_code,
         _COLAB,
-        example=Example(
-            'importlib.import_module("google.colab.files")', 'importlib.import_module("landfall_runtime.files")'
-        ),
+        example=Example("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'"),
     ),
     Rule(
         "LF236",

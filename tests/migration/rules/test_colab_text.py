@@ -33,7 +33,6 @@ def _one(text):
             """url = eval_js(f"landfall_runtime.kernel.proxyPort({port}, {{'cache': true}})")""",
             "LF233",
         ),
-        ("import_module('google.colab.files')", "import_module('landfall_runtime.files')", "LF233"),
         ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF233"),
         (
             "%%writefile a.py\nfrom google.colab import drive",

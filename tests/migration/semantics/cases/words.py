@@ -21,9 +21,6 @@ exec(code)
 del code
 name
 # ----
-import importlib
-importlib.import_module('google.colab.files').__name__.split('.')[-1]
-# ----
 !python -c 'from google.colab import files; print(files.__name__.split(".")[-1])'
 # ----
 def documented():
