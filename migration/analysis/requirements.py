@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from core.secrets import masked
 from migration import shell
 from migration.analysis.imports import imported_packages
-from migration.notebook.texts import FIELD, holding
+from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
 from migration.python.source import CellSource
 from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
@@ -89,8 +89,7 @@ def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
             if (call := pip_call(command)) is not None and call.installs
             for span in unquoted_bounds(text, call)
         ]
-        for start, end in sorted(spans, reverse=True):
-            text = f'{text[:start]}"{text[start:end]}"{text[end:]}'
+        text = edited(text, [Edit(start, end, f'"{text[start:end]}"') for start, end in spans])
         for command in shell.commands(text, script=found.script):
             yield command, text[command.start : command.end]
     for _, argument in shell_calls(source):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from migration.colab.effects import PLACES, Effect, clones, different, effects, needs_colab, uncovered
+from migration.colab.forms import is_literal
 from migration.colab.local_value import FlagOf, answer
 from migration.colab.names import PACKAGE, imported_names
 from migration.python.scopes import parameter_names, read_names_of, stored_names
@@ -212,14 +213,6 @@ def cannot_fail(node: ast.stmt) -> bool:
         case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments, keywords=[])):
             return all(map(is_literal, arguments))
     return False
-
-
-def is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
 
 
 def _deeds(lost: Sequence[Effect]) -> str:

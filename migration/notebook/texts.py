@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FIELD = "\0"
@@ -39,6 +39,13 @@ class Trigger:
 def holding(*words: str, like: str | re.Pattern[str] | None = None) -> Trigger:
     """The trigger for cells with one of some words and a match of the (multi-line) pattern."""
     return Trigger(frozenset(words), re.compile(like, re.MULTILINE) if isinstance(like, str) else like)
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text after some edits, which do not overlap."""
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
 
 
 def apply(text: str, edits: Sequence[Edit], origin: list[int]) -> tuple[str, list[int]]:

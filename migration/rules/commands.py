@@ -101,8 +101,7 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for command in text.commands:
             if _ends_the_runtime(command):
                 yield Match(
-                    text.at(command.start),
-                    text.at(command.end),
+                    *text.span(command),
                     f"`{command.program}` ends Colab's machine or the kernel; here it would also end other processes",
                     _removed(source, text, command),
                     "restart the kernel here (Kernel, Restart), then continue with the next cell",
@@ -125,7 +124,7 @@ def _ends_the_runtime(command: shell.Command) -> bool:
 def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Reports the first use in a cell only: the programs are installed once."""
     found = [
-        (text.at(command.start), text.at(command.end), command.program)
+        (*text.span(command), command.program)
         for text, _ in run_texts(source)
         for command in (text.commands if re.search("gsutil|gcloud|bq", text.text) else ())
         if command.program in _CLOUD_PROGRAMS

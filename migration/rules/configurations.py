@@ -8,7 +8,7 @@ from pathlib import Path
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, holding
+from migration.notebook.texts import Edit, edited, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
@@ -23,9 +23,7 @@ def local_configs(workspace: Path) -> frozenset[str]:
 
 def localised(text: str, facts: NotebookFacts) -> str:
     """The text with the local version instead of every configuration that has one."""
-    for edit in reversed(list(_edits(text, facts))):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    return edited(text, _edits(text, facts))
 
 
 def _edits(text: str, facts: NotebookFacts) -> Iterator[Edit]:

@@ -10,7 +10,7 @@ from core.secrets import MASK, Secret, find_secrets, is_placeholder, is_secret_n
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, holding
+from migration.notebook.texts import Edit, edited, holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource, compiles
 from migration.python.trees import walk
@@ -76,10 +76,7 @@ def _edit(source: CellSource, secret: Secret) -> Edit:
 
 
 def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
-    text = source.text
-    for edit in sorted(set(edits.values()), reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return compiles(text)
+    return compiles(edited(source.text, set(edits.values())))
 
 
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:

@@ -97,7 +97,7 @@ def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             folder = _cloned_folder(command, text)
             if folder is None or _is_tested(commands[:index]):
                 continue
-            start, end = text.at(command.start), text.at(command.end)
+            start, end = text.span(command)
             if any(at < start and folder in line for at, line in removals):
                 continue  # the cell has just removed the folder, to clone it again
             guarded = guard(text, command, f"[ -d {folder.removesuffix('/')}/.git ]")
@@ -169,9 +169,7 @@ def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         program = command.words[command.program_at]
         message = "`wget` saves a second copy under another name if the file exists from an earlier run"
-        yield Match(
-            text.at(command.start), text.at(command.end), message, edits(text, (program.end, program.end, " -nc"))
-        )
+        yield Match(*text.span(command), message, edits(text, (program.end, program.end, " -nc")))
 
 
 def _saved_as(address: Word) -> str:
@@ -194,7 +192,7 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
         guarded = guard(text, command, f"[ -s {file} ]")
         if guarded:
             message = f"`{command.program}` would download {file} in every run; delete the file to download it again"
-            yield Match(text.at(command.start), text.at(command.end), message, guarded)
+            yield Match(*text.span(command), message, guarded)
 
 
 def _named_download(command: shell.Command) -> tuple[str, str]:

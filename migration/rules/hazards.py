@@ -10,7 +10,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import ShellText, shell_texts
-from migration.python.source import CellSource, once_a_cell
+from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
 
@@ -82,29 +82,18 @@ _TUNNELS = tuple(
     )
 )
 _CALLS = ("system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output(")
-# Each begins with a literal, which the engine finds fast.
-_LINE_OF_SHELL = re.compile(r"\n[ \t]*[!%]")
-_ASSIGNED_SHELL = re.compile(r"=[ \t]*!(?!=)")
 
 
 def _commands(source: CellSource, like: re.Pattern[str] | None = None) -> Iterator[tuple[ShellText, shell.Command]]:
     """The commands of the cell's shell texts, or of those that match a pattern."""
-    for text in shell_texts(source) if _may_have_shell(source) else ():
+    for text in shell_texts(source):
         if like is None or like.search(text.text):
             for command in text.commands:
                 yield text, command
 
 
-@once_a_cell
-def _may_have_shell(source: CellSource) -> bool:
-    text = "\n" + source.text
-    if _LINE_OF_SHELL.search(text) or _ASSIGNED_SHELL.search(text):
-        return True
-    return any(call in text for call in _CALLS)
-
-
 def _match(text: ShellText, command: shell.Command, message: str, action: str) -> Match:
-    return Match(text.at(command.start), text.at(max(command.start, command.end - 1)) + 1, message, (), action)
+    return Match(*text.span(command), message, (), action)
 
 
 def _find_sudo(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

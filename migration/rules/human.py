@@ -125,8 +125,7 @@ def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
             instead = _SHELL_LOGINS.get((command.program, values[0] if values else ""))
             if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in values[1:]):
                 yield Match(
-                    text.at(command.start),
-                    text.at(command.end - 1) + 1,
+                    *text.span(command),
                     "a log-in that asks in the terminal",
                     (),
                     f"{instead}; then delete the line",

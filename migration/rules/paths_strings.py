@@ -11,7 +11,7 @@ from typing import Literal as OneOf
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import PathSpan, begins_path, find_paths, may_name_folder
-from migration.notebook.texts import FIELD, Edit
+from migration.notebook.texts import FIELD, Edit, edited
 from migration.python.source import CellSource
 from migration.python.strings import Literal, as_format, characters, read_strings
 from migration.python.trees import fields, last_name
@@ -112,11 +112,8 @@ def _new_literal(
     names = {"drive": facts.drive, "work": facts.work}
     body_start, body_end = literal.body
     if group.use == "text":
-        pieces, at = [], literal.start
-        for span, start, end in places:
-            pieces += [text[at:start], names[span.folder]]
-            at = end
-        return "".join([*pieces, text[at : literal.end]])
+        moved = [Edit(start - literal.start, end - literal.start, names[span.folder]) for span, start, end in places]
+        return edited(text[literal.start : literal.end], moved)
     before = " " if literal.start and re.match(r"\w", text[literal.start - 1]) else ""
     span, start, end = places[0]
     if (start, end) == (body_start, body_end) and len(group.literals) == 1 and not quoting:
