@@ -61,7 +61,7 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
         isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [],
       ),
       axes: [
-        { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE },
+        { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE, space: isClock ? 80 : 50 },
         isLog ? { values: logTicks, grid: { filter: decades } } : { values: ticks },
       ],
       cursor: { y: false, dataIdx: nearest },
