@@ -12,7 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import FIELD, holding
 from migration.python.shell_texts import ShellText
 from migration.python.source import CellSource
-from migration.rules.guards import edits, guard, is_repeated, run_texts
+from migration.rules.guards import edits, guard, is_conditional_on_files, is_repeated, run_texts
 from migration.rules.rule import Example, Match, Rule
 from migration.shell import Word
 
@@ -95,7 +95,7 @@ def _find_clone(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         commands = text.commands
         for index, command in enumerate(commands):
             folder = _cloned_folder(command, text)
-            if folder is None or _is_tested(commands[:index]):
+            if folder is None or _is_tested(commands[:index]) or is_conditional_on_files(source, text):
                 continue
             start, end = text.span(command)
             if any(at < start and folder in line for at, line in removals):
@@ -153,7 +153,7 @@ def _find_wget(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     addresses: dict[str, set[str]] = {}
     for text, _ in run_texts(source):
         for command in text.commands if "wget" in text.text else ():
-            if command.program != "wget":
+            if command.program != "wget" or is_conditional_on_files(source, text):
                 continue
             arguments = _arguments("wget", command.arguments)
             if arguments.has(_WGET_STAYS) or not (arguments.positional or "-i" in arguments.options):
@@ -189,7 +189,7 @@ def _find_named_download(source: CellSource, facts: NotebookFacts) -> Iterator[M
         before = [other for other in text.commands if other.start < command.start]
         if len(addresses[file]) > 1 or _is_tested(before) or is_repeated(source, text):
             continue
-        guarded = guard(text, command, f"[ -s {file} ]")
+        guarded = () if is_conditional_on_files(source, text) else guard(text, command, f"[ -s {file} ]")
         if guarded:
             message = f"`{command.program}` would download {file} in every run; delete the file to download it again"
             yield Match(*text.span(command), message, guarded)

@@ -14,6 +14,7 @@ from migration.python.statements import place_of
 
 _SYSTEM_CALLS = frozenset({"os.system", "get_ipython().system"})
 _LOOPS = ast.For | ast.AsyncFor | ast.While | ast.FunctionDef | ast.AsyncFunctionDef
+_ASKS_FOR_FILES = re.compile(r"\b(?:l?exists|is_?file|is_?dir|listdir|glob|iterdir)\b")
 _SUBSTITUTION = re.compile(r"\$\(|`|[<>]\(")
 
 
@@ -109,3 +110,14 @@ def is_repeated(source: CellSource, text: ShellText) -> bool:
         return start != source.line_span(start, start)[0]
     place = place_of(source, start)
     return place is not None and any(isinstance(node, _LOOPS) for node in place.around)
+
+
+def is_conditional_on_files(source: CellSource, text: ShellText) -> bool:
+    """Whether Python already tests for a file or folder before it runs the text."""
+    if not _ASKS_FOR_FILES.search(source.text):
+        return False
+    place = place_of(source, statement_span(source, text)[0])
+    if place is None:
+        return False
+    tests = (source.segment(node.test) for node in place.around if isinstance(node, ast.If | ast.While))
+    return any(_ASKS_FOR_FILES.search(test) for test in tests)

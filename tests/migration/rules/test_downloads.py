@@ -73,6 +73,7 @@ def test_an_existing_clone_is_kept(before, after):
         "!git clone https://h/r || (cd r && git pull)",
         "!rm -rf r && git clone https://h/r",
         "!rm -rf r\n!git clone https://h/r",
+        "if not os.path.exists('r'):\n  !git clone https://h/r",
         "status = os.system('git clone https://h/r')",
         "os.system(f'git clone https://h/{r}')",
         "!echo git clone https://h/r",
@@ -123,6 +124,7 @@ def test_wget_keeps_the_file(before, after):
         "%%bash\nfor i in 1 2; do wget https://h/$i/x.zip; done",
         "!pip install wget",
         "import wget",
+        "if not os.path.isfile('a'):\n  !wget https://h/a",
     ],
 )
 def test_a_rerunnable_wget_is_unchanged(text):

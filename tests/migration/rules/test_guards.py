@@ -1,7 +1,7 @@
 import pytest
 
 from migration.python.source import CellSource
-from migration.rules.guards import guard, is_repeated, pipeline, run_texts, statement_span
+from migration.rules.guards import guard, is_conditional_on_files, is_repeated, pipeline, run_texts, statement_span
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,19 @@ def test_a_text_that_may_run_more_than_once(text, repeated):
     source = CellSource(text)
     ((shell, _),) = run_texts(source)
     assert is_repeated(source, shell) is repeated
+
+
+@pytest.mark.parametrize(
+    "text, conditional",
+    [
+        ("if not os.path.exists('a'):\n  !get", True),
+        ("if a:\n  pass\nelif Path(a).is_file():\n  x = !get", True),
+        ("if a:\n  !get", False),
+        ("!get", False),
+        ("%%bash\nget\n", False),
+    ],
+)
+def test_python_that_tests_for_a_file_is_found(text, conditional):
+    source = CellSource(text)
+    ((shell, _),) = run_texts(source)
+    assert is_conditional_on_files(source, shell) is conditional
