@@ -120,7 +120,7 @@ def describe_stream(
     scores, detections = read_scores(root, config, problems)
     if detections is not None:
         publish_events(root, config, detections.events, data, problems)
-    quality = read_reports(root, config.dqvl.report_dir, problems)
+    quality = read_reports(root, config, problems)
     checkpoint = read_checkpoint(root, config, problems)
     common = {
         "title": title,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from core.config.schema import Stream
+from core.config.schema import AnyConfig, Stream
 from pipelines.dashboard.detail_documents import FileQuality, Quality
 from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
 from pipelines.dashboard.publish import write_document
@@ -15,15 +15,20 @@ from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 WORST_MESSAGES = 5
 
 
-def read_reports(root: Path, folder: str, problems: Problems) -> list[FileQuality]:
-    """The newest report of each file, by file name. folder: that of the reports, relative to `root`."""
+def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[FileQuality]:
+    """The newest report of each file of the data, by file name.
+
+    Reports of other files, such as the sample data before there was any own data, are left out. If no file exists,
+    because the model was imported without them, all reports count.
+    """
     reports: dict[str, FileQuality] = {}
     # Oldest first, so that the newest report of a file replaces older ones.
-    for path in sorted(listed(root / folder, "*.json"), key=changed_at):
+    for path in sorted(listed(root / config.dqvl.report_dir, "*.json"), key=changed_at):
         report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report
-    return [reports[file_id] for file_id in sorted(reports)]
+    present = [file_id for file_id in reports if (root / config.data.root / file_id).is_file()]
+    return [reports[file_id] for file_id in sorted(present or reports)]
 
 
 def summary_of(reports: Sequence[FileQuality]) -> QualitySummary | None:

@@ -136,7 +136,7 @@ def _score(streams: Streams) -> Result:
     if not scored:
         return "waiting", "nothing scored yet"
     if stale:
-        return "attention", f"{' and '.join(stale)} scored with an older model"
+        return "attention", f"the scores of {' and '.join(stale)} are not from the model in use"
     if weak:
         return "attention", f"scores of {' and '.join(weak)} are near chance: AUROC below {NEAR_CHANCE}"
     if len(scored) < len(streams):

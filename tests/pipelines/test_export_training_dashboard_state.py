@@ -121,7 +121,15 @@ def test_a_run_after_the_last_validation_and_scores_of_an_older_model_need_atten
     state = export_state(root)
     assert state.verdict.state == "attention"
     assert "after the last validation" in state.verdict.detail
-    assert "PatchTST-SSL scored" in state.verdict.detail
+    assert "scores of PatchTST-SSL" in state.verdict.detail
+
+
+def test_quality_is_that_of_the_present_files(workspace):
+    """Reports of the sample data stay on disk when a user adds data of their own."""
+    own = workspace / "lot_stuck.csv"
+    own.write_text("timestamp,a\n")
+    quality = export_state(workspace).streams["patchtst"].quality
+    assert (quality.files, [message.file_id for message in quality.worst]) == (1, [own.name])
 
 
 def test_quality_counts_files_and_puts_the_gravest_first(workspace):
