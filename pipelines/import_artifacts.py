@@ -115,7 +115,8 @@ _ENCRYPTED = 1  # a flag of a member
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
     """Unpacks recognised files only; links, and names outside the folder, are refused."""
-    wanted = [info for info in archive.infolist() if not info.is_dir() and _target_of(PurePosixPath(info.filename))]
+    named = [info for info in archive.infolist() if info.filename and not info.is_dir()]
+    wanted = [info for info in named if _target_of(PurePosixPath(info.filename))]
     needed, free = sum(info.file_size for info in wanted), shutil.disk_usage(folder).free
     if needed > max(_ALWAYS_UNPACKED, _LARGEST_RATIO * source.stat().st_size):
         raise OutputError(

@@ -195,6 +195,15 @@ def test_an_unreadable_zip_is_rejected_in_one_line(damage, workspace, tmp_path):
     assert not (workspace / "artifacts").exists()
 
 
+def test_a_member_without_a_name_is_left_out(drive, workspace, tmp_path):
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("zz", b"no name")
+        archive.write(drive / LOSSES, LOSSES)
+    path.write_bytes(path.read_bytes().replace(b"zz", b"\0z"))  # zipfile ends a name at its first null byte
+    assert import_artifacts(path, root=workspace) == [LOSSES]
+
+
 @pytest.mark.parametrize("leads", ["nowhere", "to itself"])
 def test_a_broken_link_is_reported(drive, workspace, leads):
     (drive / LOSSES).unlink()
