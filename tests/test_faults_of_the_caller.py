@@ -96,7 +96,8 @@ def test_any_status_of_a_run_is_listed(workspace, status):
 
 
 def test_an_empty_resume_argument_is_reported(workspace):
-    assert "--resume" in check(ended(f"{TRAIN} --resume '' --repo-root {workspace}"), EXIT_USAGE)
+    assert "training.resume: is empty" in check(ended(f"{TRAIN} --resume '' --repo-root {workspace}"), EXIT_USAGE)
+    assert "it's.pt" in check(ended(f'{TRAIN} --resume "it\'s.pt" --repo-root {workspace}'), EXIT_OUTPUT)
 
 
 @pytest.mark.parametrize(

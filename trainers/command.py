@@ -48,9 +48,8 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         if arguments.device:
             arguments.overrides.append(f"device.prefer={arguments.device}")
         if arguments.resume is not None:
-            if not arguments.resume.strip():
-                raise UsageError("--resume names nothing", hint="--resume auto, never, unfinished or a checkpoint")
-            arguments.overrides.append(f"training.resume='{arguments.resume}'")
+            name = arguments.resume.replace("'", "\\'")
+            arguments.overrides.append(f"training.resume='{name}'")
         if arguments.allow_changes:
             arguments.overrides.append("training.allow_changes=true")
         if arguments.batch_size is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from core.config.fields import Count, CountOrAuto, Fraction, Positive, Ratio, Section, SwitchOrAuto, TotalOrAuto
 
@@ -95,3 +95,10 @@ class Training(Section):
         description="When a finished run becomes the model of its stream: `better` unless a promoted model of the same "
         "data has a lower validation loss. `landfall promote` chooses by hand.",
     )
+
+    @field_validator("resume")
+    @classmethod
+    def _names_a_checkpoint(cls, resume: str) -> str:
+        if not resume.strip():
+            raise ValueError("is empty; write auto, never, unfinished or a checkpoint")
+        return resume
