@@ -75,7 +75,7 @@ def load_detector(path: Path) -> Detector:
         digest = str(arrays.pop(_DIGEST))
         header = parse_json(arrays[_HEADER].tobytes())
         version = header["format_version"]
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, RuntimeError) as error:
+    except (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError) as error:
         raise _Unusable(path, f"cannot be read: {error}") from error
     if version not in READABLE_VERSIONS:
         raise _Unusable(path, f"has format version {version}, this Landfall reads {READABLE_VERSIONS}")

@@ -10,7 +10,6 @@ import gzip
 import io
 import json
 import tempfile
-import tokenize
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -171,7 +170,7 @@ def _with_numbers(path: Path) -> object:
         if name not in _SIGNED:
             length = len(_npy(array))
             piece, content = content[:length], content[length:]
-            with contextlib.suppress(ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError):
+            with contextlib.suppress(Exception):  # NumPy's reader is not under test: it keeps the array it has
                 arrays[name] = np.load(io.BytesIO(piece))
     return _signed(path, arrays)
 

@@ -46,7 +46,7 @@ def array_of(path: Path, key: str | None, scratch: Path | None) -> Iterator[Arra
     except WriteError:
         raise
     # RuntimeError: an encrypted member, or a compression that Python does not support.
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+    except (ValueError, OSError, EOFError, LookupError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         kind = "np.save" if key is None else "np.savez, as an .npz file"
         raise DataError(f"cannot be read: {error}", path=path, hint=f"save plain numbers with {kind}") from error
 
