@@ -165,6 +165,15 @@ def _num_values(node: yaml.Node, known: dict[int, int], depth: int) -> int:
 
 
 # ------------------------------------------------------------------------------------------------------------- archives
+# Sensor data, weights and logs hardly compress; what grows a hundredfold was made to fill a disk.
+LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
+
+
+def unpacks_too_far(num_bytes: int, packed_bytes: int) -> bool:
+    """Whether the content of a compressed file is more than 100 MB and more than `LARGEST_RATIO` times its size."""
+    return num_bytes > max(_ALWAYS_UNPACKED, LARGEST_RATIO * packed_bytes)
+
+
 def refuse_packed(file: BinaryIO) -> None:
     """For archives that Landfall writes without compression (checkpoints, detectors): their content may not exceed
     their size, so that loading them takes no more memory than their size.

@@ -28,6 +28,7 @@ from core.config.schema import REPORT_DIRS, STREAMS, Stream
 from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
 from core.lock import Lock
 from core.names import is_run_id
+from core.reading import LARGEST_RATIO, unpacks_too_far
 from core.switching import finish, switch
 from core.workspace import relative, temporary_folder, utc_now
 from pipelines.imported_checks import Artifact, is_for, verify
@@ -108,8 +109,6 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
         yield scratch
 
 
-# Weights and logs hardly compress; a file that grows a hundredfold was made to fill a disk.
-_LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
 _ENCRYPTED = 1  # a flag of a member
 
 
@@ -118,9 +117,9 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
     named = [info for info in archive.infolist() if info.filename and not info.is_dir()]
     wanted = [info for info in named if _target_of(PurePosixPath(info.filename))]
     needed, free = sum(info.file_size for info in wanted), shutil.disk_usage(folder).free
-    if needed > max(_ALWAYS_UNPACKED, _LARGEST_RATIO * source.stat().st_size):
+    if unpacks_too_far(needed, source.stat().st_size):
         raise OutputError(
-            f"{source} unpacks to {needed / 1e9:.1f} GB, more than {_LARGEST_RATIO} times its size",
+            f"{source} unpacks to {needed / 1e9:.1f} GB, more than {LARGEST_RATIO} times its size",
             hint="this is not a bundle of Landfall",
         )
     if needed > free:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
@@ -15,6 +16,8 @@ from typing import Any
 
 import nbformat
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -221,6 +224,54 @@ def bundle(path: Path, entries: dict[str, bytes], *, link: str | None = None) ->
                 info.external_attr = (stat.S_IFLNK | 0o777) << 16
             archive.writestr(info, content if link is None else link)
     return path
+
+
+def packed(path: Path, num_mb: int, encoding: str) -> Path:
+    """A gzipped table of zeros."""
+    block = "0,0\n" * (250_000 if encoding == "utf-8" else 125_000)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write("a,b\n".encode(encoding))
+        for _ in range(num_mb):
+            file.write(block.encode(encoding.replace("16", "16-le")))  # without a byte order mark
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_gzip_bomb_is_rejected(cage, encoding):
+    path = packed(cage / "bomb.csv.gz", 120, encoding)
+    with pytest.raises(DataError, match="100 times") as caught:
+        read_recordings(path, root=cage, stream="patchtst", settings=Data())
+    assert caught.value.path == path
+
+
+def test_a_gzip_file_that_unpacks_to_little_is_read(cage):
+    path = packed(cage / "zeros.csv.gz", 2, "utf-8")
+    (recording,) = read_recordings(path, root=cage, stream="patchtst", settings=Data())
+    assert len(recording) == 500_000 > 100 * path.stat().st_size / len("0,0\n")
+
+
+def test_an_array_bomb_is_rejected(cage):
+    path = cage / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros((1, 30_000_000, 1), np.float32))
+    with pytest.raises(DataError, match="100 times") as caught:
+        read_recordings(path, root=cage, stream="swinmae", settings=Data(sampling_rate_hz=1000))
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(("suffix", "stream"), [("parquet", "patchtst"), ("npy", "swinmae")])
+def test_a_file_that_takes_too_much_processor_time_is_rejected(cage, monkeypatch, suffix, stream):
+    monkeypatch.setattr("core.data.files._CPU_SECONDS", 0.0)
+    monkeypatch.setattr("core.data.files._CPU_SECONDS_PER_MIB", 1e-6)
+    path = cage / f"slow.{suffix}"
+    if suffix == "parquet":
+        zeros = pa.chunked_array([pa.array(np.zeros(2**20))] * 4)
+        pq.write_table(pa.table({"a": zeros, "b": zeros}), path)  # run lengths: a thousandth of its content
+    else:
+        np.save(path, np.zeros(2**22, np.float32))
+    with pytest.raises(DataError, match="processor time") as caught:
+        read_recordings(path, root=cage, stream=stream, settings=Data(sampling_rate_hz=1000))
+    assert caught.value.path == path
+    assert caught.value.hint
 
 
 PLACES = ("checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv",

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from core.data.blocks import BLOCK_BYTES
-from core.data.files import refuse_large
+from core.data.files import in_time, refuse_bomb, refuse_large
 from core.errors import DataError, WriteError, first_line
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -41,8 +41,10 @@ def array_of(path: Path, key: str | None, scratch: Path | None) -> Iterator[Arra
             else:
                 archive = opened.enter_context(zipfile.ZipFile(path))
                 member = _member(archive, key, path)
+                refuse_bomb(path, member.file_size)
                 file, num_bytes = opened.enter_context(archive.open(member)), member.file_size
-            yield _array(file, num_bytes, path, scratch)
+            array = _array(file, num_bytes, path, scratch)
+            yield array._replace(numbers=in_time(path, array.numbers))
     except WriteError:
         raise
     # RuntimeError: an encrypted member, or a compression that Python does not support.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from core.data.files import refuse_large
+from core.data.files import refuse_bomb, refuse_large
 from core.errors import DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")  # the comma last: it may also be the decimal sign
@@ -48,7 +48,7 @@ def sniff(path: Path, scratch: Path | None = None, *, is_growing: bool = False) 
             f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is not a table"
         )
     encoding = _encoding(head, is_cut)
-    quoted = True if is_growing or encoding.startswith("utf-16") else _look_through(path, scratch)
+    quoted = is_growing or _look_through(path, scratch, is_text=not encoding.startswith("utf-16"))
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
@@ -87,12 +87,13 @@ def _head(path: Path) -> tuple[bytes, bool]:
         return b"".join(blocks), bool(stream.read(1))
 
 
-def _look_through(path: Path, scratch: Path | None) -> bool:
-    """Whether the file has a quotation mark. Raises DataError for a NUL byte, and for more text than fits."""
+def _look_through(path: Path, scratch: Path | None, *, is_text: bool) -> bool:
+    """Whether the file has a quotation mark. Raises DataError for more text than fits or than its size allows, and
+    where `is_text` for a NUL byte."""
     row, size, quoted = 1, 0, False
     with _opened(path) as stream:
         while block := stream.read(16 * _BLOCK_BYTES):
-            nul = block.find(b"\0")
+            nul = block.find(b"\0") if is_text else -1
             if nul >= 0:
                 raise DataError(
                     "a NUL byte, typical after a power cut",
@@ -102,6 +103,7 @@ def _look_through(path: Path, scratch: Path | None) -> bool:
                 )
             row, size, quoted = row + block.count(b"\n"), size + len(block), quoted or b'"' in block
             refuse_large(path, size, scratch)
+            refuse_bomb(path, size)
     return quoted
 
 

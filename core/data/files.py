@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from core.errors import DataError
 from core.numbers import size_in_words
-from core.reading import read_json_object
+from core.reading import LARGEST_RATIO, read_json_object, unpacks_too_far
+
+Part = TypeVar("Part")
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
@@ -99,6 +102,38 @@ def refuse_large(path: Path, num_bytes: int, scratch: Path | None = None) -> Non
             path=path,
             hint=hint,
         )
+
+
+def refuse_bomb(path: Path, num_bytes: int) -> None:
+    """Raises DataError for a compressed file with `num_bytes` of content, if that is more than sensor data can have."""
+    if unpacks_too_far(num_bytes, path.stat().st_size):
+        raise DataError(
+            f"unpacks to more than {LARGEST_RATIO} times its size",
+            path=path,
+            hint="sensor data hardly compresses that far; if you trust it, unpack it and read the plain file",
+        )
+
+
+# CPU seconds that a file may take: at least, and for each MiB on the disk. Measured on valid files of 1 to 24 MiB: .2
+# per MiB where the order of day and month must be found, .65 where gzip packs constant channels 50 times.
+_CPU_SECONDS, _CPU_SECONDS_PER_MIB = 60, 10
+
+
+def in_time(path: Path, parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts of a file, one after the other. CPU time is limited, because a busy machine is no fault of the file.
+
+    Raises DataError where reading them and what the caller does with them takes far longer than a valid file does.
+    """
+    limit = _CPU_SECONDS + _CPU_SECONDS_PER_MIB * path.stat().st_size / 2**20
+    start = time.process_time()
+    for part in parts:
+        yield part
+        if time.process_time() - start > limit:
+            raise DataError(
+                f"takes more than {limit:.0f} s of processor time, far more than a file of its size needs",
+                path=path,
+                hint="export it again as plain csv, or split it by time",
+            )
 
 
 # First bytes of files that are often saved with the name of a csv file.

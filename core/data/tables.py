@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
-from core.data.files import refuse_large
+from core.data.files import in_time, refuse_large
 from core.data.timestamps import TIME_NAMES, holds_times
 from core.errors import DataError, WriteError, first_line
 from core.numbers import counted
@@ -65,7 +65,7 @@ def read_blocks(path: Path, scratch: Path | None) -> Iterator[Table]:
     where they are known, for anything that is not a table, and for a table that does not fit.
     """
     with _data_errors(path):
-        yield from map(_named, _blocks_of(path, scratch))
+        yield from in_time(path, map(_named, _blocks_of(path, scratch)))
 
 
 @contextmanager
