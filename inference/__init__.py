@@ -21,8 +21,7 @@
 - `model_weight`: the weight of the model that finds most of them
 - `fitting`: fits a detector
 - `stored_detector`: selects the detector for scoring
-- `top_channels`: the channels with the largest errors of an event
-- `events`: alarms grouped into events
+- `events`: events, their figures and top channels
 - `event_figures`: events against labelled faults
 - `what_if`: events at other thresholds
 - `timeline`: the figure of all scores

@@ -5,6 +5,8 @@ Suffixes: s score, e event, b burst, m alarm.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from core.config.schema import Scoring
@@ -13,28 +15,68 @@ from core.config.schema import Scoring
 LONGEST_BURST = 10
 
 
-def event_spans(
-    score_s: np.ndarray, threshold: float, segment_s: np.ndarray, second_s: np.ndarray, settings: Scoring
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the first and last score of each event, int64 (E,) each.
+class Begun(NamedTuple):
+    """An event whose last score is the one before the first: its alarms so far, and the second of its first score."""
+
+    alarms: int
+    start_second: float
+
+
+class Spans(NamedTuple):
+    """Events along scores, int64 (E,) each: indices of the first and last score, and of the score from which on the
+    event is long enough to count, or the number of scores if it is too short. The first score of an event that had
+    begun before has index -1, and its last one too if no score joins it."""
+
+    first_e: np.ndarray
+    last_e: np.ndarray
+    counts_e: np.ndarray
+
+
+def join_alarms(
+    score_s: np.ndarray,
+    threshold: float,
+    segment_s: np.ndarray,
+    second_s: np.ndarray,
+    settings: Scoring,
+    *,
+    begun: Begun | None = None,
+) -> Spans:
+    """Joins the alarms of scores to events, also to those that are too short to count.
 
     An event starts with a score above the threshold and lasts while scores are above `event_release` of it. Within a
-    segment, alarms with at most `event_gap` scores between them join one event. Events of fewer than
-    `event_min_length` alarms, or shorter than `event_min_seconds`, are dropped.
+    segment, alarms with at most `event_gap` scores between them join one event. An event counts from
+    `event_min_length` alarms and `event_min_seconds` on.
 
     score_s: (S,), NaN where unscored. segment_s: number of each score's segment without a gap, ascending. second_s:
-    time of each score, in seconds.
+    time of each score, in seconds. begun: of the segment of the first score.
     """
+    if begun is not None:  # an alarm stands for its last score
+        score_s, second_s = np.append(score_s.dtype.type(np.inf), score_s), np.append(begun.start_second, second_s)
+        segment_s = np.append(segment_s[:1], segment_s)
     alarm_s = score_s > threshold
+    alarms_before_s = np.append(0, np.cumsum(alarm_s))
+    if begun is not None:
+        alarms_before_s[1:] += begun.alarms - 1
     line_m = np.flatnonzero(_held(score_s, alarm_s, threshold, segment_s, settings.event_release))
     begins_m = np.ones(len(line_m), dtype=bool)
     begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(segment_s[line_m]) != 0)
     first_e, last_e = line_m[begins_m], line_m[np.roll(begins_m, -1)]
-    alarms_before_s = np.append(0, np.cumsum(alarm_s))
-    alarms_e = alarms_before_s[last_e + 1] - alarms_before_s[first_e]
-    seconds_e = second_s[last_e] - second_s[first_e]
-    kept_e = (alarms_e >= settings.event_min_length) & (seconds_e >= settings.event_min_seconds)
-    return first_e[kept_e], last_e[kept_e]
+    event_m = np.cumsum(begins_m) - 1
+    alarms_m = alarms_before_s[line_m + 1] - alarms_before_s[first_e][event_m]
+    seconds_m = second_s[line_m] - second_s[first_e][event_m]
+    counts_m = (alarms_m >= settings.event_min_length) & (seconds_m >= settings.event_min_seconds)
+    counts_e = np.minimum.reduceat(np.where(counts_m, line_m, len(score_s)), np.flatnonzero(begins_m))
+    shift = 0 if begun is None else 1
+    return Spans(first_e - shift, last_e - shift, counts_e - shift)
+
+
+def event_spans(
+    score_s: np.ndarray, threshold: float, segment_s: np.ndarray, second_s: np.ndarray, settings: Scoring
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the first and last score of each event that counts, int64 (E,) each. Parameters as `join_alarms`."""
+    spans = join_alarms(score_s, threshold, segment_s, second_s, settings)
+    kept_e = spans.counts_e < len(score_s)
+    return spans.first_e[kept_e], spans.last_e[kept_e]
 
 
 def _held(

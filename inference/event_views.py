@@ -19,10 +19,10 @@ from core.data.windows import WindowSet
 from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
+from inference.events import event_sums, top_channels
 from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores
-from inference.top_channels import top_channels
 
 # Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
 LONGEST_VIEW = 12
@@ -89,7 +89,7 @@ class Scored:
 
     def worst_channels(self, first: int, last: int) -> dict[int, float]:
         """The top channels of an event, those its sentence names, and their shares of the error of all channels."""
-        return top_channels(self.scores.channel_error_sc, np.array([first]), np.array([last]))[0]
+        return top_channels(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))[0]
 
 
 @dataclass(frozen=True)

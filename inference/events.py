@@ -1,71 +1,237 @@
-"""Groups alarms into events, one for each disturbance."""
+"""Events, one for each disturbance: their figures, and the sentence that describes each.
+
+The figures of an event add up along its scores, so scores may come in pieces (`inference.watch.running_events`); a
+complete table is one piece. Suffixes: s score, c channel, e event, m score of an event.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
+from core.data.blocks import release
 from core.numbers import duration_in_words, ratio_in_words
 from inference import alarms
-from inference.top_channels import top_channels
+from inference.running import Running
+
+TOP_CHANNELS = 3
+_VALUES_AT_A_TIME = 2**20
 
 
 def find_events(
     scores: pd.DataFrame, settings: Scoring, *, channel_error_sc: np.ndarray, channels: Sequence[str]
 ) -> pd.DataFrame:
-    """Groups the alarms of a score table: one line per event, in order of the table.
-
-    An event starts with an alarm and lasts while scores are above `event_release` of the threshold. Within a segment
-    without a gap, alarms with at most `event_gap` scores between them join one event. Events of fewer than
-    `event_min_length` alarms, or shorter than `event_min_seconds`, are dropped.
+    """Groups the alarms of a score table by `inference.alarms.join_alarms`: one line per event, in order of the table.
 
     channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table.
-    Columns: event_id (from 1) · recording · start, end, peak_time: of the first, last and highest score, missing where
-    the file has no time stamps · start_seconds, end_seconds: the same from the recording's start ·
-    duration_seconds: end - start, so 0 for a single alarm · scores, alarms: how many it spans · peak_score ·
-    severity: peak_score over the threshold · top_channels: up to three, by mean error over the event, the largest
-    first · top_shares: their shares of the error of all channels, in words · channels: both as a list of `name` and
-    `share` · label_overlap: share of its scores that are labelled anomalous, missing where the recording has no labels
-    · sentence: all this in words.
+    Columns: those of `event_table`, and event_id (from 1) · label_overlap: share of its scores that are labelled
+    anomalous, missing where the recording has no labels.
     """
     first_e, last_e = event_spans(scores, settings)
-    event_s = _event_of_scores(first_e, last_e, len(scores))
-    inside_s = event_s >= 0
-    members = scores.reset_index(drop=True)[inside_s].groupby(event_s[inside_s])
-    first, last = scores.iloc[first_e], scores.iloc[last_e]
-    peak = scores.iloc[members["score"].idxmax().to_numpy(dtype=np.int64)]
+    columns = (scores[name].to_numpy() for name in ("row", "time", "seconds", "score", "alarm"))
+    figures = EventFigures.of(ScoredRows(*columns, channel_error_sc), first_e, last_e)
+    recording_e, threshold_e = scores["recording"].iloc[first_e].astype(str), scores["threshold"].iloc[first_e]
+    events = event_table(figures, recording_e.to_numpy(), threshold_e.to_numpy(), channels)
+    label_s = scores["label"].to_numpy(dtype=np.float64, na_value=np.nan)
+    overlap_e = _means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
+    events.insert(0, "event_id", np.arange(1, len(events) + 1))
+    events.insert(events.columns.get_loc("sentence"), "label_overlap", overlap_e)
+    return events
+
+
+def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
+    """Lines of the first and last score of each event of a score table (`inference.alarms.event_spans`)."""
+    if scores.empty:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
+    return alarms.event_spans(score_s, threshold, scores["stretch"].to_numpy(), scores["seconds"].to_numpy(), settings)
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+@dataclass
+class ScoredRows(Running):
+    """Scores in order of time. row_s: int64 (S,), in the recording. time_s: datetime64[ns], NaT without time stamps.
+    second_s: from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C)."""
+
+    STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc")
+
+    row_s: np.ndarray
+    time_s: np.ndarray
+    second_s: np.ndarray
+    score_s: np.ndarray
+    alarm_s: np.ndarray
+    error_sc: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row_s)
+
+    def __getitem__(self, rows: slice) -> ScoredRows:
+        return ScoredRows(*(getattr(self, name)[rows] for name in self.STATE))
+
+    def followed_by(self, later: ScoredRows) -> ScoredRows:
+        return ScoredRows(*(np.concatenate([getattr(self, name), getattr(later, name)]) for name in self.STATE))
+
+
+@dataclass
+class EventFigures(Running):
+    """Figures of events. row_e: of the first score. start_e, end_e, peak_time_e: datetime64[ns] of the first, last and
+    first highest score. start_second_e, end_second_e: from the recording's start. scores_e, alarms_e: how many.
+    error_ec, observed_ec: sums and numbers of the errors of each channel, (E, C)."""
+
+    STATE = (
+        "row_e", "start_e", "end_e", "peak_time_e", "start_second_e", "end_second_e", "scores_e", "alarms_e",
+        "peak_score_e", "error_ec", "observed_ec",
+    )  # fmt: skip
+
+    row_e: np.ndarray
+    start_e: np.ndarray
+    end_e: np.ndarray
+    peak_time_e: np.ndarray
+    start_second_e: np.ndarray
+    end_second_e: np.ndarray
+    scores_e: np.ndarray
+    alarms_e: np.ndarray
+    peak_score_e: np.ndarray
+    error_ec: np.ndarray
+    observed_ec: np.ndarray
+
+    @classmethod
+    def of(cls, rows: ScoredRows, first_e: np.ndarray, last_e: np.ndarray) -> EventFigures:
+        """first_e, last_e: int64 (E,), indices of the first and last score of each event."""
+        line_m, event_m = _members(first_e, last_e)
+        begin_e = np.flatnonzero(np.diff(event_m, prepend=-1))
+        score_m = rows.score_s[line_m]
+        peak_score_e = np.fmax.reduceat(score_m, begin_e)
+        is_peak_m = score_m == peak_score_e[event_m]
+        peak_e = np.minimum.reduceat(np.where(is_peak_m, line_m, len(rows)), begin_e)
+        error_ec, observed_ec = event_sums(rows.error_sc, first_e, last_e)
+        return cls(
+            row_e=rows.row_s[first_e],
+            start_e=rows.time_s[first_e],
+            end_e=rows.time_s[last_e],
+            peak_time_e=rows.time_s[peak_e],
+            start_second_e=rows.second_s[first_e],
+            end_second_e=rows.second_s[last_e],
+            scores_e=last_e - first_e + 1,
+            alarms_e=np.add.reduceat(rows.alarm_s[line_m], begin_e, dtype=np.int64),
+            peak_score_e=peak_score_e,
+            error_ec=error_ec,
+            observed_ec=observed_ec,
+        )
+
+    def __len__(self) -> int:
+        return len(self.row_e)
+
+    def continued(self, later: EventFigures) -> EventFigures:
+        """The same events with their later scores."""
+        is_higher_e = later.peak_score_e > self.peak_score_e
+        return EventFigures(
+            row_e=self.row_e,
+            start_e=self.start_e,
+            end_e=later.end_e,
+            peak_time_e=np.where(is_higher_e, later.peak_time_e, self.peak_time_e),
+            start_second_e=self.start_second_e,
+            end_second_e=later.end_second_e,
+            scores_e=self.scores_e + later.scores_e,
+            alarms_e=self.alarms_e + later.alarms_e,
+            peak_score_e=np.fmax(self.peak_score_e, later.peak_score_e),
+            error_ec=self.error_ec + later.error_ec,
+            observed_ec=self.observed_ec + later.observed_ec,
+        )
+
+
+def event_sums(values_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums (float64) and numbers (int64) of the values over the scores of each event, (E, C) each, without missing
+    ones. first_e, last_e: int64 (E,), indices of the first and last score of each event. Some rows at a time."""
+    line_m, event_m = _members(first_e, last_e)
+    num_channels = values_sc.shape[1]
+    sum_ec, number_ec = np.zeros((len(first_e), num_channels)), np.zeros((len(first_e), num_channels), dtype=np.int64)
+    size = max(1, _VALUES_AT_A_TIME // num_channels)
+    for start in range(0, len(line_m), size):
+        mine_m = event_m[start : start + size]
+        values_mc = values_sc[line_m[start : start + size]].astype(np.float64)
+        known_mc = ~np.isnan(values_mc)
+        begin_e = np.flatnonzero(np.diff(mine_m, prepend=-1))
+        sum_ec[mine_m[begin_e]] += np.add.reduceat(np.where(known_mc, values_mc, 0.0), begin_e, axis=0)
+        number_ec[mine_m[begin_e]] += np.add.reduceat(known_mc, begin_e, axis=0, dtype=np.int64)
+        release(values_sc)
+    return sum_ec, number_ec
+
+
+def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The index of each score of an event, and the number of its event: int64 (M,) each."""
+    length_e = last_e - first_e + 1
+    event_m = np.repeat(np.arange(len(first_e)), length_e)
+    return np.arange(len(event_m)) + (first_e - np.cumsum(length_e) + length_e)[event_m], event_m
+
+
+def _means(sum_ec: np.ndarray, number_ec: np.ndarray) -> np.ndarray:
+    """NaN where nothing was observed."""
+    return np.divide(sum_ec, number_ec, out=np.full(sum_ec.shape, np.nan), where=number_ec > 0)
+
+
+def top_channels(error_ec: np.ndarray, observed_ec: np.ndarray) -> list[dict[int, float]]:
+    """For each event, up to `TOP_CHANNELS` channels by mean error over its scores, the largest first, with their
+    shares of the error of all channels.
+
+    error_ec, observed_ec: as `event_sums` returns them. A channel without an error in an event is left out.
+    """
+    mean_ec = _means(error_ec, observed_ec)
+    order_ec = np.argsort(np.where(np.isnan(mean_ec), np.inf, -mean_ec), axis=1, kind="stable")[:, :TOP_CHANNELS]
+    largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
+    share_ec = largest_ec / np.maximum(np.nansum(mean_ec, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+    def of_event(order_c: np.ndarray, share_c: np.ndarray) -> dict[int, float]:
+        known_c = ~np.isnan(share_c)
+        return dict(zip(order_c[known_c].tolist(), share_c[known_c].tolist(), strict=True))
+
+    return list(starmap(of_event, zip(order_ec, share_ec, strict=True)))
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+def event_table(
+    figures: EventFigures, recording_e: Sequence[str], threshold_e: np.ndarray, channels: Sequence[str]
+) -> pd.DataFrame:
+    """One line per event.
+
+    Columns: recording · start, end, peak_time: of the first, last and highest score, missing where the file has no
+    time stamps · duration_seconds: end - start, so 0 for a single alarm · start_seconds, end_seconds: from the
+    recording's start · scores, alarms: how many it spans · peak_score · severity: peak_score over the threshold ·
+    top_channels: up to three, by mean error over the event, the largest first · top_shares: their shares of the error
+    of all channels, in words · channels: both as a list of `name` and `share` · sentence: all this in words.
+    """
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
-    top = top_channels(channel_error_sc, first_e, last_e)
+    top = top_channels(figures.error_ec, figures.observed_ec)
     events = pd.DataFrame(
         {
-            "event_id": np.arange(1, len(first_e) + 1),
-            "recording": first["recording"].astype(str).to_numpy(),
-            "start": first["time"].to_numpy(),
-            "end": last["time"].to_numpy(),
-            "duration_seconds": last["seconds"].to_numpy() - first["seconds"].to_numpy(),
-            "start_seconds": first["seconds"].to_numpy(),
-            "end_seconds": last["seconds"].to_numpy(),
-            "scores": last_e - first_e + 1,
-            "alarms": members["alarm"].sum().to_numpy(dtype=np.int64),
-            "peak_score": peak["score"].to_numpy(),
-            "peak_time": peak["time"].to_numpy(),
-            "severity": peak["score"].to_numpy() / peak["threshold"].to_numpy(),
+            "recording": recording_e,
+            "start": figures.start_e,
+            "end": figures.end_e,
+            "duration_seconds": figures.end_second_e - figures.start_second_e,
+            "start_seconds": figures.start_second_e,
+            "end_seconds": figures.end_second_e,
+            "scores": figures.scores_e,
+            "alarms": figures.alarms_e,
+            "peak_score": figures.peak_score_e,
+            "peak_time": figures.peak_time_e,
+            "severity": figures.peak_score_e / threshold_e,
             "top_channels": ["; ".join(names_c[channel] for channel in shares) for shares in top],
             "top_shares": ["; ".join(f"{share:.0%}" for share in shares.values()) for shares in top],
             "channels": [[{"name": channels[c], "share": share} for c, share in shares.items()] for shares in top],
-            "label_overlap": members["label"].mean().to_numpy(dtype=np.float64, na_value=np.nan),
         }
     )
-    return events.assign(sentence=[sentence_of(event) for event in events.itertuples(index=False)])
+    named = events.drop(columns=["end", "peak_time"])  # times are slow to iterate over
+    return events.assign(sentence=[_sentence_of(event) for event in named.itertuples(index=False)])
 
 
-def sentence_of(event: Any) -> str:
-    """When, for how long, how far above the threshold, and which channels. event: has the columns of `find_events` as
-    attributes."""
+def _sentence_of(event: Any) -> str:
+    """When, for how long, how far above the threshold, and which channels. event: has the columns as attributes."""
     begin = (
         f"second {event.start_seconds:.2f} of {event.recording}"
         if pd.isna(event.start)
@@ -78,20 +244,3 @@ def sentence_of(event: Any) -> str:
     mostly = f", mostly {', '.join(channels)}" if event.top_channels else ""
     length = duration_in_words(event.duration_seconds) if event.duration_seconds else "a moment"
     return f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold{mostly}"
-
-
-def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of the first and last score of each event of a score table (`inference.alarms.event_spans`)."""
-    if scores.empty:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
-    return alarms.event_spans(score_s, threshold, scores["stretch"].to_numpy(), scores["seconds"].to_numpy(), settings)
-
-
-def _event_of_scores(first_e: np.ndarray, last_e: np.ndarray, num_scores: int) -> np.ndarray:
-    """Number of the event of each score, -1 outside of events: int64 (S,)."""
-    started_s, ended_s = np.zeros(num_scores, dtype=np.int64), np.zeros(num_scores + 1, dtype=np.int64)
-    started_s[first_e] = 1
-    ended_s[last_e + 1] = 1
-    number_s = np.cumsum(started_s)
-    return np.where(number_s > np.cumsum(ended_s[:-1]), number_s - 1, -1)

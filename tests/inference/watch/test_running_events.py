@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.config.schema import Scoring
 from inference.events import find_events
@@ -16,6 +20,25 @@ from tests.inference.conftest import make_score_table
 NAMES = ("p", "q; r", "s", "t")
 KEYS = ("recording", "scores", "alarms", "top_channels", "top_shares", "sentence")
 FIGURES = ("start_seconds", "end_seconds", "duration_seconds", "peak_score", "severity")
+
+
+def reports_of(
+    table: pd.DataFrame, error_sc: np.ndarray, settings: Scoring, cuts: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Reports along the scores of a table of one recording, in pieces, each by a new process."""
+    threshold, stretch_s, score_s = float(table["threshold"][0]), table["stretch"].to_numpy(), table["score"].to_numpy()
+    time_n = table["time"].to_numpy().astype("datetime64[ns]").astype(np.int64)
+    ends = {*(np.flatnonzero(np.diff(stretch_s)) + 1).tolist(), len(table)}
+    running, reports = RunningEvents("day", NAMES, threshold, settings), []
+    for first, stop in pairwise(sorted({0, *ends, *cuts})):
+        state = running.state()
+        running = RunningEvents("day", NAMES, threshold, settings)
+        running.restore(state)
+        piece = slice(first, stop)
+        reports += running(score_s[piece], error_sc[piece], np.arange(first, stop), time_n[piece])
+        if stop in ends:
+            reports += running.end()
+    return reports
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -33,17 +56,7 @@ def test_events_of_pieces_are_those_of_the_complete_table(seed):
     table["stretch"] = np.repeat([0, 1, 2], [300, 5, 595])
     expected = find_events(table, settings, channel_error_sc=error_sc, channels=NAMES)
 
-    time_n = table["time"].to_numpy().astype("datetime64[ns]").astype(np.int64)
-    running, reports = RunningEvents("day", NAMES, 1.4, settings), []
-    cuts = np.unique([0, 300, 305, 900, *rng.integers(0, 900, 40)])
-    for first, stop in pairwise(cuts):
-        state = running.state()
-        running = RunningEvents("day", NAMES, 1.4, settings)  # of a new process
-        running.restore(state)
-        piece = slice(first, stop)
-        reports += running(score_s[piece], error_sc[piece], np.arange(first, stop), time_n[piece])
-        if stop in (300, 305, 900):
-            reports += running.end()
+    reports = reports_of(table, error_sc, settings, rng.integers(0, 900, 40).tolist())
 
     closed = [report for report in reports if report["state"] == "closed"]
     assert len(closed) == len(expected) > 5
@@ -54,3 +67,31 @@ def test_events_of_pieces_are_those_of_the_complete_table(seed):
         assert [pd.Timestamp(report[key]) for key in ("start", "end", "peak_time")] == [
             event[key] for key in ("start", "end", "peak_time")
         ]
+
+
+@given(st.data())
+def test_batch_and_incremental_events_are_equal(data):
+    """Exactly, for any scores, gaps, settings and pieces: the errors are eighths, so that their sums are exact."""
+    size = data.draw(st.integers(1, 40), "size")
+    scores = st.sampled_from([0.0, 0.4, 0.75, 0.95, 1.5, 3.0, np.nan])
+    table = make_score_table({"day": data.draw(st.lists(scores, min_size=size, max_size=size), "scores")})
+    table["stretch"] = np.cumsum(data.draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=size, max_size=size)))
+    eighths = data.draw(st.lists(st.integers(-1, 30), min_size=4 * size, max_size=4 * size), "eighths")
+    error_sc = np.where(np.array(eighths) < 0, np.nan, np.array(eighths) / 8).reshape(size, 4).astype(np.float32)
+    settings = Scoring(
+        event_gap=data.draw(st.integers(0, 4), "gap"),
+        event_release=data.draw(st.sampled_from([0.3, 0.5, 0.9, 1.0]), "release"),
+        event_min_length=data.draw(st.integers(1, 3), "fewest alarms"),
+        event_min_seconds=data.draw(st.sampled_from([0.0, 2.0, 5.0]), "fewest seconds"),
+    )
+    expected = find_events(table, settings, channel_error_sc=error_sc, channels=NAMES)
+    cuts = data.draw(st.lists(st.integers(0, size), max_size=6), "cuts")
+
+    reports = reports_of(table, error_sc, settings, cuts)
+    assert reports == reports_of(table, error_sc, settings, range(size)), "one row at a time"
+    assert [report["state"] for report in reports] == ["open", "closed"] * len(expected)
+    found = pd.DataFrame(reports[1::2], columns=["id", "state", *expected.columns])
+    for name in ("start", "end", "peak_time"):
+        found[name] = pd.to_datetime(found[name]).astype(expected[name].dtype)
+    compared = expected.columns.drop(["event_id", "label_overlap"])
+    assert found[compared].to_dict("records") == expected[compared].to_dict("records")
