@@ -49,14 +49,13 @@ class Detector:
     checkpoint_sha256: of the model whose errors it was fitted to; None without a model. settings: those it was fitted
     with, by their keys in a configuration; alarm_settings: those of threshold and events, which can be changed without
     fitting again. baseline_c: the model's reference error of each channel, float64 (C,); None without a model. charts:
-    the control charts; None in one that an earlier version stored for the model alone. scales, own_past: of recordings
-    that are scored per recording (`inference.groups`). sample: the scores of the calibration data. halves: those of the
-    first half, and of the second by a detector fitted to the first; None if half is too little. data: an identity of
-    the rows and windows of each reference split. recordings: those of calibration. change: what an explicit calibration
-    changed; None if it was fitted to the configuration's own splits. charts_alone: the detector of the same charts
-    without the model, to compare with; None without a model, and in one that an earlier version stored. model_weight:
-    the weight of the model in a score. weight_choice: how it was chosen where the configuration says `auto`
-    (`inference.model_weight`).
+    the control charts. scales, own_past: of recordings that are scored per recording (`inference.groups`). sample: the
+    scores of the calibration data. halves: those of the first half, and of the second by a detector fitted to the
+    first; None if half is too little. data: an identity of the rows and windows of each reference split. recordings:
+    those of calibration. change: what an explicit calibration changed; None if it was fitted to the configuration's own
+    splits. charts_alone: the detector of the same charts without the model, to compare with; None without a model, and
+    if the charts alone cannot be calibrated. model_weight: the weight of the model in a score. weight_choice: how it
+    was chosen where the configuration says `auto` (`inference.model_weight`).
     """
 
     stream: Stream
@@ -64,7 +63,7 @@ class Detector:
     settings: Mapping[str, Any]
     alarm_settings: Scoring
     baseline_c: np.ndarray | None
-    charts: ChartSet | None
+    charts: ChartSet
     scales: GroupScales
     own_past: tuple[str, ...]
     sample: CalibrationSample
@@ -95,14 +94,14 @@ class Detector:
                 "they are scored with that of all recordings, with lower sensitivity; `landfall calibrate` adds them",
                 len(unknown), unknown[0],
             )  # fmt: skip
-        chart_sc = self.charts.errors(windows) if self.charts else None
+        chart_sc = self.charts.errors(windows)
         alone = self.charts_alone
         return (
             self._score(errors, chart_sc, windows),
             alone._score(errors.entries, chart_sc, windows) if alone is not None else None,
         )
 
-    def _score(self, errors: SplitErrors, chart_sc: np.ndarray | None, windows: WindowSet) -> SplitScores:
+    def _score(self, errors: SplitErrors, chart_sc: np.ndarray, windows: WindowSet) -> SplitScores:
         span = self.settings["scoring.smoothing_span"]
         scores = score_split(
             errors, self.baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=self.model_weight

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from core.config.renames import current_key
 from core.config.schema import Scoring, Stream
 from core.errors import OutputError, first_line
 from core.reading import parse_json, refuse_packed
@@ -24,10 +23,8 @@ from inference.thresholds import CalibratedThreshold, CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-# Version 7 is the same without innovations given other channels; version 6 also without the regression on other
-# channels; version 5 also without the weight of the model, which
-# is then the configured one; version 4 also without the detector of the charts alone.
-FORMAT_VERSION, READABLE_VERSIONS = 8, (4, 5, 6, 7, 8)
+FORMAT_VERSION = 8
+_FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
 _THRESHOLD = TypeAdapter(CalibratedThreshold)
@@ -37,9 +34,7 @@ def save_detector(detector: Detector, path: Path) -> None:
     arrays = {
         **({} if detector.baseline_c is None else {"baseline_c": detector.baseline_c}),
         **_calibration_arrays("", detector),
-        **{
-            _OF_CHARTS + name: array for name, array in (detector.charts.to_arrays() if detector.charts else {}).items()
-        },
+        **{_OF_CHARTS + name: array for name, array in detector.charts.to_arrays().items()},
     }
     header = {
         "format_version": FORMAT_VERSION,
@@ -77,8 +72,8 @@ def load_detector(path: Path) -> Detector:
         version = header["format_version"]
     except (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError) as error:
         raise _Unusable(path, f"cannot be read: {error}") from error
-    if version not in READABLE_VERSIONS:
-        raise _Unusable(path, f"has format version {version}, this Landfall reads {READABLE_VERSIONS}")
+    if version != FORMAT_VERSION:
+        raise _Unusable(path, f"has format version {version}, this Landfall reads {FORMAT_VERSION}", hint=_FIT_AGAIN)
     if digest != _digest(arrays):
         raise _Unusable(path, "is damaged or was changed: its sha256 differs from the stored one")
     try:
@@ -100,33 +95,32 @@ def load_stored(path: Path) -> tuple[Detector | None, str]:
 
 
 class _Unusable(OutputError):
-    def __init__(self, path: Path, problem: str):
-        super().__init__(f"detector {path}: {problem}", hint="remove it; scoring fits a new one to reference data")
+    def __init__(self, path: Path, problem: str, *, hint: str = "remove it; scoring fits a new one to reference data"):
+        super().__init__(f"detector {path}: {problem}", hint=hint)
 
 
 def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Detector:
-    settings = _current(header["settings"])
     charts = {name.removeprefix(_OF_CHARTS): array for name, array in arrays.items() if name.startswith(_OF_CHARTS)}
     detector = Detector(
         stream=header["stream"],
         checkpoint_sha256=header["checkpoint_sha256"],
-        settings=settings,
+        settings=header["settings"],
         alarm_settings=Scoring(**header["alarm_settings"]),
         baseline_c=arrays.get("baseline_c"),
-        charts=_chart_set(header["stream"]).from_arrays(charts) if charts else None,
+        charts=_chart_set(header["stream"]).from_arrays(charts),
         own_past=tuple(header["alone"]),
         data=header["data"],
         recordings=tuple(header["recordings"]),
         made_at=header["made_at"],
         change=header["change"],
-        model_weight=header["model_weight"] if "model_weight" in header else settings["scoring.model_weight"],
-        weight_choice=header.get("weight_choice"),
+        model_weight=header["model_weight"],
+        weight_choice=header["weight_choice"],
         **_calibration("", header, arrays),
     )
     if (alone := header.get(_OF_CHARTS_ALONE)) is None:
         return detector
     calibration = _calibration(f"{_OF_CHARTS_ALONE}.", alone, arrays)
-    return replace(detector, charts_alone=charts_alone(detector, settings=_current(alone["settings"]), **calibration))
+    return replace(detector, charts_alone=charts_alone(detector, settings=alone["settings"], **calibration))
 
 
 def _try_out(detector: Detector) -> None:
@@ -142,9 +136,8 @@ def _try_out(detector: Detector) -> None:
                 raise ValueError("its calibration scores and their segments differ in number")
     if detector.baseline_c is not None and (detector.baseline_c.ndim != 1 or detector.baseline_c.dtype.kind != "f"):
         raise ValueError("its baseline is not a list of numbers")
-    if detector.charts is not None:
-        with np.errstate(all="ignore"):
-            detector.charts.try_out()
+    with np.errstate(all="ignore"):
+        detector.charts.try_out()
 
 
 def _chart_set(stream: Stream) -> type[ChartSet]:
@@ -156,11 +149,6 @@ def _chart_set(stream: Stream) -> type[ChartSet]:
     from inference.charts.vibration import VibrationChartSet
 
     return VibrationChartSet
-
-
-def _current(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the present names of their keys."""
-    return {current_key(key): value for key, value in settings.items()}
 
 
 def charts_alone(detector: Detector, **own: Any) -> Detector:

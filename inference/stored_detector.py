@@ -109,7 +109,7 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
     else:
         data = load_splits(config, scoring, (*available, "test"), root=root)
         refuse_training_rows(config, scoring, data.splits["calibration"])
-        reason = reason or stored.change_of_data(reference_of(data.splits)) or _older(stored)
+        reason = reason or stored.change_of_data(reference_of(data.splits))
         if reason:
             log.info("fitting a detector: %s", reason)
             stored = fit_from(config, scoring, data)
@@ -117,11 +117,6 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
         else:
             log.info("scoring with the detector of %s: its data has not changed", stored.made_at)
     return stored.with_alarms(config.scoring), data
-
-
-def _older(detector: Detector) -> str | None:
-    """Why one that an earlier version stored is fitted again."""
-    return "the stored one has no control charts alone to compare with" if detector.charts_alone is None else None
 
 
 def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Detector:

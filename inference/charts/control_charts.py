@@ -149,7 +149,6 @@ class ControlCharts:
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        held = _of_earlier_versions(held)
         regression = Autoregression(int(held["lags"]), *(held[name] for name in _OF_REGRESSION))
         innovations = Innovations(*(held[name] for name in _OF_INNOVATIONS))
         projection = Components(*(held[name] for name in _OF_COMPONENTS))
@@ -158,21 +157,6 @@ class ControlCharts:
         of_cross = {name.removeprefix(_OF_CROSS): held[name] for name in held if name.startswith(_OF_CROSS)}
         cross = CrossChannelResidual.from_arrays(of_cross) if of_cross else None
         return cls(regression, innovations, projection, int(held["span"]), held["usual_4c"], *shares, settings, cross)
-
-
-def _of_earlier_versions(held: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The arrays of a stored detector as the present version names them. Up to format 7 the first two charts were of
-    the residuals themselves, and there was no fifth; format 4 has another name for the persistence."""
-    if "conditional_cc" in held:
-        return held
-    usual_3c = held["usual_3c"]
-    return {
-        "persistence_c": held.get("inertia_c"),
-        **held,
-        **vars(Innovations.unconditional(usual_3c.shape[1])),
-        "usual_4c": np.concatenate([usual_3c, usual_3c[:1]]),
-        "shared_weight": np.zeros(()),
-    }
 
 
 _OF_REGRESSION = ("mean_c", "std_c", "persistence_c", "weight_fc")

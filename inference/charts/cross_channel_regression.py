@@ -125,8 +125,7 @@ class CrossChannelRegression:
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
         arrays = (held[name] for name in ("mean_c", "std_c", "fill_cc", "weight_fc"))
-        # Detectors of earlier versions have no means, and the default number of lags.
-        return cls(*arrays, int(held.get("lags", LAGS)), tuple(np.atleast_1d(held.get("mean_spans", ())).tolist()))
+        return cls(*arrays, int(held["lags"]), tuple(held["mean_spans"].tolist()))
 
 
 class LaggedRows(Running):

@@ -50,11 +50,6 @@ class Innovations:
         conditional_cc = precision_cc / np.diag(precision_cc) * deviation_c / deviation_c[:, np.newaxis]
         return cls(conditional_cc, RESIDUAL_CAP * deviation_c)
 
-    @classmethod
-    def unconditional(cls, num_channels: int) -> Self:
-        """No channel predicts another."""
-        return cls(np.eye(num_channels), np.full(num_channels, np.inf))
-
     def __call__(self, residual_nc: np.ndarray) -> np.ndarray:
         """The residuals (n, C) or, where it is smaller, what the other channels do not predict of them; NaN where a
         value is missing."""

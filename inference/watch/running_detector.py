@@ -31,7 +31,7 @@ class RunningDetector(Running):
     def __init__(self, detector: Detector, model: Predictor | None, config: AnyConfig, file_id: str, num_channels: int):
         self._detector, self._config, self._file_id = detector, config, file_id
         self._model = model if detector.uses_model else None
-        self._charts = detector.charts.running(file_id) if detector.charts is not None else None
+        self._charts = detector.charts.running(file_id)
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
         # Rows of the segment: those that the next window needs, the last ones without a score; all; those with a score.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
@@ -76,7 +76,7 @@ class RunningDetector(Running):
         error_mc = self._model_errors(first, stop, ended=ended)
         piece = slice(start - first, stop - first)
         values_nc, segment_n = self._rows_mc[piece], np.full(stop - start, self._segment)
-        chart_nc = None if self._charts is None else self._charts(values_nc, self._segment).astype(np.float32)
+        chart_nc = self._charts(values_nc, self._segment).astype(np.float32)
         errors = SplitErrors(None if error_mc is None else error_mc[piece], np.arange(stop - start), segment_n, 1)
         scores = score_split(
             errors, self._detector.baseline_c if error_mc is not None else None,

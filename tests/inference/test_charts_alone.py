@@ -11,14 +11,13 @@ import pandas as pd
 import pytest
 
 from core.checkpoint import detector_path
-from core.errors import EXIT_OK, EXIT_USAGE
+from core.errors import EXIT_OK, EXIT_USAGE, OutputError
 from inference import recalibrate
-from inference.detector_file import _digest, load_detector, save_detector
+from inference.detector_file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
 from pipelines.run_summary import summary_text
 from pipelines.validate_training_outputs import ValidationReport
-from tests.inference.charts.test_control_charts import as_format_6
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.support.small_workspace import write_process_data
 
@@ -147,32 +146,19 @@ def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, c
     assert both["threshold"]["value"] != alone["threshold"]["value"]
 
 
-def test_a_stored_detector_of_format_4_is_read_and_then_fitted_again(trained):
-    """Version 4 had no detector of the charts alone."""
-    score_stream(configuration("patchtst", trained), root=trained)
+def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(trained):
+    first = score_stream(configuration("patchtst", trained), root=trained)
     path = detector_path(trained / "checkpoints/patchtst_ssl.pt")
-    new = load_detector(path)
     with np.load(path) as held:
-        arrays = {name: held[name] for name in held.files if not name.startswith("charts_alone.") and name != "sha256"}
-    header = json.loads(arrays["header"].tobytes())
-    del header["charts_alone"]
-    header["format_version"] = 4
+        arrays = {name: held[name] for name in held.files if name != "sha256"}
+    header = json.loads(arrays["header"].tobytes()) | {"format_version": 7}
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    prefix = "statistics.0.control."
-    charts = as_format_6({name.removeprefix(prefix): array for name, array in arrays.items() if prefix in name})
-    others = {name: array for name, array in arrays.items() if prefix not in name}
-    renamed = others | {prefix + name.replace("persistence_c", "inertia_c"): array for name, array in charts.items()}
-    np.savez(path, **renamed, sha256=np.array(_digest(renamed)))
-    old = load_detector(path)
-    assert old.charts_alone is None
-    assert old.threshold == new.threshold
-    result = score_stream(configuration("patchtst", trained), root=trained)
-    assert result.threshold == new.threshold
-    assert result.summary["charts_alone"]["threshold"]["value"] == new.charts_alone.threshold.value
-    save_detector(new, path.with_name("copy.npz"))
-    assert load_detector(path.with_name("copy.npz")).charts_alone.sample.score_n.tolist() == (
-        new.charts_alone.sample.score_n.tolist()
-    )
+    np.savez(path, **arrays, sha256=np.array(_digest(arrays)))
+    with pytest.raises(OutputError, match="format version 7") as raised:
+        load_detector(path)
+    assert "landfall calibrate" in raised.value.hint
+    assert score_stream(configuration("patchtst", trained), root=trained).threshold == first.threshold
+    assert load_detector(path).threshold == first.threshold
 
 
 def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, capsys):

@@ -92,7 +92,8 @@ def test_innovations_that_all_channels_share_do_not_hide_a_fault_of_one():
     values_nc, new_nc = loaded(6000), loaded(3000, more=slice(2800, 2900))
     new_nc[2000:2100, 1] += 0.15 * rng.normal(size=100).astype(np.float32)
     charts = replace(fit(values_nc, whole(values_nc), span=10), cross=None, components_share=0.0)
-    plain = replace(charts, innovations=Innovations.unconditional(3), usual_4c=charts.usual_4c[[3, 1, 2, 3]])
+    independent = Innovations(np.eye(3), np.full(3, np.inf))
+    plain = replace(charts, innovations=independent, usual_4c=charts.usual_4c[[3, 1, 2, 3]])
     without_shared = replace(charts, shared_weight=0.0)
     normal, of_sensor, of_load = slice(2000), slice(2020, 2100), slice(2820, 2900)
     found = {}
@@ -129,24 +130,6 @@ def test_many_channels_have_fewer_regressors(num_channels, blocks):
     values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)
     cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10)
     assert (cross and (len(cross.regression.weight_fc) - 1) / num_channels) == blocks
-
-
-def as_format_6(held: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays as a detector of format 6 holds them."""
-    newer = ("conditional_cc", "most_c", "shared_weight", "usual_4c")
-    kept = {name: array for name, array in held.items() if name not in newer and not name.startswith("cross_")}
-    return {**kept, "usual_3c": held["usual_4c"][[3, 1, 2]]}
-
-
-def test_detectors_of_earlier_versions_have_charts_of_plain_residuals():
-    values_nc = plant(1000, seed=0)
-    charts = fit(values_nc, whole(values_nc), span=10)
-    kept = control_charts.ControlCharts.from_arrays(as_format_6(charts.to_arrays()))
-    usual_4c = charts.usual_4c[[3, 1, 2, 3]]
-    plain = replace(charts, innovations=Innovations.unconditional(3), usual_4c=usual_4c, shared_weight=0.0, cross=None)
-    np.testing.assert_array_equal(
-        errors_of(kept, values_nc, whole(values_nc)), errors_of(plain, values_nc, whole(values_nc))
-    )
 
 
 def test_components_count_less_if_couplings_change():
