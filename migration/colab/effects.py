@@ -146,8 +146,8 @@ def different(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
 
 
 def clones(effect: Effect, repository: str) -> bool:
-    """Whether an effect is `git clone` of a repository of this name."""
-    pattern = rf"git clone\b.*[/:]{re.escape(repository)}(?:\.git)?/?(?:\s.*)?"
+    """Whether an effect is `git clone` of a repository of this name, or into a folder of this name."""
+    pattern = rf"git clone\b.*(?:[/:]{re.escape(repository)}(?:\.git)?/?(?:\s.*)?|\s{re.escape(repository)}/?)"
     return effect.kind == FETCH and any(re.fullmatch(pattern, text) for text in effect.about)
 
 
