@@ -22,6 +22,7 @@ STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SI
 # Called if the process ends immediately: they remove what would stay behind, such as locks.
 RELEASES: list[Callable[[], None]] = []
 _raises = False
+_exit_code_of: Callable[[int], int] = int
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 
 
@@ -33,13 +34,17 @@ class SignalStop(KeyboardInterrupt):
         self.number = number
 
 
-def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
+def heed_signals(ended: Callable[[int], int] | None = None) -> None:
     """Call this first in the main thread of a command.
 
-    ended: maps the exit code of the command to that of the process; also called if the process ends immediately.
+    ended: maps the exit code of the command to that of the process if it ends immediately; None keeps the function of
+    an earlier call.
     """
+    global _exit_code_of
     if threading.current_thread() is not threading.main_thread():
         return
+    if ended is not None:
+        _exit_code_of = ended
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if _raises and not _is_importing(frame):
@@ -50,7 +55,7 @@ def heed_signals(ended: Callable[[int], int] = lambda code: code) -> None:
                 release()
             sys.stderr.write(f"stopped: received {signal.Signals(number).name}; there was nothing to save yet\n")
             sys.stderr.flush()
-            code = ended(code)
+            code = _exit_code_of(code)
         finally:
             os._exit(code)
 

@@ -26,6 +26,15 @@ def work(arguments):
     time.sleep(30)
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
+_WITH_EXIT_CODE = """
+import argparse, sys
+from core.cli import run_command
+from core.signals import heed_signals
+heed_signals(lambda code: code + 100)
+def work(arguments):
+    import slow_to_import
+sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
+"""
 _BEFORE = """
 from core.signals import heed_signals
 heed_signals()
@@ -65,6 +74,12 @@ def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, progra
     ended, said = ended_by(number, program, tmp_path)
     assert ended == code
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("number, code", CODES)
+def test_a_signal_while_a_command_imports_gives_the_exit_code_that_its_module_requested(number, code, tmp_path):
+    ended, said = ended_by(number, _WITH_EXIT_CODE, tmp_path)
+    assert (ended, len(said)) == (code + 100, 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

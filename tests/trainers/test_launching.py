@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from core.config.execution import Distributed
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.errors import EXIT_KILLED, EXIT_OK, EXIT_RESUMABLE, ConfigError, LandfallError
+from tests.support import REPO_ROOT
 from trainers import elastic
 from trainers.launching import Rendezvous, launch, torchrun_arguments
 
@@ -218,6 +221,24 @@ def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recip
 
 
 # ------------------------------------------------------------------------------------- processes that die, or are asked
+_SLOW_TORCH = "import time\nprint('importing', flush=True)\ntime.sleep(30)\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
+def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records_a_planned_stop(
+    workspace, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "torch.py").write_text(_SLOW_TORCH)
+    environment = {**os.environ, "_LANDFALL_JOB": str(folder), "PYTHONPATH": f"{folder}{os.pathsep}{REPO_ROOT}"}
+    command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(workspace)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"importing\n"
+        process.terminate()
+    assert process.returncode == EXIT_OK, "torchrun would restart it otherwise"
+    assert (folder / "exit_code").read_text() == str(EXIT_RESUMABLE)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     "what, restarts, code",
