@@ -27,12 +27,12 @@ _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
 
 
 @contextmanager
-def job_notes(path: Path) -> Iterator[None]:
-    """For the command that starts processes: keeps their notes in a temporary folder next to `path`."""
+def job_notes(path: Path) -> Iterator[Path]:
+    """For the command that starts processes: keeps their notes in a temporary folder next to `path`, and returns it."""
     with temporary_folder(path) as folder:
         os.environ[_FOLDER] = str(folder)
         try:
-            yield
+            yield folder
         finally:
             del os.environ[_FOLDER]
 

@@ -63,11 +63,18 @@ class Rendezvous:
 
 
 def torchrun_arguments(
-    module: str, arguments: Sequence[str], count: int, settings: Distributed, rendezvous: Rendezvous | None
+    module: str,
+    arguments: Sequence[str],
+    count: int,
+    settings: Distributed,
+    rendezvous: Rendezvous | None,
+    *,
+    log_dir: Path,
 ) -> list[str]:
     """The arguments of torchrun that run `python -m module arguments` in `count` processes on this machine.
 
-    rendezvous: None for a single machine.
+    rendezvous: None for a single machine. log_dir: for the files of torchrun; by default it leaves a new folder in the
+    temporary folder of the system.
     """
     words = ["--standalone", "--nnodes=1"]
     if rendezvous is not None:
@@ -85,6 +92,7 @@ def torchrun_arguments(
         f"--nproc-per-node={count}",
         f"--max-restarts={settings.max_restarts}",
         f"--shutdown-timeout={SHUTDOWN_S}",
+        f"--log-dir={log_dir}",
         "-m",
         module,
         *arguments,
@@ -109,14 +117,15 @@ def launch(
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    words = torchrun_arguments(module, arguments, count, settings, _rendezvous(settings))
-    log.info("starting %d processes: torchrun %s", count, " ".join(words))
+    rendezvous = _rendezvous(settings)
     if settings.max_restarts:
         # Otherwise restarted processes find the addresses of dead ones: pytorch issue 135712.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     # Otherwise torchrun sets it to 1, which would limit each process.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // count)))
-    with elastic.job_notes(notes):
+    with elastic.job_notes(notes) as folder:
+        words = torchrun_arguments(module, arguments, count, settings, rendezvous, log_dir=folder / "torchrun")
+        log.info("starting %d processes: torchrun %s", count, " ".join(words))
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:

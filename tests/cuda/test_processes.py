@@ -17,6 +17,7 @@ from tests.trainers.conftest import TINY
 def compare(kind: str, library: str, processes: int, out: Path) -> list[str | None]:
     """What each process found; None where joint steps equal those of one process."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command += [f"--log-dir={out / 'torchrun'}"]
     command += ["-m", "tests.cuda.two_processes", kind, library, str(REPO_ROOT), str(out)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO_ROOT)}
     done = subprocess.run(command, cwd=REPO_ROOT, env=variables, capture_output=True, text=True, timeout=120)

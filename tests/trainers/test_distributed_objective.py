@@ -16,6 +16,7 @@ def results(tmp_path_factory):
     """The results of each of two processes, by check."""
     out = tmp_path_factory.mktemp("joint")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [f"--log-dir={out / 'torchrun'}"]
     command += ["-m", "tests.trainers.distributed_checks", str(REPO_ROOT), str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, timeout=300)

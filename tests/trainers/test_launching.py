@@ -2,7 +2,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +28,7 @@ A100 = DeviceCapabilities(
 A10 = replace(A100, name="NVIDIA A10G", count=1, memory_total_mb=23_028, compute_capability="8.6")
 L4 = replace(A100, name="NVIDIA L4", count=4, memory_total_mb=23_034, compute_capability="8.9")
 T4 = DeviceCapabilities("cuda", "Tesla T4", 1, 15_102, 15_000, ("float32", "float16"), True, "passed", "7.5", "13.0")
+LOGS = Path("job/torchrun")
 FIRST = Rendezvous("10.0.0.1:29500", "10.0.0.1", "eth0", is_here=True)
 
 
@@ -36,27 +39,29 @@ def notes(tmp_path):
 
 # ---------------------------------------------------------------------------------------------------- torchrun's words
 def test_one_machine_needs_no_rendezvous():
-    words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, Distributed(max_restarts=3), None)
+    settings = Distributed(max_restarts=3)
+    words = torchrun_arguments("trainers.train_patchtst_ssl", ["devices=4"], 4, settings, None, log_dir=LOGS)
     assert words == [
         *("--standalone", "--nnodes=1", "--nproc-per-node=4", "--max-restarts=3", "--shutdown-timeout=300"),
+        "--log-dir=job/torchrun",
         *("-m", "trainers.train_patchtst_ssl", "devices=4"),
     ]
 
 
 def test_several_machines_use_the_first_as_rendezvous():
     settings = Distributed(nodes=4, min_nodes=2, max_restarts=1, rendezvous=FIRST.endpoint, timeout_minutes=30)
-    words = torchrun_arguments("m", [], 8, settings, FIRST)
+    words = torchrun_arguments("m", [], 8, settings, FIRST, log_dir=LOGS)
     assert {"--rdzv-endpoint=10.0.0.1:29500", "--local-addr=10.0.0.1", "--nnodes=2:4"} <= set(words)
     assert "--rdzv-conf=join_timeout=1800,is_host=true" in words
     assert "--standalone" not in words
-    words = torchrun_arguments("m", [], 8, settings, replace(FIRST, address="10.0.0.2", is_here=False))
+    words = torchrun_arguments("m", [], 8, settings, replace(FIRST, address="10.0.0.2", is_here=False), log_dir=LOGS)
     assert {"--local-addr=10.0.0.2", "--rdzv-conf=join_timeout=1800,is_host=false"} <= set(words)
 
 
 def test_a_loopback_address_is_not_announced():
     here = Rendezvous.at("127.0.0.1:29500")
     assert (here.is_loopback, here.is_here) == (True, True)
-    words = torchrun_arguments("m", [], 8, Distributed(nodes=2), here)
+    words = torchrun_arguments("m", [], 8, Distributed(nodes=2), here, log_dir=LOGS)
     assert not [word for word in words if word.startswith("--local-addr") or "is_host" in word]
 
 
@@ -245,9 +250,14 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
     [("died", 1, EXIT_OK), ("died", 0, EXIT_KILLED), ("asked", 0, EXIT_RESUMABLE), ("asked", 1, EXIT_RESUMABLE)],
 )
 def test_a_process_that_dies_while_data_is_read_is_restarted_and_one_that_is_asked_to_stop_ends_all(
-    what, restarts, code, notes, tmp_path
+    what, restarts, code, notes, tmp_path, monkeypatch
 ):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     module = "tests.trainers.worker_that_stops"
     assert launch(module, [what, str(tmp_path)], 2, Distributed(max_restarts=restarts), notes=notes) == code
     starts = len(list(tmp_path.glob("started-0-*")))
     assert starts == (2 if what == "died" and restarts else 1)
+    assert list(temporary.iterdir()) == []
