@@ -127,7 +127,7 @@ def memory_that_runs_out_later(world: World, configure: Configure) -> None:
     model.most = 3
     with pytest.raises(LandfallError, match="micro-batch of 4 in each process") as caught:
         step(2)
-    assert "training.resume=auto training.batch_size=2" in caught.value.hint
+    assert "training.batch_size=2" in caught.value.hint
 
 
 @check
