@@ -50,16 +50,17 @@ def _torch_settings() -> tuple[object, ...]:
 
     return (
         torch.get_num_threads(), torch.get_deterministic_debug_mode(), torch.backends.cudnn.benchmark,
-        torch.get_default_dtype(), torch.get_rng_state(),
+        torch.backends.cudnn.allow_tf32, torch.get_default_dtype(), torch.get_rng_state(),
     )  # fmt: skip
 
 
 def _restore_torch(settings: tuple[object, ...]) -> None:
     import torch
 
-    num_threads, debug_mode, benchmark, dtype, random_state = settings
+    num_threads, debug_mode, benchmark, allow_tf32, dtype, random_state = settings
     torch.set_num_threads(num_threads)
     torch.set_deterministic_debug_mode(debug_mode)
     torch.backends.cudnn.benchmark = benchmark
+    torch.backends.cudnn.allow_tf32 = allow_tf32
     torch.set_default_dtype(dtype)
     torch.set_rng_state(random_state)

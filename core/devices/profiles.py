@@ -40,6 +40,8 @@ def seed_and_fix(profile: Profile) -> None:
     # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
     torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
     torch.backends.cudnn.benchmark = profile.cudnn_benchmark and not profile.deterministic
+    # torch rounds the input of convolutions, but not that of matrix products, to 10 bits (TF32) by default.
+    torch.backends.cudnn.allow_tf32 = False
 
 
 # -------------------------------------------------------------------------------------------------------------- fitting

@@ -214,6 +214,7 @@ def _process_as_it_was(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     deterministic, benchmark = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    allow_tf32 = torch.backends.cudnn.allow_tf32
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         yield
@@ -221,6 +222,7 @@ def _process_as_it_was(monkeypatch):
     np.random.set_state(numpy)
     torch.use_deterministic_algorithms(deterministic)
     torch.backends.cudnn.benchmark = benchmark
+    torch.backends.cudnn.allow_tf32 = allow_tf32
 
 
 def draw() -> tuple[float, float, float]:
@@ -251,6 +253,13 @@ def test_numpy_may_have_a_seed_of_its_own():
 def test_cudnn_benchmark_is_off_in_deterministic_mode(deterministic, benchmark, timed):
     seed_and_fix(Profile(deterministic=deterministic, cudnn_benchmark=benchmark))
     assert torch.backends.cudnn.benchmark is timed
+
+
+@pytest.mark.usefixtures("_process_as_it_was")
+def test_convolutions_are_computed_in_fp32():
+    torch.backends.cudnn.allow_tf32 = True
+    seed_and_fix(Profile())
+    assert not torch.backends.cudnn.allow_tf32
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
