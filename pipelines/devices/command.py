@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--verbose", action="store_true", help="add metadata, other frameworks' devices, cost per run")
-    parser.add_argument("--doctor", action="store_true", help="check devices, disk and workers; exit 1 if one fails")
+    parser.add_argument("--doctor", action="store_true", help="check devices and the disk; exit 1 if one fails")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the report instead")
     return run_command(_report, parser, argv)
 

@@ -1,4 +1,4 @@
-"""Tests every device, disk and worker, with a remedy for each failure: `landfall devices --doctor`."""
+"""Tests every device and the disk, with a remedy for each failure: `landfall devices --doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -21,17 +20,13 @@ from core.errors import UsageError
 from core.workspace import find_root
 from pipelines.devices.document import CheckResult, Status
 
-if TYPE_CHECKING:
-    from torch.utils.data import DataLoader
-
 MIB, GIB = 2**20, 2**30
 
 # Limits of `grade`.
 FREE_DISK_GIB = (10.0, 1.0)
-SHARED_MEMORY_GIB = (1.0, 0.06)  # Docker's default of 64 MiB is less than one batch in flight
+SHARED_MEMORY_GIB = (1.0, 0.06)  # Docker's default of 64 MiB is too little for the processes of several GPUs
 WRITE_MIB_PER_S = (50.0, 1.0)
 WRITE_SIZE_MIB = 64
-WORKER_TIMEOUT_S = 60.0
 # Largest difference from the CPU, relative to the largest value: TF32 keeps 10 bits of mantissa, bfloat16 7.
 PARITY_TOLERANCE = 5e-3
 BFLOAT16_TOLERANCE = 2e-2
@@ -48,8 +43,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The input of the checks: the hardware and the output folder of runs. shared_memory: folder through which workers
-    pass batches."""
+    """The input of the checks: the hardware and the output folder of runs. shared_memory: folder through which the
+    processes of several GPUs pass gradients."""
 
     manager: DeviceManager
     root: Path
@@ -208,7 +203,7 @@ def _difference(got: torch.Tensor, want: torch.Tensor) -> float:
     return math.inf if math.isnan(worst) else worst
 
 
-# ---------------------------------------------------------------------------------------------------- disk and workers
+# --------------------------------------------------------------------------------------------------------------- disk
 def disk_write_speed(context: CheckContext) -> Iterator[Finding]:
     """Writes a file, flushes it to the disk, and removes it."""
     block = os.urandom(MIB)
@@ -236,19 +231,6 @@ def shared_memory(context: CheckContext) -> Iterator[Finding]:
     usage = shutil.disk_usage(folder)
     free = usage.free / GIB
     yield Finding(str(folder), grade(free, SHARED_MEMORY_GIB), f"{free:.2f} of {usage.total / GIB:.2f} GiB free")
-
-
-def worker_process(context: CheckContext) -> Iterator[Finding]:
-    start = time.perf_counter()
-    (batch,) = next(iter(_loader()))
-    took = f"the first batch came after {time.perf_counter() - start:.1f} s"
-    yield Finding("one worker", "PASS" if batch.tolist() == [0.0, 1.0] else "FAIL", took)
-
-
-def _loader() -> DataLoader:
-    from torch.utils.data import DataLoader, TensorDataset
-
-    return DataLoader(TensorDataset(torch.arange(2.0)), batch_size=2, num_workers=1, timeout=WORKER_TIMEOUT_S)
 
 
 def grade(value: float, limits: tuple[float, float]) -> Status:
@@ -284,9 +266,4 @@ CHECKS: tuple[Check, ...] = (
     Check("disk write speed", disk_write_speed, "put the workspace on a local disk that this user may write to"),
     Check("free disk", free_disk, "remove old folders below runs/ and artifacts/notebooks/"),
     Check("shared memory", shared_memory, "give the container more memory: docker run --shm-size=8g, or --ipc=host"),
-    Check(
-        "data loader worker",
-        worker_process,
-        "raise shared memory and the process limit (ulimit -u), or load data without workers",
-    ),
 )
