@@ -6,7 +6,6 @@ pattern: keys of known forms (`core.secrets`), passwords in addresses, and value
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import re
@@ -16,21 +15,10 @@ from copy import copy
 from numbers import Number
 from typing import Any
 
-from core.secrets import is_placeholder, is_special_token, masked
+from core.secret_names import WORDS, has_secret_word, is_plural
+from core.secrets import is_placeholder, masked
 
 HIDDEN = "***"
-_WORDS = (
-    r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
-    r"|shared[_-]?access[_-]?key|credentials?|authorization"
-)
-_KEY = re.compile(rf"(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
-# Plural names: their numbers are counts, their texts are secrets.
-_KEYS = re.compile(
-    r"(?:^|[^a-z])(?:(?:api|access|auth|bearer|hf|refresh|session|user)[_-]?tokens|tokens|secrets|passw(?:or)?ds|"
-    r"api[_-]?keys|access[_-]?keys|private[_-]?keys)$",
-    re.IGNORECASE,
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # A traceback in a notebook has colour codes between the words.
 _GAP = r"(?:\s|\x1b\[[\d;]*m)*"
 _SCHEME = r"(?:bearer|basic|digest|negotiate)\s+"
@@ -40,7 +28,7 @@ _ANNOTATION = r"(?::\s*[A-Za-z_][\w.]*(?:\[[\w., |]*\])?(?:\s*\|\s*[\w.]+)*\s*)?
 # picture in base64, nor an expression such as `token=os.environ['X']`. It matches from the word on, which may be inside
 # a name: a pattern that starts with the name takes a second for a picture in base64.
 _ASSIGNED = re.compile(
-    rf"(?P<name>(?:{_WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:{_ANNOTATION}=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
+    rf"(?P<name>(?:{WORDS})[\w-]*)(?P<sign>['\"]?\]?{_GAP}(?:{_ANNOTATION}=(?!=)|:|,(?={_GAP}['\"])){_GAP})"
     rf"(?:[rbuf]{{0,2}}(?P<quote>['\"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)"
     rf"|(?P<plain>(?:{_SCHEME})?[^\s'\",;}})\]=\\\x1b][^\s'\",;}})\]\\\x1b]*))",
     re.IGNORECASE,
@@ -81,22 +69,16 @@ def _spelled(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
 
 
-@functools.lru_cache(4096)
-def is_secret(key: str) -> bool:
-    """Whether a key is named like a token or password."""
-    return _KEY.search(_CAMEL.sub("_", key)) is not None and not is_special_token(key)
-
-
 def redacted(value: Any, key: str = "") -> Any:
     """Plain values, with values under a secret-like key, or of a known form, replaced by `HIDDEN`."""
     if isinstance(value, Mapping):
         return {name: redacted(inner, str(name)) for name, inner in value.items()}
-    if value is not None and not isinstance(value, bool) and is_secret(key):
+    if value is not None and not isinstance(value, bool) and has_secret_word(key):
         return HIDDEN
     if isinstance(value, list | tuple):
-        return type(value)(redacted(inner, key if _KEYS.search(key) else "") for inner in value)
+        return type(value)(redacted(inner, key if is_plural(key) else "") for inner in value)
     if isinstance(value, str):
-        return HIDDEN if _KEYS.search(key) and not is_placeholder(value) else redacted_text(value)
+        return HIDDEN if is_plural(key) and not is_placeholder(value) else redacted_text(value)
     return value
 
 
@@ -134,13 +116,13 @@ def _in_literal(found: re.Match[str]) -> str:
 
 
 def _all_hidden(found: re.Match[str]) -> str:
-    if not _KEYS.search(_before(found) + "s"):
+    if not is_plural(_before(found) + "s"):
         return found[0]
     return found["sign"] + _LITERAL.sub(rf"\g<1>{HIDDEN}\g<1>", found["list"])
 
 
 def _by_value(text: str) -> str:
-    named = (value for name, value in os.environ.items() if is_secret(name))
+    named = (value for name, value in os.environ.items() if has_secret_word(name))
     values = {value for value in (*named, *_given) if _tells(value) and value in text}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
@@ -156,7 +138,7 @@ def _hidden(found: re.Match[str]) -> str:
     """Hides the value if its name is that of a secret; other values stay."""
     name, value, plain = _before(found) + found["name"], found["quoted"], found["plain"]
     start = found.start("quoted" if plain is None else "plain") - found.start()
-    if not is_secret(name) and not (plain is None and _KEYS.search(name)):
+    if not has_secret_word(name) and not (plain is None and is_plural(name)):
         return found[0]
     if plain is None:
         return found[0][:start] + HIDDEN if value and value != HIDDEN else found[0]

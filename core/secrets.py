@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
+from core.secret_names import is_secret_name, suggests_secret, with_underscores
+
 MASK = "‹secret›"
 
 
@@ -102,19 +104,6 @@ _PASSWORD_VALUE = (
     r"(?:\\?[\"']?\]?\s{0,40}(?:=|:)\s{0,40}|[ \t]+(?<=--.{9}))"
     r"(?:\\?([\"'])((?:(?!\2)[^\s\\‹›{}$]){4,80})\\?\2|([^\s\"'\\‹›{}$,;&()<>\[\]]{6,80})(?=[\s,;&\"'\\]|\Z))"
 )
-_KEY_NAME = re.compile(
-    r"(?:^|[_-])(?:\w*api|app|auth|access|account|secret|private|service|subscription|client|consumer|encryption|"
-    r"license|master|session|signing|storage|user|write|ingest|admin|bot|hub|hf|wandb|kaggle|openai|github|ngrok|"
-    r"aws|azure|gcp|google|pinecone|cohere|comet|roboflow|mapbox|weather|\w*ai)[_-]?key(?:[_-]id)?$"
-    r"|token$|secret$",
-    re.IGNORECASE,
-)
-_CONSTANT_KEY_NAME = re.compile(r"(?<!PUBLIC)(?<!PRIMARY)(?<!CACHE)(?<!FOREIGN)(?<!HASH)(?<!SORT)_KEY$")
-_NO_SECRET_NAME = re.compile(
-    r"(?:pad|eos|bos|sos|sep|cls|mask|unk|oov|eot|blank|next|page|start|end|stop|special|image|num|max|min|public|site)[_-]?token$"
-    r"|public[_-]?(?:api[_-]?)?key$|(?:_|^)non_?secret$|aws_?access_?key_?id$",
-    re.IGNORECASE,
-)
 
 # A picture or sound inside HTML: most of the text of some outputs, and never a secret.
 _MEDIA = re.compile(r";base64,[A-Za-z0-9+/=]{1000,}")
@@ -132,15 +121,6 @@ _PLACEHOLDER_WORD = re.compile(
     re.IGNORECASE,
 )
 
-# The name of a variable with a secret, in lower case with underscores.
-_SECRET_VARIABLE = re.compile(
-    r"(?:^|_)(?:token(?:_(?:read|write))?|pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|secret|auth|private|license|"
-    r"account)_?key|credentials?)$|^key$"
-)
-_NO_SECRET_VARIABLE = re.compile(
-    r"(?:placeholder|initiali[sz]er|special|mask|bos|eos|sos|eot|pad|unk|oov|blank|sep|cls|start|end|stop|trigger|"
-    r"concept|image|text|next|page|prompt|class|instance|audio|video|think|tool)_?token$"
-)
 _VARIABLES = {
     "Hugging Face token": "HF_TOKEN",
     "Google API key": "GOOGLE_API_KEY",
@@ -189,16 +169,6 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER_WORD.search(value) is not None and not _is_random(value)
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a token, key or password (`hf_token`, `apiKey`, `DB_PASSWORD`)."""
-    return bool(_SECRET_VARIABLE.search(_snake(name).lower())) and not is_special_token(name)
-
-
-def is_special_token(name: str) -> bool:
-    """Whether the name is that of a model token or a position, such as `mask_token`."""
-    return _NO_SECRET_VARIABLE.search(_snake(name).lower()) is not None
-
-
 def variable_for(name: str, kind: str = "") -> str:
     """The environment variable for a secret of the variable `name`, of a kind that `find_secrets` returns.
 
@@ -213,7 +183,7 @@ def variable_for(name: str, kind: str = "") -> str:
         return _capitals(issuer[1]) + "_API_KEY"
     given = re.fullmatch(r"value of (\w+)", kind)
     name = name or (given[1] if given else "")
-    return _capitals(_snake(name) if name else kind) or "SECRET"
+    return _capitals(with_underscores(name) if name else kind) or "SECRET"
 
 
 def _found(text: str) -> list[Secret]:
@@ -254,7 +224,7 @@ def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for written in _present(_KEY_NAMES, present):
         for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
-            if _names_a_secret(name) and _is_random(match[2]):
+            if suggests_secret(name) and _is_random(match[2]):
                 yield Secret(f"value of {name}", *match.span(2))
     for written in _present(_PASSWORD_NAMES, present):
         for match in _compiled(f"{written}(){_PASSWORD_VALUE}").finditer(text):
@@ -273,10 +243,6 @@ def _name_up_to(text: str, end: int) -> str:
     """The name that ends at `end`; the text before may be long, so only its last characters are looked at."""
     found = re.search(r"[\w-]*\Z", text[max(0, end - 60) : end])
     return found[0] if found else ""
-
-
-def _names_a_secret(name: str) -> bool:
-    return bool(_KEY_NAME.search(name) or _CONSTANT_KEY_NAME.search(name)) and not _NO_SECRET_NAME.search(name)
 
 
 def _is_password(value: str) -> bool:
@@ -307,10 +273,6 @@ def _is_random(value: str) -> bool:
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compiled when first needed: few texts need more than two of them."""
     return re.compile(pattern)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
 
 
 def _capitals(text: str) -> str:

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
-from core.redaction import is_secret, known_values, redacted, redacted_code
+from core.redaction import known_values, redacted, redacted_code
+from core.secret_names import has_secret_word
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_page import write_page
@@ -263,7 +264,7 @@ def _secrets_near(notebook: Path) -> Iterator[str]:
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition("=")
             name = name.strip().removeprefix("export ").strip()
-            if name in names or is_secret(name):
+            if name in names or has_secret_word(name):
                 yield value.strip().strip("'\"")
 
 

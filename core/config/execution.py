@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from core.config.fields import Contradiction, Count, CountOrAuto, Positive, Ratio, Section
 from core.config.variables import may_be_set
-from core.redaction import is_secret
+from core.secret_names import has_secret_word
 
 
 def _as_text(value: Any) -> Any:
@@ -120,7 +120,7 @@ class Device(Section):
     @field_validator("environment")
     @classmethod
     def _holds_no_secret_and_only_allowed_names(cls, environment: dict[str, str]) -> dict[str, str]:
-        if secret := next(filter(is_secret, environment), None):
+        if secret := next(filter(has_secret_word, environment), None):
             raise ValueError(f"{secret} looks like a secret, and configurations are written down: export it instead")
         if refused := [name for name in environment if not may_be_set(name)]:
             raise ValueError(f"{', '.join(refused)}: a configuration may not set this variable; export it yourself")

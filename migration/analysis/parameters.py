@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.secrets import find_secrets, is_placeholder, is_secret_name, masked, variable_for
+from core.secret_names import is_secret_name
+from core.secrets import find_secrets, is_placeholder, masked, variable_for
 from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,

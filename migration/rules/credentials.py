@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from core.secrets import MASK, Secret, find_secrets, is_placeholder, is_secret_name, variable_for
+from core.secret_names import is_secret_name
+from core.secrets import MASK, Secret, find_secrets, is_placeholder, variable_for
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps

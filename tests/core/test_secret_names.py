@@ -1,6 +1,7 @@
 import pytest
 
-from core.secrets import is_secret_name, variable_for
+from core.secret_names import is_secret_name
+from core.secrets import variable_for
 
 
 @pytest.mark.parametrize(
