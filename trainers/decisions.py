@@ -16,7 +16,6 @@ from core.config.hardware import Tier, load_tiers, resolve_model_size, size_as_t
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
 from core.devices.batching import BatchPlan, effective_batch, tier_for
-from core.devices.detect import devices_used
 from core.devices.manager import DeviceManager
 from core.errors import LandfallError
 from core.models.factory import count_parameters
@@ -135,7 +134,7 @@ def start_report(
     at_once = f"micro-batch {batch.micro}" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
     rows = {
         "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
-        **({"hardware": "; ".join(map(str, devices_used(plan)))} if plan.kind != "cpu" else {}),
+        **({"hardware": ", ".join(plan.platform_facts)} if plan.platform_facts else {}),
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
         "threads": f"{plan.threads} ({plan.threads_reason})",
         "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from core.devices.backend import torch_versions
-from core.devices.detect import devices_used
 from core.devices.plan import DevicePlan
 from core.git import git_state
 
@@ -25,7 +24,6 @@ def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any
         "platform": platform.platform(),
         **torch_versions(),
         "device": plan.to_json(),
-        "devices_used": [device.to_json() for device in devices_used(plan)],
         **decisions,
         "git": git_state(root),
         "packages": {name: version_of(name) for name in RECORDED_PACKAGES},

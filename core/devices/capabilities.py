@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -45,6 +46,19 @@ class DeviceCapabilities:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+_PLATFORM_FACTS = (
+    ("driver_version", "driver {}"),
+    ("cuda_version", "CUDA {}"),
+    ("hip_version", "HIP {}"),
+    ("compute_capability", "capability {}"),
+)
+
+
+def platform_facts(row: Mapping[str, Any]) -> list[str]:
+    """The known versions of driver and platform, in words. row: of `DeviceCapabilities.to_json`."""
+    return [text.format(row[name]) for name, text in _PLATFORM_FACTS if row[name] is not None]
 
 
 class Detector(Protocol):

@@ -1,5 +1,4 @@
-"""Finds the devices of this machine with a real operation on each, and describes those that a run uses; each detector
-is a row of a table.
+"""Finds the devices of this machine with a real operation on each; each detector is a row of a table.
 
 `torch` is a parameter of the detectors so that tests can give them hardware this machine does not have.
 """
@@ -10,8 +9,7 @@ import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +18,6 @@ from core.config.execution import DeviceKind
 from core.devices import nvidia, tpu
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
-from core.devices.plan import DevicePlan
 from core.devices.selftest import failure_on, native_dtypes
 from core.errors import first_line
 
@@ -90,7 +87,7 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
         compute_capability=_capability(gpus, torch),
         cuda_version=torch.version.cuda,
         hip_version=torch.version.hip,
-        driver_version=None if torch.version.hip else _driver_version(),
+        driver_version=None if torch.version.hip else nvidia.driver_version(),
         supports_mixed_precision=_is_mixed(dtypes),
         supports_distributed=_supports_distributed("cuda", torch),
         unified_memory=all(bool(gpu.is_integrated) for gpu in gpus),
@@ -116,10 +113,6 @@ def _capability(gpus: Sequence[Any], torch: Any) -> str | None:
     if torch.version.hip:
         return None
     return "{}.{}".format(*min((gpu.major, gpu.minor) for gpu in gpus))
-
-
-def _driver_version() -> str | None:
-    return next((gpu.driver_version for gpu in nvidia.known_gpus().values()), None)
 
 
 def _cuda_dtypes(gpus: Sequence[Any], torch: Any) -> tuple[str, ...]:
@@ -280,59 +273,3 @@ DETECTORS: tuple[Detect, ...] = (
     detect_xpu,
     detect_cpu,
 )
-
-
-# ----------------------------------------------------------------------------------------------------------- of a run
-@dataclass(frozen=True)
-class UsedDevice:
-    """One device. memory_mb: in MiB. power_limit_w: as its driver enforces it.
-
-    None: does not apply to the platform, or is not reported by the driver.
-    """
-
-    kind: DeviceKind
-    index: int
-    name: str
-    memory_mb: int | None = None
-    compute_capability: str | None = None
-    driver_version: str | None = None
-    cuda_version: str | None = None
-    hip_version: str | None = None
-    power_limit_w: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def __str__(self) -> str:
-        facts = (
-            ("driver {}", self.driver_version), ("CUDA {}", self.cuda_version), ("HIP {}", self.hip_version),
-            ("capability {}", self.compute_capability), ("power limit {:g} W", self.power_limit_w),
-        )  # fmt: skip
-        known = ", ".join(text.format(value) for text, value in facts if value is not None)
-        return f"{self.kind}:{self.index} {self.name}" + (f", {known}" if known else "")
-
-
-def devices_used(plan: DevicePlan, torch: Any = torch) -> list[UsedDevice]:
-    """The devices of all processes on this machine, in order. torch: tests pass simulated hardware."""
-    if plan.kind != "cuda":
-        return [UsedDevice(plan.kind, plan.index, plan.name)]
-    own = range(plan.count) if plan.count > 1 else [plan.index]
-    known = nvidia.known_gpus() if torch.version.hip is None else {}
-    return [_described(index, torch, known) for index in own]
-
-
-def _described(index: int, torch: Any, known: Mapping[str, nvidia.Gpu]) -> UsedDevice:
-    """known: facts of NVIDIA's driver about the GPUs of the machine."""
-    gpu = torch.cuda.get_device_properties(index)
-    by_driver = known.get(nvidia.plain_uuid(str(getattr(gpu, "uuid", ""))))
-    return UsedDevice(
-        "cuda",
-        index,
-        gpu.name,
-        memory_mb=gpu.total_memory // 2**20,
-        compute_capability=None if torch.version.hip else f"{gpu.major}.{gpu.minor}",
-        driver_version=next((each.driver_version for each in known.values()), None),
-        cuda_version=torch.version.cuda,
-        hip_version=torch.version.hip,
-        power_limit_w=by_driver.power_limit_w if by_driver else None,
-    )

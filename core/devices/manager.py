@@ -12,7 +12,7 @@ from core.config.execution import Device, DeviceKind, Execution
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
 from core.devices import memory, process
-from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
+from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities, platform_facts
 from core.devices.host import thread_limit
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
 from core.devices.profiles import misfits
@@ -149,6 +149,7 @@ class DeviceManager:
             fallback=self._fallback,
             misfits=unfit,
             native_dtypes=chosen.native_dtypes,
+            platform_facts=tuple(platform_facts(chosen.to_json())),
         )
 
     def _choose_device(self) -> tuple[DeviceCapabilities, str, bool]:

@@ -23,7 +23,7 @@ from core.errors import LandfallError, first_line
 log = logging.getLogger(__name__)
 
 _MEBIBYTE = 2**20
-_FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap", "uuid", "power.limit")
+_FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 # Oldest driver (major version) that runs programs of a CUDA major version, after
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 OLDEST_DRIVERS = {11: 450, 12: 525, 13: 580}
@@ -38,8 +38,6 @@ class Gpu:
     memory_free_mb: int
     driver_version: str | None = None
     compute_capability: str | None = None
-    uuid: str = ""
-    power_limit_w: float | None = None
 
 
 def query() -> list[Gpu]:
@@ -53,13 +51,13 @@ def query() -> list[Gpu]:
         raise LandfallError(f"NVIDIA's driver fails: {error}") from error
 
 
-def known_gpus() -> dict[str, Gpu]:
-    """Like `query`, by `plain_uuid`; empty if the driver fails."""
+def driver_version() -> str | None:
+    """None if the driver fails."""
     try:
-        return {gpu.uuid: gpu for gpu in query()}
+        return next((gpu.driver_version for gpu in query()), None)
     except LandfallError as error:
         log.debug("no facts about NVIDIA's GPUs: %s", error.message)
-        return {}
+        return None
 
 
 def utilisation(uuid: str) -> float | None:
@@ -71,11 +69,6 @@ def utilisation(uuid: str) -> float | None:
         return pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByUUID(name)).gpu / 100
     except pynvml.NVMLError:
         return None
-
-
-def plain_uuid(text: str) -> str:
-    """The driver writes `GPU-5a0b…`, torch `5a0b…`."""
-    return text.lower().removeprefix("gpu-")
 
 
 @functools.cache
@@ -94,17 +87,12 @@ def _described(handle: Any) -> Gpu:
     with contextlib.suppress(pynvml.NVMLError_NotSupported):
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         total, free = memory.total // _MEBIBYTE, memory.free // _MEBIBYTE
-    power_limit_w = None
-    with contextlib.suppress(pynvml.NVMLError_NotSupported, pynvml.NVMLError_NoPermission):
-        power_limit_w = pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
     return Gpu(
         pynvml.nvmlDeviceGetName(handle),
         total,
         free,
         pynvml.nvmlSystemGetDriverVersion(),
         "{}.{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-        plain_uuid(pynvml.nvmlDeviceGetUUID(handle)),
-        power_limit_w,
     )
 
 
@@ -133,16 +121,12 @@ def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
     return gpus
 
 
-def _parsed(name: str, total: str, free: str, driver: str, capability: str, uuid: str, watts: str) -> Gpu:
+def _parsed(name: str, total: str, free: str, driver: str, capability: str) -> Gpu:
     """[N/A] stands for what a GPU does not have."""
-    numbers = [
-        text if re.fullmatch(r"\d+(\.\d+)*", text) else None for text in (driver, capability, total, free, watts)
-    ]
-    driver_version, compute_capability, *amounts = numbers
-    total_mb, free_mb, power_limit_w = (float(text) if text else None for text in amounts)
-    return Gpu(
-        name, int(total_mb or 0), int(free_mb or 0), driver_version, compute_capability, plain_uuid(uuid), power_limit_w
+    total_mb, free_mb, driver_version, compute_capability = (
+        text if re.fullmatch(r"\d+(\.\d+)*", text) else None for text in (total, free, driver, capability)
     )
+    return Gpu(name, int(float(total_mb or 0)), int(float(free_mb or 0)), driver_version, compute_capability)
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons

@@ -24,6 +24,7 @@ class DevicePlan:
     memory_limit_mb: limit of this process on the device memory (on a CPU, the memory of the machine). compiled:
     torch.compile is on. x64: float64 is the default type. fallback: the requested device was missing. misfits: what
     the profile requires and the hardware does not have. native_dtypes: types it computes in without emulation.
+    platform_facts: versions of its driver and platform.
     """
 
     kind: DeviceKind
@@ -43,6 +44,7 @@ class DevicePlan:
     fallback: bool = False
     misfits: tuple[str, ...] = ()
     native_dtypes: tuple[str, ...] = ()
+    platform_facts: tuple[str, ...] = ()
 
     @property
     def device(self) -> torch.device:

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from core.devices.capabilities import platform_facts
+
 _WIDTH, _LABEL, _NAME = 100, 14, 40  # widths in columns: text, labels, name of a device
 
 
@@ -92,18 +94,11 @@ def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
             yield from _wrapped(" · ".join(_metadata(row)), " " * 7, 9)
 
 
-# What --verbose adds for a device, if it is known.
-_METADATA = (
-    ("driver_version", "driver {}"),
-    ("cuda_version", "CUDA {}"),
-    ("hip_version", "HIP {}"),
-    ("compute_capability", "capability {}"),
-    ("physical_cores", "{} physical cores"),
-)
-
-
 def _metadata(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from (pattern.format(row[name]) for name, pattern in _METADATA if row[name] is not None)
+    """What --verbose adds for a device, if it is known."""
+    yield from platform_facts(row)
+    if row["physical_cores"] is not None:
+        yield f"{row['physical_cores']} physical cores"
     if not row["usable"]:
         return
     yield "native " + ", ".join(row["native_dtypes"])

@@ -1,55 +1,36 @@
-"""The record of a run about the devices that it used."""
-
-from types import SimpleNamespace
+"""The record of a run about the device that it used."""
 
 import pytest
 
-from core.devices import nvidia
-from core.devices.detect import devices_used
-from core.devices.plan import DevicePlan
+from core.config.execution import Execution
+from core.devices.capabilities import DeviceCapabilities
+from core.devices.manager import DeviceManager
 from tests.support import REPO_ROOT
 from trainers.environment import environment_record
 
-CPU = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test")
-UUIDS = ("5a0b1c2d-0000-1111-2222-333344445555", "6a0b1c2d-0000-1111-2222-333344445555")
+CPU = DeviceCapabilities("cpu", "Plain CPU", 4, 8000, 8000, ("float32",), usable=True, reason="a test")
+H200 = DeviceCapabilities(
+    "cuda", "NVIDIA H200", 2, 143_771, 143_771, ("float32", "bfloat16"), usable=True, reason="a test",
+    compute_capability="9.0", cuda_version="13.0", driver_version="580.65.06",
+)  # fmt: skip
 
 
-def machine(hip: str | None = None) -> SimpleNamespace:
-    """A simulated torch with two H200."""
-    gpus = [
-        SimpleNamespace(name="NVIDIA H200", total_memory=143_771 * 2**20, major=9, minor=0, uuid=uuid) for uuid in UUIDS
-    ]
-    cuda = SimpleNamespace(get_device_properties=gpus.__getitem__)
-    return SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda=None if hip else "13.0", hip=hip))
+class Machine:
+    def __init__(self, *found: DeviceCapabilities):
+        self.found = found
+
+    def detect_capabilities(self) -> list[DeviceCapabilities]:
+        return list(self.found)
 
 
-@pytest.fixture
-def driver(monkeypatch):
-    gpus = [nvidia.Gpu("NVIDIA H200", 1, 1, "580.65.06", "9.0", uuid=UUIDS[0], power_limit_w=700.0)]
-    monkeypatch.setattr(nvidia, "query", lambda: gpus)
-
-
-@pytest.mark.parametrize("count, index, indices", [(2, 1, [0, 1]), (1, 1, [1])])
-def test_every_gpu_in_use_is_described(driver, count, index, indices):
-    found = devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=count, index=index), machine())
-    assert [device.index for device in found] == indices
-    assert {(d.name, d.driver_version, d.cuda_version, d.compute_capability, d.memory_mb) for d in found} == {
-        ("NVIDIA H200", "580.65.06", "13.0", "9.0", 143_771)
-    }
-    assert [device.power_limit_w for device in found] == [700.0 if i == 0 else None for i in indices]
-
-
-def test_the_start_report_has_one_line_with_known_facts(driver):
-    first, second = devices_used(DevicePlan("cuda", "x", "32", 1, "", "", count=2), machine())
-    assert str(first) == "cuda:0 NVIDIA H200, driver 580.65.06, CUDA 13.0, capability 9.0, power limit 700 W"
-    assert "power limit" not in str(second)
-
-
-def test_amd_gpus_have_no_nvidia_driver_or_capability(driver):
-    (found,) = devices_used(DevicePlan("cuda", "x", "32", 1, "", ""), machine(hip="6.2"))
-    assert (found.hip_version, found.driver_version, found.compute_capability) == ("6.2", None, None)
-
-
-def test_the_record_of_a_run_names_the_devices_it_used():
-    (device,) = environment_record(REPO_ROOT, CPU, {})["devices_used"]
-    assert (device["kind"], device["name"], device["power_limit_w"]) == ("cpu", "Plain CPU", None)
+@pytest.mark.parametrize(
+    "machine, name, facts",
+    [
+        (Machine(H200, CPU), "NVIDIA H200", ("driver 580.65.06", "CUDA 13.0", "capability 9.0")),
+        (Machine(CPU), "Plain CPU", ()),
+    ],
+)
+def test_the_record_of_a_run_names_device_driver_and_platform(machine, name, facts):
+    plan = DeviceManager(Execution(), machine).plan()
+    device = environment_record(REPO_ROOT, plan, {})["device"]
+    assert (device["name"], device["platform_facts"]) == (name, facts)

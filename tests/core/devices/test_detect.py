@@ -69,7 +69,7 @@ def _plain_machine(tmp_path, monkeypatch):
     for name in ("LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "TPU_NAME", "TPU_ZONE", "TPU_ACCELERATOR_TYPE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(nvidia, "known_gpus", lambda: {"": nvidia.Gpu("a GPU", 1, 1, "580.65.06")})
+    monkeypatch.setattr(nvidia, "driver_version", lambda: "580.65.06")
 
 
 # --------------------------------------------------------------------------------------------------------------- CUDA
@@ -175,7 +175,7 @@ def write_nvidia_smi(folder, script):
 
 
 def test_nvidia_smi_finds_the_gpus_torch_cannot_use(tmp_path):
-    rows = ("Tesla T4, 15360, 15000, 535.1, 7.5, GPU-1, 70.0", "Tesla V100, 16384, 900, 535.1, 7.0, GPU-2, 250.0")
+    rows = ("Tesla T4, 15360, 15000, 535.1, 7.5", "Tesla V100, 16384, 900, 535.1, 7.0")
     write_nvidia_smi(tmp_path, "; ".join(f"echo '{row}'" for row in rows))
     found = detect_cuda(FakeTorch(cuda_version=None))
     assert (found.kind, found.usable, found.count, found.name) == ("cuda", False, 2, "Tesla T4 + Tesla V100")

@@ -8,8 +8,8 @@ from core.devices.nvidia import Gpu, query_nvidia_smi
 from core.errors import LandfallError
 
 UUID = "5a0b1c2d-0000-1111-2222-333344445555"
-T4 = Gpu("Tesla T4", 15360, 15000, "535.104.05", "7.5", UUID, 70.0)
-T4_ROW = f"Tesla T4, 15360, 15000, 535.104.05, 7.5, GPU-{UUID}, 70.00"
+T4 = Gpu("Tesla T4", 15360, 15000, "535.104.05", "7.5")
+T4_ROW = "Tesla T4, 15360, 15000, 535.104.05, 7.5"
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def test_nvidia_smi_is_not_run_if_it_is_not_installed(tmp_path, monkeypatch):
 
 def test_the_driver_describes_every_gpu(program):
     program(
-        f"""[ "$*" = "--query-gpu=name,memory.total,memory.free,driver_version,compute_cap,uuid,power.limit\
+        f"""[ "$*" = "--query-gpu=name,memory.total,memory.free,driver_version,compute_cap\
  --format=csv,noheader,nounits" ] || exit 3
 echo '{T4_ROW}'
-echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1, GPU-other, [N/A]'"""
+echo 'NVIDIA GB10, [N/A], [N/A], 580.95, 12.1'"""
     )
-    assert query_nvidia_smi() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1", "other")]
+    assert query_nvidia_smi() == [T4, Gpu("NVIDIA GB10", 0, 0, "580.95", "12.1")]
 
 
 @pytest.mark.parametrize("code", [0, 6])
@@ -117,14 +117,6 @@ class Driver:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return 0
 
-    def nvmlDeviceGetUUID(self, handle):
-        return f"GPU-{UUID}" if handle == 0 else "GPU-other"
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
-        if handle == 1:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return 70_000
-
     def nvmlDeviceGetUtilizationRates(self, handle):
         if self.is_slice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -140,8 +132,8 @@ def _driver_of_this_machine():
 
 def test_nvml_describes_every_gpu(monkeypatch):
     Driver(monkeypatch)
-    assert nvidia.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "535.104.05", "12.1", "other")]
-    assert nvidia.known_gpus()[UUID] == T4
+    assert nvidia.query() == [T4, Gpu("NVIDIA GB10", 0, 0, "535.104.05", "12.1")]
+    assert nvidia.driver_version() == "535.104.05"
 
 
 def test_without_nvml_the_text_of_nvidia_smi_is_read(monkeypatch, program):
@@ -156,7 +148,7 @@ def test_a_driver_that_fails_is_an_error(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: driver.nvmlDeviceGetHandleByUUID("none"))
     with pytest.raises(LandfallError, match="driver fails"):
         nvidia.query()
-    assert nvidia.known_gpus() == {}
+    assert nvidia.driver_version() is None
 
 
 def test_utilisation_is_matched_by_uuid(monkeypatch):
