@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.errors import CheckpointError
+from core.errors import CheckpointError, first_line
 from core.names import is_run_id
 from core.reading import read_json_object, refuse_packed
 from core.redaction import redacted
@@ -227,7 +227,8 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError as error:
         raise CheckpointError(path, f"its sidecar {sidecar.name} is missing", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise CheckpointError(path, f"its sidecar {sidecar.name} cannot be read: {error}", hint=hint) from error
+        problem = f"its sidecar {sidecar.name} cannot be read: {first_line(error)}"
+        raise CheckpointError(path, problem, hint=hint) from error
     replaced = description.pop(_REPLACES, None)
     found = [description, replaced] if isinstance(replaced, dict) else [description]
     for each in found:

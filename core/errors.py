@@ -178,5 +178,7 @@ class StoppedError(LandfallError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or the name of its class."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    """The first line of an exception's message, or the name of its class. Of an error of the file system only its text:
+    the caller names the path."""
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return next(iter(message.strip().splitlines()), "") or type(error).__name__

@@ -71,7 +71,7 @@ def load_detector(path: Path) -> Detector:
         header = parse_json(arrays[_HEADER].tobytes())
         version = header["format_version"]
     except (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError) as error:
-        raise _Unusable(path, f"cannot be read: {error}") from error
+        raise _Unusable(path, f"cannot be read: {first_line(error)}") from error
     if version != FORMAT_VERSION:
         raise _Unusable(path, f"has format version {version}, this Landfall reads {FORMAT_VERSION}", hint=_FIT_AGAIN)
     if digest != _digest(arrays):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from core.runlog import read_status
 from pipelines.dashboard.inputs import may_be_listed
 from pipelines.stream_configs import add_run_arguments, chosen_configs
 
+log = logging.getLogger(__name__)
+
 _COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", "weights", "started", "events",
             "faults found", "row AUROC", "tags")  # fmt: skip
 
@@ -34,6 +37,8 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
     if not may_be_listed(log_dir):
         raise UsageError(f"{log_dir} cannot be read: Permission denied", hint="check the owner of the folder")
     for folder in log_dir.glob("*/"):
+        if not may_be_listed(folder):
+            log.warning("%s cannot be read: Permission denied; the run is left out", folder)
         if (status := read_status(folder)) is None:
             continue
         best = status["best"] if isinstance(status.get("best"), dict) else {}

@@ -86,6 +86,23 @@ def test_a_folder_of_runs_without_permission_is_reported(workspace):
         folder.chmod(0o755)
 
 
+def test_a_run_without_permission_is_left_out_with_a_warning(workspace):
+    log_dir = workspace / "runs/patchtst_ssl"
+    for name in ("open", "closed"):
+        (log_dir / name).mkdir(parents=True)
+        (log_dir / name / "status.json").write_text('{"state": "completed"}')
+    (log_dir / "closed").chmod(0)
+    try:
+        listed = ended(f"landfall runs --stream patchtst --repo-root {workspace}")
+        assert "patchtst_ssl/closed" in check(listed, EXIT_OK)
+        assert "open" in listed.stdout
+        exported = ended(f"landfall export --repo-root {workspace}")
+        check(exported, EXIT_OK)
+        assert "patchtst_ssl/closed" in exported.stderr
+    finally:
+        (log_dir / "closed").chmod(0o755)
+
+
 @pytest.mark.parametrize("status", [{"best": [1]}, {"best": {"val_loss": "x", "skill": []}}, {"epoch": {}}])
 def test_any_status_of_a_run_is_listed(workspace, status):
     folder = workspace / "runs/patchtst_ssl/imported"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from core.errors import UsageError
+from core.errors import UsageError, first_line
 from core.reading import LARGEST_YAML, UnreadableError, parse_yaml, read_bytes, text_of
 from core.workspace import relative
 
@@ -51,10 +51,11 @@ def calls_resolver(value: object) -> bool:
 def _read(file: Path, name: str) -> Source:
     try:
         return _parsed(text_of(read_bytes(file, largest=LARGEST_YAML)), name)
-    except (OSError, UnreadableError) as error:
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {first_line(error)}", hint="check its permissions") from error
+    except UnreadableError as error:
         hint = "indent with blanks, not with tabs" if "\\t" in str(error) else "a configuration is a page of UTF-8 text"
-        problem = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{name}: {problem}", hint=hint) from error
+        raise UsageError(f"{name}: {error}", hint=hint) from error
 
 
 @functools.lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from core.config.schema import AnyConfig, Stream
 from core.data.recording import LabelledSpan, Recording
-from core.errors import DataError
+from core.errors import DataError, first_line
 from core.reading import read_json
 
 Label = Literal["fault", "false alarm", "maintenance"]
@@ -38,7 +38,8 @@ def labelled_spans(config: AnyConfig, root: Path) -> dict[str, tuple[LabelledSpa
                 span = LabelledSpan(float(each["start_seconds"]), float(each["end_seconds"]), each["label"])
                 found[each["recording"]].append(span)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"cannot be read: {error}", path=path, hint="correct or remove the annotations") from error
+        hint = "correct or remove the annotations"
+        raise DataError(f"cannot be read: {first_line(error)}", path=path, hint=hint) from error
     return {recording: tuple(spans) for recording, spans in found.items()}
 
 

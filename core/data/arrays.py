@@ -50,7 +50,8 @@ def array_of(path: Path, key: str | None, scratch: Path | None) -> Iterator[Arra
     # RuntimeError: an encrypted member, or a compression that Python does not support.
     except (ValueError, OSError, EOFError, LookupError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         kind = "np.save" if key is None else "np.savez, as an .npz file"
-        raise DataError(f"cannot be read: {error}", path=path, hint=f"save plain numbers with {kind}") from error
+        hint = f"save plain numbers with {kind}"
+        raise DataError(f"cannot be read: {first_line(error)}", path=path, hint=hint) from error
 
 
 def _member(archive: zipfile.ZipFile, key: str, path: Path) -> zipfile.ZipInfo:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from core.errors import DataError
+from core.errors import DataError, first_line
 from core.numbers import size_in_words
 from core.reading import LARGEST_RATIO, read_json_object, unpacks_too_far
 
@@ -234,4 +234,4 @@ def _json(path: Path) -> dict[str, Any]:
         return read_json_object(path)
     except (OSError, ValueError) as error:
         hint = 'correct or remove the sidecar, such as {"sampling_rate_hz": 1000}'
-        raise DataError(f"cannot be read: {error}", path=path, hint=hint) from error
+        raise DataError(f"cannot be read: {first_line(error)}", path=path, hint=hint) from error

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
+from core.errors import first_line
 from core.names import RunId
 from core.owner import Owner
 from core.reading import read_json, read_json_object
@@ -106,9 +107,7 @@ def explain(error: Exception) -> str:
         return f"{where}: {first['msg']}"
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON (line {error.lineno}: {error.msg})"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return first_line(error)
 
 
 def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:

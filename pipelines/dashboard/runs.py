@@ -78,7 +78,9 @@ def read_runs(
         if not may_be_listed(log_dir):
             problems.add(log_dir, "cannot be read: Permission denied")
         for folder in listed(log_dir, "*/"):
-            if is_run_id(folder.name):
+            if not may_be_listed(folder):
+                problems.add(folder, "cannot be read: Permission denied")
+            elif is_run_id(folder.name):
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
             else:
                 problems.add(folder, "not a run id; the folder is ignored")
