@@ -89,7 +89,7 @@ class DeviceRecord(Document):
     devices: list[DeviceCapabilities] = Field(description="Every platform found, usable or not.")
     memory: MemoryUse = Field(description="Memory of the device in use.")
     batch: TierBatch = Field(description="Batch and model size to start from.")
-    host: Host | None = Field(None, description="Facts for the recommendations; null in records of an older version.")
+    host: Host = Field(description="Facts for the recommendations.")
 
     @model_validator(mode="after")
     def _plan_is_for_a_device_found(self) -> Self:

@@ -113,8 +113,8 @@ def explain(error: Exception) -> str:
 def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
     """Whether the process that wrote a file has ended. owner: token of the process (`core.owner`).
 
-    If it cannot be looked up, as from another host of a shared folder or in a record of an older version, a process
-    that has not written for `SILENCE` counts as ended.
+    If it cannot be looked up, as from another host of a shared folder, a process that has not written for `SILENCE`
+    counts as ended.
     """
     process = Owner.named_in(owner)
     if process is not None and process.is_of_here:

@@ -43,12 +43,12 @@ _STAGES: dict[StepState, NodeState] = {
 
 
 class StepNow(Input):
-    """A step of `pipeline.json`; older files contain no stage.
+    """A step of `pipeline.json`.
 
     note: progress, while it runs. at: time of its last change of state.
     """
 
-    stage: NodeId | None = None
+    stage: NodeId
     stream: Stream | None = None
     state: StepState
     at: Time | None = None
@@ -119,8 +119,7 @@ def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
     """The stages of these steps, each in the state of its most urgent step."""
     stages: dict[NodeId, list[StepNow]] = {}
     for step in steps:
-        if step.stage is not None:
-            stages.setdefault(step.stage, []).append(step)
+        stages.setdefault(step.stage, []).append(step)
     return [_stage_now(stage, of_stage) for stage, of_stage in stages.items()]
 
 

@@ -16,11 +16,8 @@ from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.series import files_of
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
 
-# Folders of the documents that an export may have written; older versions wrote figures, too.
-_OWN_FILES = (
-    *("series/**/*.json", "events/**/*.json", "quality/*.json", "live/*.json"),
-    *("*_timeline.png", "*_event_*.png"),
-)
+# Documents that an export may have written.
+_OWN_FILES = ("series/**/*.json", "events/**/*.json", "quality/*.json", "live/*.json")
 
 
 def write_document(path: Path, document: Document) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import ConfigDict, Field
 
 from core.config.schema import Stream
 from core.devices.batching import BatchPlan
@@ -61,15 +61,6 @@ class Environment(Document):
     tier: Text | None = Field(None, description="Hardware tier, from configs/hardware/tiers.yaml.")
     model: ModelSize | None = Field(None, description="Size of the model and why.")
     batch: BatchPlan | None = Field(None, description="Batch of the run and why.")
-
-    @field_validator("device", "batch", mode="wrap")
-    @classmethod
-    def _complete_or_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-        """Plans of an older version are incomplete: such a run is shown without them."""
-        try:
-            return validate(value)
-        except ValidationError:
-            return None
 
 
 class Progress(Document):

@@ -28,8 +28,7 @@ MAX_BINS = 2_000
 MAX_TOTAL_BINS = 40_000
 FEWEST_BINS = 50
 POINTS_PER_PART = 50_000
-_COLUMNS = ("recording", "time", "seconds", "score", "threshold", "label")
-_SEGMENT = "stretch"
+_COLUMNS = ["recording", "stretch", "time", "seconds", "score", "threshold", "label"]
 _SIGNIFICANT = 5
 # Series of an earlier format are created again.
 _FORMAT = 2
@@ -105,10 +104,7 @@ def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
     """Threshold and recordings. Raises an error of `_UNREADABLE` for a file that is not a score table."""
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(table)
-    # Tables of older versions have no segments.
-    columns = [*_COLUMNS, *([_SEGMENT] if _SEGMENT in file.schema_arrow.names else [])]
-    scores = file.read(columns).to_pandas(split_blocks=True, self_destruct=True)
+    scores = pq.ParquetFile(table).read(_COLUMNS).to_pandas(split_blocks=True, self_destruct=True)
     if scores.empty:
         raise ValueError("contains no scores")
     by_recording = scores.groupby("recording", sort=False, observed=True)
@@ -125,7 +121,7 @@ def _recording(name: str, rows: pd.DataFrame) -> _Recording:
     start, first = None, rows["time"].iloc[0]
     if not pd.isna(first):
         start = (pd.Timestamp(first) - pd.Timedelta(seconds=float(second_n[0]))).isoformat(timespec="milliseconds")
-    ends = np.flatnonzero(np.diff(rows[_SEGMENT])) + 1 if _SEGMENT in rows else np.empty(0, dtype=np.int64)
+    ends = np.flatnonzero(np.diff(rows["stretch"])) + 1
     middle = (second_n[ends - 1] + second_n[ends]) / 2
     return _Recording(
         name,

@@ -14,9 +14,7 @@ Advice = Iterator[Recommendation]
 
 
 def advice_for(record: DeviceRecord) -> list[Recommendation]:
-    """The advice of every rule that applies, most urgent first; none for a record without its host."""
-    if record.host is None:
-        return []
+    """The advice of every rule that applies, most urgent first."""
     return [advice for rule in RULES for advice in rule(record)]
 
 

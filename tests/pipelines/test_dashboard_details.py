@@ -84,9 +84,6 @@ def test_a_line_breaks_at_a_pause_of_the_recording(workspace):
     assert recording["t"] == [0.0, 1.0, 2.0, 502.5, 1003.0, 1004.0, 1005.0]
     assert recording["low"] == [0.0, 0.2, 0.4, None, 0.6, 0.8, 1.0]
     assert recording["points"] == 6
-    table.drop(columns="stretch").to_parquet(path, index=False)
-    (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
-    assert recording["low"] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_a_pause_is_kept_for_any_bin_size(workspace):
@@ -169,7 +166,6 @@ def test_documents_of_an_earlier_scoring_are_removed(workspace):
     }
     (workspace / "artifacts/scores/patchtst_summary.json").unlink()
     shutil.rmtree(workspace / "artifacts/dqvl/fdc")
-    (data / "patchtst_event_7.png").write_bytes(b"of an older version")
     stream = export_state(workspace).streams["patchtst"]
     assert (stream.detections, stream.series, stream.quality_file) == (None, None, None)
     left = {path.relative_to(data).as_posix() for path in data.rglob("*patchtst*") if path.is_file()}

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipelines.dashboard.documents import Document
-from pipelines.dashboard.run_documents import Environment, EpochPoint, RunsIndex, RunStream
+from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
 from pipelines.dashboard.schemas import DOCUMENTS
 from pipelines.export_training_dashboard_state import main
 
@@ -55,8 +55,3 @@ def test_every_field_has_a_description():
         if not field.description and name != "schema_version"
     ]
     assert silent == []
-
-
-def test_a_run_with_an_incomplete_plan_is_shown_without_it():
-    known = Environment.model_validate({"python": "3.11", "device": {"kind": "cuda"}, "batch": None})
-    assert (known.device, known.model_dump()["python"]) == (None, "3.11")

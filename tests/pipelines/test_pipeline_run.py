@@ -102,13 +102,6 @@ def test_a_damaged_record_is_a_problem_and_stops_nothing(root, text):
     assert problem.path == f"artifacts/pipeline/{RUN}/pipeline.json"
 
 
-def test_a_record_of_an_earlier_release_has_no_stages(root):
-    before = export_state(root).pipeline
-    run = output({}, state="failed")
-    run["steps"] = {"notebook-patchtst": {"state": "failed", "reason": "no such luck"}}
-    assert exported(root, run)[0].pipeline == before
-
-
 # ------------------------------------------------------------------------------------------------------ during a run
 def test_the_live_document_always_has_a_verdict():
     going = live_of(output({"state": "running"}, state="running"))
