@@ -2,7 +2,7 @@
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
-1. schedule, profiling, elastic, distributed, consensus, random_state, environment, gauges
+1. profiling, elastic, distributed, consensus, random_state, environment, gauges
 2. context (what a run knows), optimizer, strategies (single device, DDP, FSDP), resuming, micro_batch (which size)
 3. objective (loss and gradients), probing (real steps of these sizes), starting (initial weights)
 4. recovery (non-finite losses), decisions (what the hardware decides)

@@ -30,10 +30,9 @@ from trainers.consensus import StopConsensus
 from trainers.context import RunContext
 from trainers.gauges import Gauges
 from trainers.objective import Objective
-from trainers.optimizer import build_optimizer
+from trainers.optimizer import build_optimizer, learning_rate
 from trainers.profiling import profiled
 from trainers.recovery import HINT, NonFinite, NonFiniteGuard, Recovery, TakenStep
-from trainers.schedule import learning_rate
 from trainers.state import EpochPlan, Position, TrainState
 
 log = logging.getLogger(__name__)

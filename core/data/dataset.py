@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The former name, for notebooks that use it: Colab notebooks never change.
-PART_NAMES = SPLIT_NAMES
-
-
 # Process sensors in a figure, if the caller does not choose them.
 _MOST_CHANNELS = 12
 
@@ -114,11 +110,6 @@ class StreamData:
         title = f"{source.file_id}, split {split}, from second {begin:.2f}"
         return scalogram_figure(windows, self.config.scalogram, self.sampling_rate_hz, window=first, title=title)
 
-    @property
-    def parts(self) -> Mapping[SplitName, WindowSet]:
-        """The former name of `splits`, for notebooks that use it."""
-        return self.splits
-
 
 def load_stream_data(
     config: AnyConfig,
@@ -127,10 +118,8 @@ def load_stream_data(
     splits: Sequence[SplitName] = SPLIT_NAMES,
     scaler: Scaler | None = None,
     run_id: str = "",
-    parts: Sequence[SplitName] | None = None,
 ) -> StreamData:
     """Loads the named splits. Without a `scaler`, one is fitted on the training split, which `splits` must then name.
-    `parts` is the former name of `splits`.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
     cut. A recipe that is `auto` is chosen here, from the splits that train and validate.
@@ -138,7 +127,6 @@ def load_stream_data(
     """
     if config.data.root == SAMPLES:
         log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
-    splits = splits if parts is None else parts
     data_root = (root / config.data.root).resolve()
     files = sorted({file for name in splits for file in files_of(config, name, data_root)})
     store = Store.of(config, root)

@@ -11,7 +11,7 @@ from core.config.compose import config_from_dict
 from core.config.data import Scaling
 from core.config.schema import AnyConfig
 from core.data.annotations import annotations_file
-from core.data.dataset import PART_NAMES, SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality, load_stream_data
+from core.data.dataset import SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality, load_stream_data
 from core.data.scaling import Scaler
 from core.data.splits import SCORING_SPLITS
 from core.data.store import Store
@@ -70,14 +70,6 @@ def rows_of(data: StreamData, split: str) -> np.ndarray:
 
 def load(root: Path, config: AnyConfig, splits=TRAINING_SPLITS, **options) -> StreamData:
     return load_stream_data(config, root=root, splits=splits, **options)
-
-
-def test_notebooks_may_use_the_former_names_of_splits(tmp_path):
-    write_ramp(tmp_path, "one.csv", 400)
-    config = make_config()
-    data = load_stream_data(config, root=tmp_path, parts=PART_NAMES)
-    assert data.parts is data.splits
-    np.testing.assert_array_equal(rows_of(data, "test"), rows_of(load(tmp_path, config, SPLIT_NAMES), "test"))
 
 
 # --------------------------------------------------------------------------------------------------------------- recipe

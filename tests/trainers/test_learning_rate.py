@@ -1,6 +1,6 @@
 import pytest
 
-from trainers.schedule import learning_rate
+from trainers.optimizer import learning_rate
 
 
 def rates(total: int, warmup: int, *, peak: float = 1.0, final: float = 0.1) -> list[float]:
