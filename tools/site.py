@@ -23,6 +23,8 @@ PACKAGES = ("core", "trainers", "inference", "migration", "pipelines", "landfall
 _COPIED = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md", "docs/images/*", "dev/*.md", "configs/**/*.md",
 )  # fmt: skip
+# Old figures are not what a search is for.
+_LOG = "dev/LOG.md"
 
 
 def stage(root: Path) -> Path:
@@ -34,6 +36,8 @@ def stage(root: Path) -> Path:
             target = source / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
+    log = source / _LOG
+    log.write_text(f"---\nsearch:\n  exclude: true\n---\n{log.read_text(encoding='utf-8')}", encoding="utf-8")
     for package in PACKAGES:
         page = source / "api" / f"{package}.md"
         page.parent.mkdir(exist_ok=True)
@@ -64,7 +68,9 @@ def _build(arguments: argparse.Namespace) -> int:
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     if subprocess.run(command, cwd=root, env=quiet, check=False).returncode:
         raise LandfallError("mkdocs could not build the site", hint="`make site` installs it; see its output above")
-    sys.stderr.write(f"open {root / SITE / 'index.html'}\n")
+    site = root / SITE
+    sys.stderr.write(f"open {site / 'index.html'}\n")
+    sys.stderr.write(f"with the search: {sys.executable} -m http.server --bind 127.0.0.1 --directory {site}\n")
     return EXIT_OK
 
 
