@@ -1,21 +1,36 @@
 """Former names of configuration keys: still accepted, with a warning that names the current one.
 
-The configurations of Colab contain them; files, overrides and variables may.
+Configuration files, overrides, environment variables and checkpoints of older versions may contain them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.config.overrides import leaves, nested
 
 log = logging.getLogger(__name__)
 
 
-# The current name of each key or section.
-RENAMED: Mapping[str, str] = {"data.parts": "data.splits"}
+class Rename(NamedTuple):
+    """The current name of a key or section, and the current values of former values (None: the values are the same)."""
+
+    key: str
+    values: Mapping[Any, Any] | None = None
+
+    def value_of(self, former: Any) -> Any:
+        """The current form of a former value; an unknown value is left to the schema, which rejects it."""
+        known = self.values is not None and isinstance(former, str) and former in self.values
+        return self.values[former] if known else former
+
+
+RENAMED: Mapping[str, Rename] = {
+    "model.encoder_sees": Rename("model.drop_masked_tokens", {"all": False, "visible": True}),
+    "data.parts": Rename("data.splits"),
+    "scoring.model_share": Rename("scoring.model_weight"),
+}
 
 # The configurations of Colab are never changed, so they keep former names.
 _NEVER_CHANGED = ("configs/patchtst_ssl.yaml:", "configs/swinmae_ssl.yaml:")
@@ -23,9 +38,9 @@ _NEVER_CHANGED = ("configs/patchtst_ssl.yaml:", "configs/swinmae_ssl.yaml:")
 
 def current_key(key: str) -> str:
     """The current name of a dotted key, which may be within a renamed section."""
-    for former, current in RENAMED.items():
+    for former, rename in RENAMED.items():
         if key == former or key.startswith(f"{former}."):
-            return current + key.removeprefix(former)
+            return rename.key + key.removeprefix(former)
     return key
 
 
@@ -39,12 +54,12 @@ def with_current_keys(
     """
     origins, leaf = dict(origins or {}), dict(leaves(values))
     found: dict[str, str] = {}  # the current name of each former one that is set
-    for former in RENAMED:
+    for former, rename in RENAMED.items():
         taken = {path: ".".join(map(str, path)) for path in leaf}
         taken = {path: key for path, key in taken.items() if key == former or key.startswith(f"{former}.")}
         _warn(former, [origins[key] for key in taken.values() if key in origins])
         for path, key in taken.items():
-            value, found[key] = leaf.pop(path), current_key(key)
+            value, found[key] = rename.value_of(leaf.pop(path)), current_key(key)
             if not _is_later(found[key], key, origins):
                 leaf[tuple(found[key].split("."))] = value
     order = [key for key in origins if not (key in found and _is_later(found[key], key, origins))]
@@ -60,7 +75,7 @@ def _warn(former: str, origins: Sequence[str]) -> None:
     sources = list(dict.fromkeys(origin for origin in origins if not origin.startswith(_NEVER_CHANGED)))
     if sources:
         more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
-        log.warning("%s is now %s; set by %s%s", former, RENAMED[former], sources[0], more)
+        log.warning("%s is now %s; set by %s%s", former, RENAMED[former].key, sources[0], more)
 
 
 def _is_later(key: str, other: str, origins: Mapping[str, str]) -> bool:

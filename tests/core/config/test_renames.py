@@ -21,27 +21,35 @@ def load(*overrides, environment=None):
 def test_current_names_exist_and_former_names_do_not():
     keys = {key for schema in SCHEMAS.values() for key in schema_keys(schema)}
     sections = {key.rsplit(".", depth)[0] for key in keys for depth in range(key.count(".") + 1)}
-    assert set(RENAMED.values()) <= sections
+    assert {rename.key for rename in RENAMED.values()} <= sections
     assert not sections & RENAMED.keys()
 
 
-def test_a_former_name_sets_the_current_key_with_a_warning(caplog):
-    former = "data.parts.test.files=[data/a_*.csv]"
+@pytest.mark.parametrize(
+    ("former", "current"),
+    [("scoring.model_share=0.4", "scoring.model_weight=0.4"),
+     ("model.encoder_sees=visible", "model.drop_masked_tokens=true"),
+     ("model.encoder_sees=all", "model.drop_masked_tokens=false"),
+     ("data.parts.test.files=[data/a_*.csv]", "data.splits.test.files=[data/a_*.csv]")],
+)  # fmt: skip
+def test_a_former_name_sets_the_current_key_with_a_warning(former, current, caplog):
     with caplog.at_level(logging.WARNING, logger="core.config.renames"):
         loaded = load(former)
-    assert loaded.config == load("data.splits.test.files=[data/a_*.csv]").config
-    assert ["data.splits" in record.getMessage() and former in record.getMessage() for record in caplog.records] == [
-        True
-    ]
-    assert loaded.origins["data.splits.test.files"] == f"command line: {former}"
+    assert loaded.config == load(current).config
+    name = current.partition("=")[0]
+    renamed = next(rename.key for key, rename in RENAMED.items() if former.startswith(key))
+    assert [renamed in record.getMessage() and former in record.getMessage() for record in caplog.records] == [True]
+    assert loaded.origins[name] == f"command line: {former}"
 
 
 def test_the_environment_and_a_checkpoint_may_contain_former_names(caplog):
-    config = load(environment={"LANDFALL_DATA__PARTS__TEST__START": "0.4"}).config
-    assert config.data.splits.test.start == 0.4
+    config = load(environment={"LANDFALL_SCORING__MODEL_SHARE": "0.4"}).config
+    assert config.scoring.model_weight == 0.4
     caplog.clear()
     saved = config.model_dump(mode="json")
+    saved["scoring"]["model_share"] = saved["scoring"].pop("model_weight")
     saved["data"]["parts"] = saved["data"].pop("splits")
+    saved["model"]["encoder_sees"] = "visible" if saved["model"].pop("drop_masked_tokens") else "all"
     assert config_from_dict(saved, source="a checkpoint") == config
     assert not caplog.records
 
@@ -60,18 +68,18 @@ def test_the_configurations_of_colab_keep_former_names_without_a_warning(caplog)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "start"),
-    [(("data.parts.test.start=0.4", "data.splits.test.start=0.6"), 0.6),
-     (("data.splits.test.start=0.6", "data.parts.test.start=0.4"), 0.4)],
+    ("overrides", "weight"),
+    [(("scoring.model_share=0.4", "scoring.model_weight=0.6"), 0.6),
+     (("scoring.model_weight=0.6", "scoring.model_share=0.4"), 0.4)],
 )  # fmt: skip
-def test_the_last_setting_wins_if_both_names_are_set(overrides, start):
-    assert load(*overrides).config.data.splits.test.start == start
+def test_the_last_setting_wins_if_both_names_are_set(overrides, weight):
+    assert load(*overrides).config.scoring.model_weight == weight
 
 
 def test_a_wrong_value_is_reported_under_the_current_name():
     with pytest.raises(ConfigError) as caught:
-        load("data.parts.test.start=early")
-    assert {fault.key for fault in caught.value.faults} == {"data.splits.test.start"}
+        load("model.encoder_sees=some", "scoring.model_share=2")
+    assert {fault.key for fault in caught.value.faults} == {"model.drop_masked_tokens", "scoring.model_weight"}
 
 
 def test_other_values_and_their_origins_stay():
