@@ -33,7 +33,7 @@ from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
-from pipelines.dashboard.run_documents import RunRecord, RunStream
+from pipelines.dashboard.run_documents import RunRecord, RunStream, ShownRun
 from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
 from pipelines.dashboard.schemas import DOCUMENTS, schema_of
 from pipelines.dashboard.series import export_series
@@ -141,14 +141,12 @@ def describe_stream(
     if shown is None:
         return StreamState(state="not started", **common)
     run = shown.streams[stream]
-    shared = StreamState.model_fields.keys() & RunStream.model_fields.keys() - common.keys()
-    facts = {name: getattr(run, name) for name in shared}
     return StreamState(
         run_id=shown.run_id,
         progress=progress_of(run),
         decisions=decisions_of(run.environment),
         memory=memory_of(run),
-        **facts,
+        **{name: getattr(run, name) for name in ShownRun.model_fields},
         **common,
     )
 

@@ -82,6 +82,21 @@ class Progress(Document):
     recoveries: int = Field(0, ge=0, description="How often the run rolled back a non-finite step and continued.")
 
 
+class ShownRun(Progress):
+    """What a run and the stream that shows it have in common."""
+
+    duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
+    collapsed: bool = Field(
+        False,
+        description="The training loss was constant, or rose far above its minimum; of a stream, also if the check of "
+        "its model failed.",
+    )
+    hardware: Text | None = Field(None, description="Hardware and precision in words.")
+    notebook: Text | None = Field(
+        None, description="The executed notebook, if possible as a page; null if it was not run in one."
+    )
+
+
 class RunDetection(Document):
     """Figures of the latest scoring with the model of a run; those against labels are null without labels."""
 
@@ -103,22 +118,16 @@ class RunNotes(Document):
     note: Text = Field("", description="A note.")
 
 
-class RunStream(Progress):
+class RunStream(ShownRun):
     """One stream of a run; its state is `unreadable` if the status of the run could not be read."""
 
-    duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
     checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     log_dir: Text | None = Field(None, description="Folder of the run logs; that of another configuration differs.")
     weights: Text | None = Field(None, description="File of its best weights; null if they were removed.")
-    notebook: Text | None = Field(
-        None, description="Its executed notebook, if possible as a page; null if it was not run in one."
-    )
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
-    collapsed: bool = Field(False, description="The training loss was constant, or rose far above its minimum.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
-    hardware: Text | None = Field(None, description="Hardware and precision in words.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     detection: RunDetection | None = Field(None, description="Null where its model has not scored.")
     notes: RunNotes | None = Field(None, description="Null without notes.")

@@ -14,7 +14,7 @@ from pipelines.checks.base import Item
 from pipelines.dashboard.annotations import Annotation
 from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
-from pipelines.dashboard.run_documents import Progress, RunState
+from pipelines.dashboard.run_documents import RunState, ShownRun
 
 StreamCondition = RunState | Literal["not started"]
 TITLES: dict[Stream, tuple[str, str]] = {
@@ -136,7 +136,7 @@ class Light(Document):
     warnings: list[Text] = Field(default_factory=list, description="Reasons to distrust the detection itself.")
 
 
-class StreamState(Progress):
+class StreamState(ShownRun):
     """One stream: the run shown (the newest, unless the export was given another), its weights, scores and data."""
 
     title: Text = Field(description="Name of the model.")
@@ -144,16 +144,7 @@ class StreamState(Progress):
     state: StreamCondition = Field(description="State of the stream's run.")
     light: Light = Field(description="State of the machine according to its scores.")
     run_id: RunId | None = Field(None, description="The run shown.")
-    duration_seconds: Number = Field(None, description="Its duration in seconds.")
-    collapsed: bool = Field(
-        False,
-        description="The check of the model failed, or the training loss was constant or rose far above its minimum.",
-    )
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
-    hardware: Text | None = Field(None, description="Hardware and precision in words.")
-    notebook: Text | None = Field(
-        None, description="The executed notebook of the run, if possible as a page; null if there is none."
-    )
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
     detections: Detections | None = Field(None, description="What the latest scoring found.")
