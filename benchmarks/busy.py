@@ -31,8 +31,6 @@ MEASURED_S = 1.5
 ROUNDS = 3
 # Before a round: maximum use of the cores by other processes on an idle machine, and how long to wait for that.
 IDLE_CORES, IDLE_LIMIT_S, LOOK_S = 0.2, 10.0, 0.25
-# Minimum speed as a share of the speed without load; for two processes, of one after the other.
-GOALS = {"one": 0.6, "per_core": 0.45, "two_at_once": 1.0}
 HEADINGS = {
     "one": "one busy process",
     "per_core": "one for each core",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import json
 import platform
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paired import Comparison
+from core.packages import version_of
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -49,12 +49,5 @@ def environment() -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": {"cpu": cpu_model(), "cores": usable_cores(), "capability": torch.backends.cpu.get_cpu_capability(),
                     "system": platform.platform(terse=True)},
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in packages}},
+        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in packages}},
     }  # fmt: skip
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

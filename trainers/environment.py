@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from core.devices.backend import torch_versions
 from core.devices.plan import DevicePlan
 from core.git import git_state
+from core.packages import version_of
 
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",
@@ -28,10 +28,3 @@ def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any
         "git": git_state(root),
         "packages": {name: version_of(name) for name in RECORDED_PACKAGES},
     }
-
-
-def version_of(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

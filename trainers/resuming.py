@@ -18,8 +18,8 @@ from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig
 from core.data.identity import changes
 from core.errors import CheckpointError
+from core.packages import version_of
 from core.runlog import read_status
-from trainers.environment import version_of
 
 log = logging.getLogger(__name__)
 

@@ -38,11 +38,6 @@ class RunningDetector(Running):
         self._num_rows = self._num_scored = 0
         self._segment = -1
 
-    @property
-    def num_waiting(self) -> int:
-        """Rows whose score is not complete."""
-        return self._num_rows - self._num_scored
-
     def __call__(self, values_nc: np.ndarray, segment: int) -> SplitScores | None:
         """Scores of the oldest rows that have none, as far as they are complete; None if there are none.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import metadata
 
+from core.packages import version_of
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 
 MINIMUM_PYTHON = (3, 11)
@@ -32,7 +32,7 @@ def locked_packages(context: Context) -> str:
     differing = [
         f"{name} {found} instead of {pin}" if found else f"{name} is not installed"
         for name, pin in pins
-        if (found := _installed(name)) != pin
+        if (found := (version_of(name) or "").partition("+")[0]) != pin
     ]
     if differing:
         more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
@@ -41,13 +41,6 @@ def locked_packages(context: Context) -> str:
             "`make setup` installs the tested versions",
         )
     return f"{len(pins)} packages have the versions of requirements.lock"
-
-
-def _installed(name: str) -> str | None:
-    try:
-        return metadata.version(name).partition("+")[0]
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def device(context: Context) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 
 from core.devices.process import ask_python
 from core.errors import LandfallError
+from core.packages import version_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,4 @@ def framework_devices() -> dict[str, list[str] | str]:
 
 
 def _version(framework: Framework) -> str | None:
-    for package in framework.packages:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
+    return next(filter(None, map(version_of, framework.packages)), None)

@@ -348,7 +348,7 @@ def test_packages_of_another_version_are_named(copied):
 
 @pytest.mark.parametrize("pin", ["2.13.0", "2.12.0"])
 def test_a_local_build_counts_as_its_version(copied, monkeypatch, pin):
-    monkeypatch.setattr(environment.metadata, "version", lambda name: "2.13.0+cpu")
+    monkeypatch.setattr(environment, "version_of", lambda name: "2.13.0+cpu")
     (copied / "requirements.lock").write_text(f"torch=={pin}\n", encoding="utf-8")
     check = environment.locked_packages
     if pin == "2.13.0":

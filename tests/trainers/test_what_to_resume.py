@@ -12,9 +12,9 @@ import torch
 from core import checkpoint
 from core.config.schema import AnyConfig
 from core.errors import CheckpointError
+from core.packages import version_of
 from tests.support import REPO_ROOT
 from tests.trainers.trainings import config_of
-from trainers.environment import version_of
 from trainers.resuming import check_fit, checkpoint_to_resume, report_exactness, versions
 
 LAST, EARLIER = "checkpoints/patchtst_ssl.last.pt", "checkpoints/earlier.pt"

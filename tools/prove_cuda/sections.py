@@ -9,7 +9,6 @@ fails is to be reported, not to end the command.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from core.errors import first_line
+from core.packages import version_of
 from core.workspace import CODE_ROOT, write_json
 from tools.prove_cuda.rows import Row, Where
 
@@ -50,7 +50,7 @@ def environment(where: Where) -> Iterator[Row]:
     from core.devices.detect import SystemDetector
     from core.devices.nvidia import query
 
-    versions = {name: _version(name) for name in PACKAGES}
+    versions = {name: version_of(name) for name in PACKAGES}
     yield Row("versions", "measured", {"python": sys.version.split()[0], **{n: v for n, v in versions.items() if v}})
     gpus = [asdict(gpu) for gpu in query()]
     reason = "" if gpus or where.is_small else "the driver reports none"
@@ -73,13 +73,6 @@ def environment(where: Where) -> Iterator[Row]:
     best = ceilings(where.device, *((256, 8) if where.is_small else (8192, 4096)))
     rates = {f"{name} TFLOP/s": rate / 1e12 for name, rate in best.items() if name != "bytes"}
     yield Row("ceilings", "measured", {**rates, "copy GB/s": best["bytes"] / 1e9})
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 # --------------------------------------------------------------------------------------------------------------- tests

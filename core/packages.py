@@ -1,0 +1,13 @@
+"""Versions of installed packages."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version_of(package: str) -> str | None:
+    """None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
