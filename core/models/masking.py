@@ -138,7 +138,7 @@ class MaskedModel(nn.Module):
         reconstruction = torch.zeros_like(x)
         with evaluating(self):
             for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
-                mask = mask_n.expand(x.shape[0], *self.unit_shape)
+                mask = mask_n.expand(1, *self.unit_shape)  # of all samples
                 predicted = self(x, mask, num_masked=size).reconstruction
                 reconstruction = torch.where(self.masked_values(mask), predicted, reconstruction)
         return reconstruction, (reconstruction - x).square()

@@ -178,7 +178,8 @@ class PatchTST(MaskedModel):
         """Masks patches, predicts them, and computes the loss.
 
         x_btc: float (B, window, num_channels); NaN is missing. Converted to the data type of the weights.
-        mask_bcn: bool (B, num_channels, num_patches), True is masked; default: drawn from `generator`.
+        mask_bcn: bool (B, num_channels, num_patches), True is masked; (1, num_channels, num_patches) for one mask of
+        all windows. Default: drawn from `generator`.
         num_masked: number of masked patches of `mask_bcn` in each channel; default: that of `mask_ratio`. With
         `drop_masked_tokens`, the encoder gets num_patches - num_masked patches: if the mask has fewer masked patches,
         some visible ones are not used; if it has more, some masked ones are used as zeros.
@@ -261,7 +262,7 @@ class PatchTST(MaskedModel):
         `num_visible` is an argument, so that shapes are known without synchronising with the device.
         """
         at_bcv = mask_bcn.byte().argsort(dim=-1, stable=True)[..., :num_visible]
-        x_bcvp = x_bcnp.gather(2, at_bcv.unsqueeze(-1).expand(-1, -1, -1, x_bcnp.shape[-1]))
+        x_bcvp = x_bcnp.gather(2, at_bcv.unsqueeze(-1).expand(len(x_bcnp), -1, -1, x_bcnp.shape[-1]))
         z_bcvd = self.dropout(self.embed(x_bcvp) + self.position_nd[at_bcv])
         z_bcvd = run_blocks(self.layers, z_bcvd, recompute=self.gradient_checkpointing)
         return decoder(z_bcvd, at_bcv, recompute=self.gradient_checkpointing)

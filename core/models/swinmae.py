@@ -92,10 +92,10 @@ class WindowAttention(nn.Module):
 
     def among_visible(self, z_btd: Tensor, chunks: WindowChunks) -> Tensor:
         """Attention between visible patches of the same window: (B, T, D) → (B, T, D)."""
-        batch, num_chunks, size, _ = chunks.pair_bkqs.shape
+        batch, (num_chunks, size) = z_btd.shape[0], chunks.pair_bkqs.shape[1:3]
         qkv = self.qkv(chunks.sort(z_btd)).view(batch, num_chunks, size, 3, self.num_heads, -1)
         q, k, v = qkv.permute(3, 4, 0, 1, 2, 5).flatten(1, 2).unbind(0)  # heads and batch, chunk, token, d
-        bias = chunks.bias(self.relative_bias.to(qkv.dtype)).flatten(0, 1)
+        bias = chunks.bias(self.relative_bias.to(qkv.dtype)).expand(-1, batch, -1, -1, -1).flatten(0, 1)
         z = F.scaled_dot_product_attention(q, with_neighbours(k, 1), with_neighbours(v, 1), attn_mask=bias)
         z_btd = z.reshape(self.num_heads, *z_btd.shape[:2], -1).permute(1, 2, 0, 3).flatten(2)
         return chunks.unsort(self.out(z_btd))
@@ -235,7 +235,8 @@ class SwinMAE(MaskedModel):
 
         image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. Converted to the data type of the
         weights.
-        mask_bn: bool (B, num_units), units row by row, True is masked; default: drawn from `generator`.
+        mask_bn: bool (B, num_units), units row by row, True is masked; (1, num_units) for one mask of all images, which
+        is faster. Default: drawn from `generator`.
         num_masked: number of masked units of `mask_bn` in each image; default: that of `mask_ratio`. With
         `drop_masked_tokens`, the encoder gets num_units - num_masked units: if the mask has fewer masked units, some
         visible ones are not used; if it has more, some masked ones are used as zeros.
@@ -315,10 +316,11 @@ class SwinMAE(MaskedModel):
         pixels = self.settings.patch_size * self.settings.mask_unit
         grid = image_bchw.unflatten(3, (-1, pixels)).unflatten(2, (-1, pixels))  # b c rows p columns p
         image_bncpp = grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-        image = image_bncpp[torch.arange(unit_bu.shape[0], device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
+        batch = image_bchw.shape[0]
+        image = image_bncpp[torch.arange(batch, device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
         row_t, column_t = self.place_t2.unbind(-1)
         z = self.embed(image).flatten(2)[..., row_t * self.settings.mask_unit + column_t]
-        return self.norm_embed(z.transpose(1, 2)).view(unit_bu.shape[0], -1, z.shape[1])
+        return self.norm_embed(z.transpose(1, 2)).view(batch, -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
         """The deepest feature map to predicted patches (B, H, W, patch_size² · in_channels)."""

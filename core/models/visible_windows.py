@@ -28,7 +28,8 @@ MAX_WINDOWS_PER_SIDE = 1 << 20
 
 
 class WindowChunks(NamedTuple):
-    """Chunks for the attention between tokens of the same window in one stage; each image has its own mask.
+    """Chunks for the attention between tokens of the same window in one stage. Each image has its own mask, or all have
+    the same: then B is 1 here.
 
     sorted_r: int64 (B · T), indices of the tokens sorted by window; None if a single chunk contains all tokens.
     unsorted_r: the inverse permutation.
@@ -136,4 +137,6 @@ def _chunk_size(num_tokens: int, window: int) -> int:
 
 
 def _take_rows(z_btd: Tensor, index_r: Tensor) -> Tensor:
+    if len(index_r) == z_btd.shape[1]:  # the same of every image
+        return z_btd.index_select(1, index_r)
     return z_btd.flatten(0, 1).index_select(0, index_r).view_as(z_btd)

@@ -82,15 +82,15 @@ def test_float16_values_are_averaged_in_float32():
 
 
 # ----------------------------------------------------------------------------------------------------- of both models
-def patchtst():
+def patchtst(**changes):
     torch.manual_seed(0)
-    small = {"d_model": 16, "d_ff": 32, "num_layers": 2}
+    small = {"d_model": 16, "d_ff": 32, "num_layers": 2, **changes}
     return PatchTST(PatchTSTModel(**small), num_channels=2, window=80), torch.randn(6, 80, 2)
 
 
-def swinmae():
+def swinmae(**changes):
     torch.manual_seed(0)
-    small = {"patch_size": 2, "embed_dim": 8, "num_heads": (1, 2, 4)}
+    small = {"patch_size": 2, "embed_dim": 8, "num_heads": (1, 2, 4), **changes}
     return SwinMAE(SwinMAEModel(**small), image_size=32), torch.randn(6, 3, 32, 32)
 
 
@@ -114,6 +114,18 @@ def test_a_mask_drawn_before_equals_the_one_that_forward_draws(build):
 
 def model_mask_name(model):
     return "mask_bcn" if isinstance(model, PatchTST) else "mask_bn"
+
+
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
+@BOTH
+def test_one_mask_for_all_samples_equals_the_same_mask_of_each(build, drop_masked_tokens):
+    model, x = build(drop_masked_tokens=drop_masked_tokens)
+    model.eval()
+    mask = model.draw_mask(1, generator=torch.Generator().manual_seed(3))
+    for_all, of_each = model(x, mask), model(x, mask.expand(len(x), *mask.shape[1:]))
+    assert torch.equal(for_all.reconstruction, of_each.reconstruction)
+    assert torch.equal(for_all.loss, of_each.loss)
+    assert for_all.count == of_each.count
 
 
 @BOTH
