@@ -9,6 +9,7 @@ Suffixes: t time, a axis, f line of a spectrum, n neighbour, b band, w window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,20 +40,23 @@ class Envelope:
     neighbours_f: np.ndarray | None
 
 
-def squared_envelope(wave_t: np.ndarray, first: int, stop: int) -> np.ndarray:
-    """Squared envelope of the lines `first` to `stop` (exclusive) of the spectrum, relative to its mean, less 1."""
-    line_f = np.fft.fft(wave_t - wave_t.mean())
+def squared_envelope(line_f: np.ndarray, first: int, stop: int) -> np.ndarray:
+    """Squared envelope of the lines `first` to `stop` (exclusive) of a spectrum, relative to its mean, less 1."""
     band_f = np.zeros_like(line_f)
     band_f[first:stop] = line_f[first:stop]
-    power_t = np.abs(np.fft.ifft(band_f)) ** 2
+    signal_t = np.fft.ifft(band_f)
+    power_t = signal_t.real**2 + signal_t.imag**2
     return power_t / max(power_t.mean(), np.finfo(np.float64).tiny) - 1
 
 
-def envelope_spectrum(wave_t: np.ndarray, first: int, stop: int) -> np.ndarray:
-    """Amplitudes of the squared envelope of a band, as shares of its mean: float64 (F,), from line 0 to its width."""
-    taper_t = np.hanning(len(wave_t))
-    amplitude_f = 2 * np.abs(np.fft.rfft(squared_envelope(wave_t, first, stop) * taper_t)) / taper_t.sum()
-    return amplitude_f[: stop - first]
+def envelope_spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """Amplitudes of the squared envelope of each band, given by its first line and its end, as shares of the mean of
+    the envelope: float64 (F,), from line 0 to the width of the band."""
+    line_f, taper_t = np.fft.fft(wave_t - wave_t.mean()), np.hanning(len(wave_t))
+    return [
+        2 * np.abs(np.fft.rfft(squared_envelope(line_f, first, stop) * taper_t)[: stop - first]) / taper_t.sum()
+        for first, stop in bands
+    ]
 
 
 def envelopes(scored: Scored, first: int, last: int) -> list[Envelope]:
@@ -106,18 +110,22 @@ def _of_axis(axis: int, wave_t: np.ndarray, neighbours: list[np.ndarray], rate_h
     if np.isnan(wave_t).mean() > _MISSING_SHARE:
         return None
     neighbours = [_filled(each) for each in neighbours if np.isnan(each).mean() <= _MISSING_SHARE]
-    wave_t = _filled(wave_t)
     bands = _band_edges(len(wave_t))
-    excess = [_line(wave_t, *band) / _typical([_line(each, *band) for each in neighbours]) for band in bands]
-    first, stop = bands[int(np.argmax(excess))]
-    spectra_nf = [envelope_spectrum(each, first, stop)[_FIRST_LINE:] for each in neighbours]
+    event_bf, *neighbours_nbf = (_spectra(each, bands) for each in (_filled(wave_t), *neighbours))
+    neighbours_bnf = [[each_bf[band] for each_bf in neighbours_nbf] for band in range(len(bands))]
+    excess_b = [
+        event_f.max() / _typical([each_f.max() for each_f in neighbours_nf])
+        for event_f, neighbours_nf in zip(event_bf, neighbours_bnf, strict=True)
+    ]
+    band = int(np.argmax(excess_b))
+    first, stop = bands[band]
     step_hz = rate_hz / len(wave_t)
     return Envelope(
         axis=axis,
         band_hz=(first * step_hz, stop * step_hz),
         frequency_f=np.arange(_FIRST_LINE, stop - first) * step_hz,
-        event_f=envelope_spectrum(wave_t, first, stop)[_FIRST_LINE:],
-        neighbours_f=np.median(spectra_nf, axis=0) if spectra_nf else None,
+        event_f=event_bf[band],
+        neighbours_f=np.median(neighbours_bnf[band], axis=0) if neighbours else None,
     )
 
 
@@ -133,9 +141,9 @@ def _band_edges(length: int) -> list[tuple[int, int]]:
     return [(1 + band * width, 1 + (band + 1) * width) for band in range(bands)]
 
 
-def _line(wave_t: np.ndarray, first: int, stop: int) -> float:
-    """Amplitude of the strongest line of an envelope spectrum."""
-    return float(envelope_spectrum(wave_t, first, stop)[_FIRST_LINE:].max())
+def _spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """The envelope spectrum of each band without the lines of slow changes."""
+    return [spectrum_f[_FIRST_LINE:] for spectrum_f in envelope_spectra(wave_t, bands)]
 
 
 def _typical(amplitudes: list[float]) -> float:
