@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import logging
 import os
 import sys
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("landfall")
 
+# New objects until Python looks for cycles of unused ones. Imports create hundreds of thousands of objects that stay: with
+# Python's 700, looking takes a sixth of their time.
+_OBJECTS_UNTIL_COLLECTION = 10_000
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -53,6 +58,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     if arguments.owns_process:
         heed_signals()
         _open_streams()
+        gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
     handler = ConsoleHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
