@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import errno
 import logging
+import math
 import os
 import re
 import socket
@@ -58,6 +59,8 @@ PATIENCE_S = 30
 LONGEST_BODY = 64 * 1024
 # A browser opens six connections. Each needs a thread and a descriptor; a process has about a thousand descriptors.
 MOST_CONNECTIONS = 128
+# A thread whose connection was closed ends within this time.
+_HANDOVER_S = 1.0
 _NOTEBOOKS = "/artifacts/notebooks/"
 _MACHINE = re.compile(r"/machines/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/")
 
@@ -198,18 +201,8 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
-    def setup(self) -> None:
-        super().setup()
-        # `timeout` counts from byte to byte: a client that sends a byte from time to time would stay connected for
-        # ever.
-        self.server.deadlines[self.connection] = time.monotonic() + self.timeout
-
-    def finish(self) -> None:
-        self.server.deadlines.pop(self.connection, None)
-        super().finish()
-
     def end_headers(self) -> None:
-        self.server.deadlines.pop(self.connection, None)  # the request was received
+        self.server.connections[self.connection] = math.inf  # the request was received
         for name, value in HEADERS.items():
             self.send_header(name, value)
         self.send_header("Content-Security-Policy", self._policy)
@@ -227,31 +220,43 @@ class DashboardServer(ThreadingHTTPServer):
 
     def __init__(self, *args: Any, **options: Any):
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        # Deadline of each request that is being received, in seconds of `time.monotonic`.
-        self.deadlines: dict[socket.socket, float] = {}
+        # The open connections, the oldest first, with the time by which the request must have been received, in seconds
+        # of `time.monotonic`. `timeout` of the handler counts from byte to byte: with it alone, a client that sends a
+        # byte from time to time would stay connected for ever.
+        self.connections: dict[socket.socket, float] = {}
         super().__init__(*args, **options)
 
     def service_actions(self) -> None:
         """Closes connections whose request is overdue; `serve_forever` calls it twice per second."""
         now = time.monotonic()
-        for connection, deadline in list(self.deadlines.items()):
+        for connection, deadline in list(self.connections.items()):
             if deadline < now:
-                self.deadlines.pop(connection, None)
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                self._close(connection)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Closes a connection above the maximum number."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Closes the oldest connection if there are too many. A request of the page is answered in milliseconds, so the
+        oldest belongs to a client that is slow to send or to read."""
+        if not self._places.acquire(blocking=False):
+            for oldest in list(self.connections)[:1]:
+                self._close(oldest)
+            if not self._places.acquire(timeout=_HANDOVER_S):
+                self.shutdown_request(request)
+                return
+        self.connections[request] = time.monotonic() + DashboardHandler.timeout
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.connections.pop(request, None)
             self._places.release()
+
+    def _close(self, connection: socket.socket) -> None:
+        """Ends the thread of a connection, which waits for the client."""
+        self.connections.pop(connection, None)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs errors, except a browser that closes the connection early."""

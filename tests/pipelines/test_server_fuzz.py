@@ -106,7 +106,7 @@ def server(page):
             started.kill()
 
 
-def request_of(draw: random.Random) -> bytes:
+def sentof(draw: random.Random) -> bytes:
     """One request; now and then several in one piece, random bytes, or one that is cut off."""
     if draw.random() < 0.03:
         return draw.randbytes(draw.randint(0, 3000))
@@ -155,7 +155,7 @@ def test_ten_thousand_invalid_requests_leak_nothing(server, page):
     before = {"threads": process.num_threads(), "descriptors": process.num_fds()}
     draw, lingering, num_served = random.Random(8), [], 0
     for number in range(NUM_REQUESTS):
-        request = request_of(draw)
+        request = sentof(draw)
         if number % 50 == 0:  # says a part of it, and then nothing for long
             slow = socket.create_connection(("127.0.0.1", port), timeout=5)
             slow.sendall(request[: len(request) // 2])
@@ -186,3 +186,23 @@ def test_too_many_connections_do_not_block_the_server(server):
         connection.close()
     assert settled(process, **before)
     assert answers_well(port)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HT", b"GET /data/large.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+def test_slow_clients_in_all_places_do_not_delay_others(server, page, sent):
+    """They send half a request, or do not read a response that is larger than the buffers of the sockets."""
+    port, process = server
+    (page / "data" / "large.json").write_bytes(bytes(2**24))
+    assert answers_well(port)
+    before = {"threads": process.num_threads(), "descriptors": process.num_fds()}
+    with contextlib.ExitStack() as clients:
+        for _ in range(MOST_CONNECTIONS):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            client.sendall(sent)
+        while process.num_threads() < before["threads"] + MOST_CONNECTIONS:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert all(answers_well(port) for _ in range(20))
+        assert time.monotonic() - began < 5
+        assert process.num_threads() <= before["threads"] + MOST_CONNECTIONS
+    assert settled(process, **before)
