@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("landfall")
 
-# New objects until Python looks for cycles of unused ones. Imports create hundreds of thousands of objects that stay: with
-# Python's 700, looking takes a sixth of their time.
+# New objects until Python looks for cycles of unused ones. Imports create hundreds of thousands of objects that stay,
+# and with Python's 700 the search takes a sixth of their time.
 _OBJECTS_UNTIL_COLLECTION = 10_000
 
 Command = Callable[[argparse.Namespace], int]
