@@ -72,7 +72,7 @@ class ScoredRows(Running):
         return len(self.row_s)
 
     def __getitem__(self, rows: slice) -> ScoredRows:
-        return ScoredRows(*(getattr(self, name)[rows] for name in self.STATE))
+        return ScoredRows(*(getattr(self, name)[rows].copy() for name in self.STATE))
 
     def followed_by(self, later: ScoredRows) -> ScoredRows:
         return ScoredRows(*(np.concatenate([getattr(self, name), getattr(later, name)]) for name in self.STATE))
