@@ -123,16 +123,31 @@ class CalibrationSample:
 
     def burst_size(self, value: float) -> tuple[float, float]:
         """Mean size of bursts above a value, and their mean size as an alarm meets them (weighted by size)."""
-        num_scores = len(self.sorted_n)
-        above = num_scores - int(np.searchsorted(self.sorted_n, value, side="right"))
-        size_b = self.bursts(value)
-        while len(size_b) < _MEASURED_BURSTS and above <= _TAIL_SHARE * num_scores:
-            above = 2 * above + 1
-            value = float(self.sorted_n[max(0, num_scores - 1 - above)])
-            size_b = self.bursts(value)
+        size_b = self.bursts(self.measurable(value))
         if not len(size_b):
             return 1.0, 1.0
         return float(size_b.mean()), float(np.square(size_b, dtype=np.float64).mean() / size_b.mean())
+
+    def measurable(self, value: float) -> float:
+        """The value, or the next lower one above which there are enough bursts to measure them."""
+        num_scores = len(self.sorted_n)
+        above = num_scores - int(np.searchsorted(self.sorted_n, value, side="right"))
+        while len(self.bursts(value)) < _MEASURED_BURSTS and above <= _TAIL_SHARE * num_scores:
+            above = 2 * above + 1
+            value = float(self.sorted_n[max(0, num_scores - 1 - above)])
+        return value
+
+    def beyond(self, value: float, num_bursts: float) -> float:
+        """The score that so many bursts would exceed, fewer than exceed the value: the logarithm of how far the peaks
+        of bursts are above a level is exponentially distributed (Weissman, Estimation of Parameters and Large Quantiles
+        Based on the k Largest Observations, JASA 1978)."""
+        level = self.measurable(value)
+        size_b = self.bursts(level)
+        if not len(size_b) or level <= 0:
+            return value
+        peak_b = np.maximum.reduceat(self.score_n[self.score_n > level], np.cumsum(size_b) - size_b)
+        decay = float(np.log(peak_b / level, dtype=np.float64).mean())
+        return max(value, float(np.float32(level * (len(size_b) / num_bursts) ** decay)))
 
     def num_events(self, value: float, settings: Scoring) -> int:
         second_n = np.arange(len(self.score_n)) * (self.seconds_per_score or 0.0)
@@ -172,8 +187,8 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     """The lowest threshold within both limits of `settings.threshold`: `false_alarm_rate` and
     `false_events_per_day`.
 
-    If the sample is too small for the request, the threshold is the highest that the sample supports, and `shortfall`
-    says so.
+    If the sample is too small for the rate, the threshold is extrapolated from its highest scores; if it is too short
+    for one event, no event remains in it. `shortfall` says so.
     Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
     asked, num_scores = settings.threshold, len(sample.score_n)
@@ -200,6 +215,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
 def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
     """The lowest calibration score that leaves room for one more burst: with k alarms of n scores above it, and bursts
     of s alarms, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then that rate.
+    Where the sample is too small for that, the value is extrapolated from its highest bursts.
 
     Of independent scores, s = 1, this is the split-conformal quantile.
     """
@@ -211,12 +227,14 @@ def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]
         alarms, size = num_scores - int(np.searchsorted(sorted_n, value, side="right")), sample.burst_size(value)[0]
         if (alarms + size) / (num_scores + size) <= rate * (1 + 1e-9):
             return value, ""
-    supported = size / (num_scores + size)
-    return value, (
+    extrapolated = sample.beyond(value, rate * num_scores / size)
+    return extrapolated, (
         f"There is too little calibration data for at most {percent(rate)} false alarms: {num_scores:,} calibration "
         f"scores, which are as informative as about {max(1, round(num_scores / size)):,} independent ones, where "
-        f"{math.ceil((1 - rate) / rate - 1e-9):,} are needed. So the threshold is the largest calibration score, and "
-        f"about {percent(supported)} of new scores will exceed it in normal operation"
+        f"{math.ceil((1 - rate) / rate - 1e-9):,} are needed. In normal operation, about "
+        f"{percent(size / (num_scores + size))} of new scores will exceed the largest calibration score. So the "
+        "threshold is extrapolated from the highest calibration scores: "
+        f"{ratio_in_words(extrapolated / value) if value else 1} times the largest"
     )
 
 

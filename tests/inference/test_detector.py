@@ -134,7 +134,7 @@ def test_another_threshold_is_computed_without_a_new_fit(trained, caplog):
     file_of(trained, "patchtst").unlink()
     assert_same(asked, score(trained, "patchtst", rate))
     rare = score(trained, "patchtst", "scoring.threshold.false_alarm_rate=0.0001").detector.threshold
-    assert rare.value == asked.detector.sample.sorted_n[-1]
+    assert rare.value > asked.detector.sample.sorted_n[-1]
     assert rare.shortfall
 
 

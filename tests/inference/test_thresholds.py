@@ -77,14 +77,30 @@ def test_a_threshold_allows_for_one_more_burst():
     assert found.value == 10
 
 
-def test_too_few_scores_use_the_largest_and_report_the_supported_rate():
+def test_too_few_scores_extrapolate_the_tail_and_report_the_supported_rate():
     scores = np.random.default_rng(0).permutation(np.arange(1, 51))
     found = calibrate(independent(scores), asked(false_alarm_rate=0.01))
-    assert found.value == 50
+    assert 50 < found.value < 100
     assert "50 calibration scores" in found.shortfall
     assert "2 % of new scores" in found.shortfall
     assert found.expected.high > 0.05
     assert found.shortfall in found.statement
+
+
+def test_the_extrapolated_threshold_has_the_requested_rate_where_the_tail_is_a_power():
+    """As many as exceed the largest of 50 scores, 2 %, would be twice the requested rate."""
+    samples = (np.random.default_rng(seed).pareto(4, size=50) + 1 for seed in range(300))
+    values = np.array([calibrate(independent(scores), asked(false_alarm_rate=0.01)).value for scores in samples])
+    assert np.median(values**-4.0) == pytest.approx(0.01, rel=0.35)
+
+
+def test_the_extrapolated_threshold_is_not_below_the_largest_score():
+    scores = np.append(np.linspace(1, 1.01, 49), 5.0)
+    assert calibrate(independent(scores), asked(false_alarm_rate=0.01)).value >= 5.0
+
+
+def test_a_constant_score_is_its_own_extrapolation():
+    assert calibrate(independent(np.zeros(50)), asked(false_alarm_rate=0.01)).value == 0.0
 
 
 def test_fewer_scores_than_the_minimum_are_rejected():
