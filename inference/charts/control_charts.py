@@ -46,7 +46,7 @@ _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
 # The time of the regression on other channels grows with the cube of its regressors: many channels have fewer lags and
-# means, and more than the second number have no such regression.
+# means, and no squares, and more than the second number have no such regression.
 _MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
 
 
@@ -71,8 +71,9 @@ class CrossChannelResidual:
             return None
         more = max(0, _MOST_REGRESSORS // num_channels - 1)
         mean_spans = tuple(each * span for each in _MEAN_SPANS)[:more]
+        lags = min(LAGS, more - len(mean_spans))
         regression, others, folds = CrossChannelRegression.fit(
-            values_nc, segments_k2, lags=min(LAGS, more - len(mean_spans)), mean_spans=mean_spans
+            values_nc, segments_k2, lags=lags, mean_spans=mean_spans, squares=more > lags + len(mean_spans)
         )
         left_out = (
             other.residual(rows)

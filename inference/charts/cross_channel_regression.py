@@ -3,7 +3,8 @@
 Most process faults break the way in which channels depend on each other. The regressors are the present rows of the
 other channels, their last rows, and, where the caller names spans, their exponentially weighted means, so that a
 temperature that follows a load slowly is predicted too. The past of the channel itself is not used, so that a fault
-cannot explain itself. The penalty is chosen by the error on folds of reference rows that were left out.
+cannot explain itself. On request, the squares of the present rows are regressors too, because a pressure may grow with
+the square of a flow. The penalty is chosen by the error on folds of reference rows that were left out.
 
 Suffixes: n row, c channel, k segment, f regressor.
 """
@@ -23,8 +24,9 @@ from inference.running import Ewma, Running
 LAGS = 3
 # Ridge penalties to choose from, as a share of the variance of a channel.
 PENALTIES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-# Regressors are clipped to ± this many standard deviations.
-CLIP = 10.0
+# Regressors are clipped to ± this many standard deviations, squared ones to fewer: outside of the reference rows a
+# parabola is no prediction.
+CLIP, _SQUARE_CLIP = 10.0, 4.0
 # Smallest residual that counts, in standard deviations of the channel: below it the regression is exact.
 RESIDUAL_FLOOR = 0.02
 _VALUES_AT_A_TIME = 2**18
@@ -32,7 +34,8 @@ _VALUES_AT_A_TIME = 2**18
 
 class Rows(NamedTuple):
     """Some rows of a segment. z_nc: in standard deviations, NaN where missing. filled_nc: the same without NaN.
-    regressor_nf: filled rows, the present ones first, then those of each lag, their means, and a constant."""
+    regressor_nf: filled rows, the present ones first, then those of each lag, their means, the squares of the present
+    ones, and a constant."""
 
     z_nc: np.ndarray
     filled_nc: np.ndarray
@@ -43,8 +46,8 @@ class Rows(NamedTuple):
 @dataclass(frozen=True)
 class CrossChannelRegression:
     """mean_c, std_c: of reference rows, float64 (C,). fill_cc: (C, C), predicts a missing value from the others of its
-    row. weight_fc: ((1 + lags + means) C + 1, C), predicts a channel from the others. lags: previous rows. mean_spans:
-    of the exponentially weighted means, in rows."""
+    row. weight_fc: ((1 + lags + means + squares) C + 1, C), predicts a channel from the others. lags: previous rows.
+    mean_spans: of the exponentially weighted means, in rows. squares: whether squares are regressors."""
 
     mean_c: np.ndarray
     std_c: np.ndarray
@@ -52,6 +55,7 @@ class CrossChannelRegression:
     weight_fc: np.ndarray
     lags: int = LAGS
     mean_spans: tuple[float, ...] = ()
+    squares: bool = False
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, piece by piece, no piece across two segments."""
@@ -64,7 +68,7 @@ class CrossChannelRegression:
 
     @property
     def rows_at_a_time(self) -> int:
-        blocks = 1 + self.lags + len(self.mean_spans)
+        blocks = 1 + self.lags + len(self.mean_spans) + self.squares
         return max(blocks, _VALUES_AT_A_TIME // (blocks * len(self.mean_c)))
 
     def filled(self, z_nc: np.ndarray, last_c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,6 +99,7 @@ class CrossChannelRegression:
         *,
         lags: int = LAGS,
         mean_spans: tuple[float, ...] = (),
+        squares: bool = False,
     ) -> tuple[Self, list[Self], list[np.ndarray]]:
         """The regression of all reference rows, and those that leave out one fold each, with the folds (K, 2)."""
         num_channels = values_nc.shape[1]
@@ -103,7 +108,7 @@ class CrossChannelRegression:
         folds = folds_of(segments_k2)
         present = [_Moments.of(plain.rows(values_nc, fold_k2), num_channels) for fold_k2 in folds]
         fill_cc = _without_itself(_total(present), _best_penalty(present, num_channels), num_channels)[:-1]
-        filling = replace(plain, fill_cc=fill_cc, lags=lags, mean_spans=mean_spans)
+        filling = replace(plain, fill_cc=fill_cc, lags=lags, mean_spans=mean_spans, squares=squares)
         of_fold = [_Moments.of(filling.rows(values_nc, fold_k2), None) for fold_k2 in folds]
         penalty = _best_penalty(of_fold, num_channels)
         everything = _total(of_fold)
@@ -125,7 +130,7 @@ class CrossChannelRegression:
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
         arrays = (held[name] for name in ("mean_c", "std_c", "fill_cc", "weight_fc"))
-        return cls(*arrays, int(held["lags"]), tuple(held["mean_spans"].tolist()))
+        return cls(*arrays, int(held["lags"]), tuple(held["mean_spans"].tolist()), bool(held["squares"]))
 
 
 class LaggedRows(Running):
@@ -147,8 +152,10 @@ class LaggedRows(Running):
         extended_nc = np.concatenate([past_lc, filled_nc])
         lagged = [extended_nc[lags - lag : len(extended_nc) - lag] for lag in range(lags + 1)]
         averaged = [mean(filled_nc, np.full(len(z_nc), segment)) for mean in self._means]
+        squares = [np.square(filled_nc.clip(-_SQUARE_CLIP, _SQUARE_CLIP))] if of.squares else []
         self._past_lc, self._segment = extended_nc[len(z_nc) :].copy(), segment
-        return Rows(z_nc, filled_nc, np.concatenate([*lagged, *averaged, np.ones((len(z_nc), 1))], axis=1), segment)
+        regressor_nf = np.concatenate([*lagged, *averaged, *squares, np.ones((len(z_nc), 1))], axis=1)
+        return Rows(z_nc, filled_nc, regressor_nf, segment)
 
 
 @dataclass
