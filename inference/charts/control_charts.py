@@ -14,6 +14,9 @@
   innovation. It detects changes of many channels together. A change of the load is one, so its weight is the smaller,
   the larger its 99 % quantile on reference rows is: where the load often jumps, it says little.
 
+Where the other channels explain a channel almost completely, the third and the fifth chart have little weight: they
+follow the load, and the fourth detects the same faults with a smaller residual.
+
 Each chart but the last is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score
 entry, c channel, k segment.
 """
@@ -45,6 +48,9 @@ INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
+# Where the other channels leave less than this share of the variance of a channel, charts of the components and of what
+# channels share have less weight. Chosen on made-up plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
+_WELL_EXPLAINED = 0.15
 # The time of the regression on other channels grows with the cube of its regressors: many channels have fewer lags and
 # means, and no squares, and more than the second number have no such regression.
 _MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
@@ -265,17 +271,26 @@ def fit(
     )
     shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
+    cross = CrossChannelResidual.fit(values_nc, segments_k2, span)
     return ControlCharts(
         regression,
         innovations,
         projection,
         span,
         usual_4c,
-        components_share=steady * settings.components_share,
-        shared_weight=settings.shared_weight / max(1.0, shared_quantile),
+        components_share=steady * _unexplained(cross) * settings.components_share,
+        shared_weight=_unexplained(cross) * settings.shared_weight / max(1.0, shared_quantile),
         settings=settings,
-        cross=CrossChannelResidual.fit(values_nc, segments_k2, span),
+        cross=cross,
     )
+
+
+def _unexplained(cross: CrossChannelResidual | None) -> float:
+    """The factor of charts that follow the load: 1, or less where the other channels leave less than `_WELL_EXPLAINED`
+    of the variance of a channel on average, with the fourth power, as for drift."""
+    if cross is None:
+        return 1.0
+    return min(1.0, (1.0 - float(np.nanmean(cross.explained_c))) / _WELL_EXPLAINED) ** 4
 
 
 def _quantile_of_means(pieces: Iterable[np.ndarray]) -> float:

@@ -91,7 +91,8 @@ def test_innovations_that_all_channels_share_do_not_hide_a_fault_of_one():
 
     values_nc, new_nc = loaded(6000), loaded(3000, more=slice(2800, 2900))
     new_nc[2000:2100, 1] += 0.15 * rng.normal(size=100).astype(np.float32)
-    charts = replace(fit(values_nc, whole(values_nc), span=10), cross=None, components_share=0.0)
+    charts = fit(values_nc, whole(values_nc), span=10)
+    charts = replace(charts, cross=None, components_share=0.0, shared_weight=2.0)
     independent = Innovations(np.eye(3), np.full(3, np.inf))
     plain = replace(charts, innovations=independent, usual_4c=charts.usual_4c[[3, 1, 2, 3]])
     without_shared = replace(charts, shared_weight=0.0)
@@ -125,7 +126,7 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
 
 
-@pytest.mark.parametrize("num_channels, blocks", [(1, None), (8, 8), (100, 5), (600, 1), (1025, None)])
+@pytest.mark.parametrize("num_channels, blocks", [(1, None), (8, 9), (100, 5), (600, 1), (1025, None)])
 def test_many_channels_have_fewer_regressors(num_channels, blocks):
     values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)
     cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10)
@@ -133,12 +134,32 @@ def test_many_channels_have_fewer_regressors(num_channels, blocks):
 
 
 def test_components_count_less_if_couplings_change():
-    values_nc = plant(2000, seed=0)
+    values_nc = plant(2000, seed=0, noise=3.0)
     steady = fit(values_nc, whole(values_nc), span=10)
     values_nc[1000:, 2] -= 2 * (values_nc[1000:, 2] - 50)
     moving = fit(values_nc, whole(values_nc), span=10)
     assert steady.components_share == ProcessCharts().components_share
     assert moving.components_share < 0.05
+
+
+def test_charts_that_follow_the_load_count_less_if_channels_explain_each_other():
+    plants = (plant(2000, seed=0, noise=noise) for noise in (0.3, 3.0))
+    coupled_charts, noisy = (fit(values_nc, whole(values_nc), span=10) for values_nc in plants)
+    assert coupled_charts.cross.explained_c.mean() > 0.95 > 0.85 > noisy.cross.explained_c.mean()
+    assert coupled_charts.components_share < 0.01 < noisy.components_share
+    assert coupled_charts.shared_weight < 0.01 < noisy.shared_weight
+
+
+def test_a_channel_that_grows_with_the_square_of_another_is_predicted():
+    def pump(num_rows: int, seed: int) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        load_n = lfilter([1.0], [1.0, -0.95], rng.normal(size=num_rows))
+        clean_nc = np.column_stack([load_n, load_n + 0.2 * load_n**2])
+        return (clean_nc + 0.05 * rng.normal(size=clean_nc.shape)).astype(np.float32)
+
+    cross = fit(pump(4000, seed=0), np.array([[0, 4000]]), span=10).cross
+    assert cross.regression.squares
+    assert cross.explained_c[1] > 0.99
 
 
 def test_constants_of_the_configuration_are_used_and_stored():
