@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from core.errors import EXIT_USAGE
 from core.lock import Lock
-from tests.support import REPO_ROOT
+from tests.support import copy_notebooks
 
 MODEL, SUMMARY = "checkpoints/patchtst_ssl.pt", "artifacts/scores/patchtst_summary.json"
 NEWER = "data.splits.calibration.files=[newer_*.csv]"
@@ -30,7 +29,7 @@ WRITERS = {
 
 @pytest.fixture
 def root(workspace: Path) -> Path:
-    shutil.copytree(REPO_ROOT / "notebooks", workspace / "notebooks")
+    copy_notebooks(workspace / "notebooks")
     return workspace
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+from core.config.schema import STREAMS
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 SHARED_DATA = REPO_ROOT.parent / "shared" / "data"
@@ -16,6 +19,19 @@ SHARED_DATA = REPO_ROOT.parent / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
     not SHARED_DATA.is_dir(), reason="shared data pack absent: no folder shared/data next to the repository"
 )
+
+
+def committed(path: str) -> bytes:
+    """A file of the repository as it was committed, or as it is outside of git."""
+    shown = subprocess.run(["git", "show", f"HEAD:{path}"], cwd=REPO_ROOT, capture_output=True, check=False)
+    return (REPO_ROOT / path).read_bytes() if shown.returncode else shown.stdout
+
+
+def copy_notebooks(folder: Path) -> None:
+    """The repository's notebooks as they were committed: a user may edit and run the local ones, and add others."""
+    folder.mkdir()
+    for name in (f"{place}_{stream}_ssl.ipynb" for place in ("colab", "local") for stream in STREAMS):
+        (folder / name).write_bytes(committed(f"notebooks/{name}"))
 
 
 # Where several test sessions in a row, as in .ci/run, keep what they share.

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tests.support import copy_notebooks
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Configuration file of each stream; both start from the real local ones.
 CONFIGS = {"patchtst": "configs/small_patchtst.yaml", "swinmae": "configs/small_swinmae.yaml"}
@@ -41,8 +43,8 @@ def build_small_workspace(root: Path) -> Path:
     """The files of a clone that a run reads, with two training files and two test files per stream."""
     root.mkdir(exist_ok=True)
     shutil.copy(REPOSITORY / "pyproject.toml", root)
-    for folder in ("configs", "notebooks"):
-        shutil.copytree(REPOSITORY / folder, root / folder, ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(REPOSITORY / "configs", root / "configs", ignore=shutil.ignore_patterns(".*"))
+    copy_notebooks(root / "notebooks")
     (root / CONFIGS["patchtst"]).write_text(_PATCHTST, encoding="utf-8")
     (root / CONFIGS["swinmae"]).write_text(_SWINMAE, encoding="utf-8")
     (root / "requirements.lock").write_text(f"# what tests need\npytest=={version('pytest')}\n", encoding="utf-8")
