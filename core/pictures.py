@@ -42,16 +42,17 @@ def label_decades(axis: Axis, low: float, high: float) -> None:
 
 
 def as_png(figure: Figure, *, dpi: int) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image  # a dependency of matplotlib
 
-    engine = figure.get_layout_engine()
-    if engine is not None:  # savefig would draw the figure twice, once only for its layout
-        figure.set_dpi(dpi)
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
-        figure.set_layout_engine("none")
-    full = io.BytesIO()
-    figure.savefig(full, format="png", dpi=dpi, pil_kwargs={"compress_level": 0})
-    reduced = Image.open(full).convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
+        figure.set_layout_engine("none")  # drawing would compute it again
+    canvas.draw()
+    full = Image.frombytes("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+    reduced = full.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
     png = io.BytesIO()
     reduced.save(png, format="png", dpi=(dpi, dpi))
     return png.getvalue()
