@@ -45,6 +45,7 @@ def as_png(figure: Figure, *, dpi: int) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image  # a dependency of matplotlib
 
+    own_canvas, own_dpi = figure.canvas, figure.dpi
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     if (engine := figure.get_layout_engine()) is not None:
@@ -52,6 +53,8 @@ def as_png(figure: Figure, *, dpi: int) -> bytes:
         figure.set_layout_engine("none")  # drawing would compute it again
     canvas.draw()
     full = Image.frombytes("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+    figure.set_canvas(own_canvas)
+    figure.set_dpi(own_dpi)
     reduced = full.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
     png = io.BytesIO()
     reduced.save(png, format="png", dpi=(dpi, dpi))
