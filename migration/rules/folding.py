@@ -14,13 +14,14 @@ from migration.notebook.texts import Edit
 from migration.python.scopes import read_names_of
 from migration.python.source import CellSource
 from migration.python.statements import end_of, line_span, take_out, whole_lines
-from migration.python.strings import read_strings
+from migration.python.strings import comments, read_strings
 
 NOT_HERE = 'raise ModuleNotFoundError("not available on this machine")'
 
 _COLON = re.compile(r"#[^\n]*|:")
 _INDENT = re.compile(r"[ \t]*")
 _COMMENT = re.compile(r"[ \t]*#")
+_COMMAND = re.compile(r"#[ \t]*[!%]")
 
 
 def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tuple[Edit, ...]:
@@ -135,13 +136,29 @@ def _without_else(source: CellSource, node: ast.Try) -> tuple[Edit, ...]:
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
-    """Replaces a complete statement by lines, or removes it if there are none."""
+    """Replaces a complete statement by lines, or removes it if there are none. Comments of its author stay, also those
+    of the branch that goes."""
     node = choice.node
-    if not text.strip():
-        return take_out(source, [node])
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]
-    return (Edit(first, _with_comments(source, last, indent), text),)
+    if not text.strip():
+        lost = _comments_lost(source, first, last, "")
+        return take_out(source, [node], f"\n{indent}".join(lost), always=bool(lost))
+    last = _with_comments(source, last, indent)
+    lost = _comments_lost(source, first, last, text)
+    return (Edit(first, last, "\n".join([*(indent + comment for comment in lost), text])),)
+
+
+def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:
+    """The comments on lines of their own in `start:end` that do not occur in the new text, without commands that are
+    commented out: they belong to the commands that go."""
+    kept = {line.strip() for line in text.split("\n")}
+    found = [
+        source.text[low:high].strip()
+        for low, high in comments(source)
+        if start <= low < end and not source.text[source.line_span(low, low)[0] : low].strip()
+    ]
+    return [comment for comment in found if comment not in kept and not _COMMAND.match(comment)]
 
 
 def _body_text(

@@ -183,11 +183,14 @@ RULES: tuple[Rule, ...] = (
         id="LF406",
         name="folders below a cell magic",
         matches="`/content` in the body of `%%writefile` or of another interpreter",
-        writes="nothing: no variable is replaced there",
-        keeps=Keeps.NEEDS_HUMAN,
+        writes="the same magic, called from Python with an f-string; nothing for other interpreters and web pages",
+        keeps=Keeps.EXACT,
         find=_matches(paths_texts.bodies),
         trigger=TRIGGER,
-        example=Example('%%writefile a.py\nopen("/content/a.csv")'),
+        example=Example(
+            "%%writefile a.yaml\ntrain: /content/a",
+            'get_ipython().run_cell_magic(\'writefile\', \'a.yaml\', f"""\\\ntrain: {WORK_DIR}/a\n""")',
+        ),
     ),
     Rule(
         id="LF407",

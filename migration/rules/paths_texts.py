@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.paths import find_paths, may_name_folder
+from migration.colab.paths import PathSpan, find_paths, may_name_folder
 from migration.notebook.texts import Edit
-from migration.python.source import CellSource
-from migration.python.strings import read_strings
+from migration.python.source import CellMagic, CellSource
+from migration.python.strings import as_format, read_strings
 from migration.rules.paths_found import Found, changed, kept
 from migration.rules.paths_shell import command_edits
 from migration.rules.paths_strings import Group, read, rewritten
 
+_WRITES_FILE = frozenset({"writefile", "file"})
+_FOR_BROWSERS = re.compile(r"\.(?:ipynb|html?|[jt]sx?|css|vue|php)\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
 _FORM = re.compile(r"#\s*(?:@|param:|type:)")
@@ -21,12 +23,38 @@ _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The folders below a cell magic, in a file or in a program: nothing replaces variables there."""
-    if source.magic is None or source.is_shell or (source.is_python and not source.is_program):
+    """The folders below a cell magic, in a file or in a program. The magic that writes a file is called from Python,
+    which replaces variables; nothing replaces them elsewhere."""
+    magic = source.magic
+    if magic is None or source.is_shell or (source.is_python and not source.is_program):
         return
-    start = source.magic.body
-    for span in find_paths(source.text[start:], facts.mounts):
-        yield kept(start + span.start, start + span.end, "body", drive=span.folder == "drive")
+    spans = find_paths(source.text[magic.body :], facts.mounts)
+    edit = _file_edit(source.text, magic, spans, facts) if magic.name in _WRITES_FILE and spans else None
+    if edit is not None:
+        yield changed(edit, "a file below a cell magic names {0}", spans)
+        return
+    for span in spans:
+        yield kept(magic.body + span.start, magic.body + span.end, "body", drive=span.folder == "drive")
+
+
+def _file_edit(text: str, magic: CellMagic, spans: list[PathSpan], facts: NotebookFacts) -> Edit | None:
+    """The call that IPython makes of the cell, with an f-string for the content; None if that cannot contain it, or if
+    `/content` may be part of a URL."""
+    body = text[magic.body :].removesuffix("\n") + "\n"
+    if _FOR_BROWSERS.search(magic.argument) or '"""' in body or any(span.is_escaped for span in spans):
+        return None
+    pieces, at = [], 0
+    for span in spans:
+        folder = facts.drive if span.folder == "drive" else facts.work
+        pieces += [_escaped(body[at : span.start]), f"{{{folder}}}"]
+        at = span.end
+    content = "".join([*pieces, _escaped(body[at:])])
+    call = f'get_ipython().run_cell_magic({magic.name!r}, {magic.argument.strip()!r}, f"""\\\n{content}""")'
+    return Edit(magic.start, len(text), call)
+
+
+def _escaped(text: str) -> str:
+    return as_format(text.replace("\\", "\\\\"), raw=False)
 
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:

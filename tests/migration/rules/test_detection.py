@@ -70,9 +70,16 @@ def _one(text):
         ),
         (
             "if ASK:\n    a()\n    # of Colab\n\n# of here\nelse:\n    b()\n    # last\n\n# after\nc()",
-            "# of here\nb()\n# last\n\n# after\nc()",
+            "# of Colab\n# of here\nb()\n# last\n\n# after\nc()",
         ),
         ("# On Colab:\nif ASK:\n    print(1)\nb()", "# On Colab:\nb()"),
+        # The author's comments stay, except commands that are commented out.
+        (
+            "def f():\n  if ASK:\n    # of Colab\n    print(1)\n    # !ls\n    # more\n  else:\n    # of here\n    b()",
+            "def f():\n  # of Colab\n  # more\n  # of here\n  b()",
+        ),
+        ("a()\nif ASK:\n    # of Colab\n    print(1)  # no\n    # more\nb()", "a()\n# of Colab\n    # more\nb()"),
+        ("for x in y:\n    if ASK:\n        # of Colab\n        print(1)", "for x in y:\n    # of Colab\n    pass"),
         ("# Two lines,\n# one of Colab\nif ASK:\n    print(1)", "# Two lines,\n# one of Colab"),
         ("#@title On Colab\nif ASK:\n    print(1)", "#@title On Colab"),
         ("%%time\n# On Colab\nif ASK:\n    print(1)\n", "%%time\n# On Colab"),
@@ -99,6 +106,7 @@ def test_the_local_branch_is_kept(before, after):
             "try:\n    import json\n    import google.colab\n    b()\nexcept Exception:\n    # no\n    a()",
             "import json\n# no\na()",
         ),
+        ("try:\n    import google.colab\n    # of Colab\nexcept:\n    pass\nb()", "# of Colab\nb()"),
         ("try: import google.colab\nexcept (ValueError, ImportError): a()", "a()"),
         (
             "try:\n    import google.colab\nexcept ImportError:\n    a()\nfinally:\n    b()",

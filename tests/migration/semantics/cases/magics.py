@@ -71,4 +71,38 @@ cd /content
         ),
         files={"data.csv": "a,b\n1,2\n"},
     ),
+    Case(
+        "files for other programs",
+        cells(r"""
+%%writefile /content/config.yaml
+root: /content
+data: "/content/data.csv"
+braces: {x: 1}
+# ----
+open('/content/config.yaml').read()
+# ----
+%%writefile script.py
+import os
+print(os.path.exists('/content/data.csv'), f"{'/content'}/x")
+# ----
+!python script.py
+# ----
+%run script.py
+# ----
+%%writefile run.sh
+#!/bin/bash
+cd "/content"
+for f in *.csv; do echo "$f in /content"; done
+# ----
+!bash run.sh
+# ----
+%%file /content/notes.txt
+See /content.
+# ----
+%%script bash
+cat /content/notes.txt
+"""),
+        ("LF404", "LF406"),
+        files={"data.csv": "a,b\n1,2\n"},
+    ),
 )
