@@ -18,16 +18,13 @@ from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.python.trees import children
 from migration.rules.folding import fold
+from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
 )
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
-_TENSORFLOW_1_ACTION = (
-    "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 by way "
-    "of `tf.compat.v1`"
-)
 
 
 # ------------------------------------------------------------------------------------------------------------- branches
@@ -74,7 +71,7 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     start, end = source.span(choice.node)
     edits = fold(source, choice)
     if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.gone)):
-        return Match(start, end, message, edits, _TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
+        return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if not choice.effects:
         return Match(start, end, message, edits)
     return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)

@@ -13,6 +13,10 @@ from migration.python.source import CellSource, Command
 from migration.python.statements import place_of, removal
 from migration.rules.rule import Example, Match, Rule
 
+TENSORFLOW_1_ACTION = (
+    "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 by way "
+    "of `tf.compat.v1`"
+)
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 # Notebooks also spell it `%tensoflow_verion`.
 _AUTOMAGICS = (
@@ -65,11 +69,8 @@ def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterat
         message = "`%tensorflow_version` exists only in Colab"
         edits = removal(source, start, end)
         if argument.startswith("1"):
-            action = (
-                "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), "
-                "or port it to TensorFlow 2 by way of `tf.compat.v1`"
-            )
-            yield Match(start, end, f"{message}, and so does TensorFlow 1 here", edits, action, Keeps.NEEDS_HUMAN)
+            message = f"{message}, and so does TensorFlow 1 here"
+            yield Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
         else:
             yield Match(start, end, message, edits)
 
