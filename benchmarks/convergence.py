@@ -94,7 +94,7 @@ def train(setting: Setting, folder: Path, *, sees: str, mark: float) -> dict[str
     torch.manual_seed(0)
     training, validation = _windows(setting, folder)
     build = _transformers if not sees else _landfall
-    model, loss_of = build(setting, training.series.values_nc.shape[1], sees)
+    model, loss_of = build(setting, training.series.rows_nc.shape[1], sees)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=bool(sees) or None)
     steps = -(-len(training) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=setting.epochs * steps)
@@ -131,9 +131,7 @@ def _windows(setting: Setting, folder: Path) -> tuple[WindowSet, WindowSet]:
 
     def cut(split: tuple[int, int]) -> WindowSet:
         stretches = np.array([[rows * file + split[0], rows * file + split[1]] for file in range(len(values))])
-        return WindowSet(
-            series, torch.from_numpy(window_starts(stretches, setting.window, setting.stride)), setting.window
-        )
+        return WindowSet(series, window_starts(stretches, setting.window, setting.stride), setting.window)
 
     return cut(setting.train), cut(setting.validation)
 

@@ -153,7 +153,7 @@ def swinmae_step(prepared: bool, batch: int = IMAGE_BATCH, place: dict[str, Any]
 
 
 def _windows(values_tc: np.ndarray, *, stride: int, window: int = WINDOW) -> WindowSet:
-    starts = torch.arange(0, len(values_tc) - window + 1, stride)
+    starts = np.arange(0, len(values_tc) - window + 1, stride)
     return WindowSet(Series.of([], values_tc), starts, window)
 
 

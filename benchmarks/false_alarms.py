@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from core.cli import run_command
 from core.config.compose import load_config, local_config_file
@@ -103,7 +102,7 @@ def _series(recordings: list[np.ndarray]) -> Series:
 
 def _split(series: Series, start: int, stop: int) -> WindowSet:
     segments_k2 = series.offsets_r[:-1, np.newaxis] + np.array([start, stop])
-    return WindowSet(series, torch.zeros(0, dtype=torch.int64), _WINDOW, segments_k2)
+    return WindowSet(series, np.zeros(0, dtype=np.int64), _WINDOW, segments_k2)
 
 
 def _errors(split: WindowSet, square_nc: np.ndarray) -> SplitErrors:

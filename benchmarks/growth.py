@@ -168,7 +168,7 @@ def _parse(folder: str, rows: int) -> None:
 
 def epoch(size: int, folder: str) -> Work:
     values_tc = np.random.default_rng(0).standard_normal((32 * size + 480, 8), dtype=np.float32)
-    windows = WindowSet(Series.of([], values_tc), torch.arange(size) * 32, 512)
+    windows = WindowSet(Series.of([], values_tc), np.arange(size) * 32, 512)
 
     def batches() -> None:
         for index_b in torch.randperm(len(windows)).split(64):

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from core.data.windows import WindowSet
 from inference.entries import SplitErrors
@@ -57,7 +56,7 @@ def _cut(second_s: np.ndarray, mine_s: np.ndarray) -> None:
 def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) -> tuple[WindowSet, SplitErrors]:
     """A split restricted to some of its entries, with the errors of these. chosen_s: bool (S,)."""
     if errors.rows_per_entry > 1:  # windows
-        windows = windows.subset(torch.from_numpy(np.flatnonzero(chosen_s)))
+        windows = windows.subset(np.flatnonzero(chosen_s))
         segment_s = windows.file_of()
     else:
         row_m = errors.row_s[chosen_s]
@@ -65,10 +64,10 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
         first_k = np.concatenate([[0], np.flatnonzero(ends) + 1])
         segments_k2 = np.stack([row_m[first_k], row_m[np.append(first_k[1:], len(row_m)) - 1] + 1], axis=1)
         segment_s = np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
-        start_w = windows.starts_w.numpy()
+        start_w = windows.starts_w
         segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
         inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])
-        windows = replace(windows, starts_w=torch.from_numpy(start_w[inside_w]), segments_k2=segments_k2)
+        windows = replace(windows, starts_w=start_w[inside_w], segments_k2=segments_k2)
     error_sc = None if errors.error_sc is None else errors.error_sc[chosen_s]
     return windows, replace(errors, error_sc=error_sc, row_s=errors.row_s[chosen_s], segment_s=segment_s)
 
@@ -76,9 +75,9 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
 def windows_ending_in(windows: WindowSet, half: WindowSet) -> WindowSet:
     """One half of a split, with all windows of the split whose newer half is in it. These are more than the windows
     inside the half if it is little longer than a window. For scores of process sensors that do not look ahead."""
-    start_w, segments = windows.starts_w.numpy(), half.segments
+    start_w, segments = windows.starts_w, half.segments
     stop_w = start_w + windows.window
     segment_w = np.clip(segments.at(stop_w - 1), 0, None)
     newer_w = stop_w - windows.window // 2
     inside_w = (newer_w >= segments.start_k[segment_w]) & (stop_w <= segments.stop_k[segment_w])
-    return replace(half, starts_w=torch.from_numpy(start_w[inside_w]))
+    return replace(half, starts_w=start_w[inside_w])

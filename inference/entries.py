@@ -67,4 +67,4 @@ def row_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
 
 def window_entries(windows: WindowSet) -> tuple[np.ndarray, np.ndarray, int]:
     """The same where each window is an entry."""
-    return windows.starts_w.numpy() + windows.window - 1, windows.file_of(), windows.window
+    return windows.starts_w + windows.window - 1, windows.file_of(), windows.window

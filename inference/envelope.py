@@ -73,7 +73,7 @@ def envelopes(scored: Scored, first: int, last: int) -> list[Envelope]:
 
 def _segment(scored: Scored, first: int, last: int) -> tuple[int, int]:
     """Rows of the event's windows, at most `LONGEST` windows around the one with the highest score."""
-    start_w, window = scored.windows.starts_w.numpy(), scored.windows.window
+    start_w, window = scored.windows.starts_w, scored.windows.window
     peak = scored.peak(first, last)
     segment_w = scored.windows.segments.at(start_w[first : last + 1])
     near_w = np.abs(start_w[first : last + 1] - start_w[peak]) <= (LONGEST - 1) * window // 2
@@ -85,7 +85,7 @@ def neighbour_starts(scored: Scored, start: int, stop: int) -> list[int]:
     """First rows of segments as long as rows `start` to `stop` that do not overlap each other, those rows, or a window
     with an alarm, in the same recording: the nearest `NEIGHBOURS`."""
     windows, length = scored.windows, stop - start
-    start_w = windows.starts_w.numpy()
+    start_w = windows.starts_w
     recording_w = windows.recording_of()
     mine_w = recording_w == recording_w[np.searchsorted(start_w, start)]
     alarm_w = start_w[mine_w & scored.table["alarm"].to_numpy(dtype=bool)]
@@ -103,7 +103,7 @@ def neighbour_starts(scored: Scored, start: int, stop: int) -> list[int]:
 
 
 def _wave(scored: Scored, start: int, stop: int) -> np.ndarray:
-    return scored.windows.series.values_nc[start:stop].cpu().numpy().astype(np.float64)
+    return scored.windows.series.rows_nc[start:stop].astype(np.float64)
 
 
 def _of_axis(axis: int, wave_t: np.ndarray, neighbours: list[np.ndarray], rate_hz: float) -> Envelope | None:

@@ -136,7 +136,7 @@ def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iter
     segment_start, segment_stop = windows.segments.rows_k2[windows.segments.at(np.array([view.start]))[0]].tolist()
     start = max(segment_start, view.start - length // 2)
     stop = min(segment_stop, view.start + length + length // 2)
-    wave_ta = windows.series.values_nc[start:stop].cpu().numpy()
+    wave_ta = windows.series.rows_nc[start:stop]
     second_t = view.begin + np.arange(start - view.start, stop - view.start) / scored.sampling_rate_hz
     for axis, share in view.worst.items():
         wave_t = wave_ta[:, axis]

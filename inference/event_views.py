@@ -137,7 +137,7 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
     return RowsView(
         start,
         stop,
-        seen_nc=scored.windows.series.values_nc.cpu().numpy()[row_n],
+        seen_nc=scored.windows.series.rows_nc[row_n],
         expected_nc=expected_nc,
         segment_n=scored.windows.segments.at(row_n),
         component=component,
@@ -161,7 +161,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
         start=start,
         begin=float(scored.table["seconds"].iloc[index]) - seconds + 1 / rate_hz,
         seconds=seconds,
-        wave_ta=windows.series.values_nc[start : start + windows.window].cpu().numpy(),
+        wave_ta=windows.series.rows_nc[start : start + windows.window],
         levels=scored.levels(index),
         worst=scored.worst_channels(first, last),
     )

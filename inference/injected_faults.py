@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from core.config.schema import Stream
 from core.data.windows import Series, WindowSet
@@ -57,7 +56,7 @@ def inject(windows: WindowSet, stream: Stream, *, span: int, seed: int) -> Injec
     copied, num_normal = _copied(
         windows, enough_rows=int(_ENOUGH_FAULTS * (_NORMAL + 1) * unit * np.mean(_LENGTHS[stream]))
     )
-    values_nc, segments = copied.series.values_nc.numpy(), copied.segments
+    values_nc, segments = copied.series.rows_nc, copied.segments
     fault_n = np.full(len(values_nc), NORMAL, dtype=np.int64)
     rng = np.random.default_rng(seed)
     number = 0
@@ -90,12 +89,12 @@ def _copied(windows: WindowSet, *, enough_rows: int) -> tuple[WindowSet, int]:
     """The segments that have windows, with the rows before them that their windows read, over a series of their own:
     each segment is a recording, and keeps the name of its own. They are repeated until there are enough rows, and cut
     to `MOST_VALUES` values in all. Also the number of segments."""
-    series, segments, starts_w = windows.series, windows.segments, windows.starts_w.numpy()
+    series, segments, starts_w = windows.series, windows.segments, windows.starts_w
     segment_w = segments.at(starts_w + windows.window - 1)
     used = np.unique(segment_w)
     if not len(used):
         raise ValueError("no window to inject faults into")
-    most_rows = MOST_VALUES // series.values_nc.shape[1]
+    most_rows = MOST_VALUES // series.rows_nc.shape[1]
     times = 1 + max(1, min(enough_rows, most_rows) // int(segments.lengths_k[used].sum()))
     longest = max(most_rows // (times * len(used)), 4 * windows.window)
     recordings, starts, segments_k2, base = [], [], [], 0
@@ -113,8 +112,7 @@ def _copied(windows: WindowSet, *, enough_rows: int) -> tuple[WindowSet, int]:
         base += stop - first
     values_nc = np.concatenate([recording.values_tc for recording in recordings])
     own_series = Series.of(recordings, values_nc, series.scaler)
-    starts_w = torch.from_numpy(np.concatenate(starts))
-    return WindowSet(own_series, starts_w, windows.window, np.array(segments_k2)), len(used)
+    return WindowSet(own_series, np.concatenate(starts), windows.window, np.array(segments_k2)), len(used)
 
 
 def _deviations(values_nc: np.ndarray) -> np.ndarray:
@@ -140,7 +138,7 @@ def _of_entries(windows: WindowSet, fault_n: np.ndarray, stream: Stream) -> np.n
     if stream == "patchtst":
         return fault_n[rows_of(windows.segments.rows_k2)]
     faulty_n = np.concatenate([[0], np.cumsum(fault_n >= 0)])
-    starts_w, window = windows.starts_w.numpy(), windows.window
+    starts_w, window = windows.starts_w, windows.window
     is_faulty_w = 2 * (faulty_n[starts_w + window] - faulty_n[starts_w]) >= window
     fault_w = np.maximum.reduce([fault_n[starts_w + row] for row in (0, window // 2, window - 1)])
     other_w = np.where(fault_n[starts_w] == NORMAL, NORMAL, BETWEEN)

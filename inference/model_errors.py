@@ -52,7 +52,7 @@ def reference_errors(
     step = max(1, config.score_stride // config.data.stride)
     thinned = {
         # Training cuts more windows than a score needs.
-        name: split if name in SCORING_SPLITS else split.subset(torch.arange(0, len(split), step))
+        name: split if name in SCORING_SPLITS else split.subset(np.arange(0, len(split), step))
         for name, split in reference.items()
     }
     return {name: model_errors(config, scoring, split, name) for name, split in thinned.items()}
@@ -124,7 +124,7 @@ def _row_errors(
     They are added on the CPU in a fixed order, so rounding is the same at every call. A value missing in one window is
     missing in all, so NaN adds up correctly and needs no count of its own.
     """
-    segments, stop_w, scratch = windows.segments, windows.starts_w.numpy() + windows.window, windows.series.scratch
+    segments, stop_w, scratch = windows.segments, windows.starts_w + windows.window, windows.series.scratch
     segment_w = segments.at(stop_w - 1)
     entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segment_w])
     # The first entry that each window counts for.
@@ -134,7 +134,7 @@ def _row_errors(
 
     num_entries = int(segments.lengths_k.sum())
     names = ("error", "expected") if keep_expected else ("error",)
-    means = {name: blank((num_entries, windows.series.values_nc.shape[1]), scratch) for name in names}
+    means = {name: blank((num_entries, windows.series.rows_nc.shape[1]), scratch) for name in names}
     windows_s = blank((num_entries,), scratch)
     sums, count_s = {name: torch.from_numpy(mean_sc) for name, mean_sc in means.items()}, torch.from_numpy(windows_s)
     pages = [Pages(array) for array in (*means.values(), windows_s)]
@@ -156,6 +156,6 @@ def _row_errors(
 
 def _window_errors(inferred: Inferred, windows: WindowSet) -> SplitErrors:
     """The errors of each window, for the axes that the sensor has."""
-    num_channels = windows.series.values_nc.shape[1]
+    num_channels = windows.series.rows_nc.shape[1]
     error_sc = torch.cat([aux["channel_error"][:, :num_channels].cpu() for _, aux in inferred]).numpy()
     return SplitErrors(error_sc, *window_entries(windows))

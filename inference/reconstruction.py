@@ -33,7 +33,7 @@ def expected_levels(scoring: ScoringModel, windows: WindowSet, index: int) -> Le
     """The levels of the axes the sensor has, of one window."""
     transform: StandardisedScalogram = scoring.transform
     image_bahw = transform(windows.batch(torch.tensor([index])).to(scoring.device))
-    num_axes = windows.series.values_nc.shape[1]
+    num_axes = windows.series.rows_nc.shape[1]
     seen_ahw, expected_ahw = (
         decibels(transform.decades(image)[0, :num_axes].cpu()).numpy()
         for image in (image_bahw, scoring.model.inpaint(image_bahw)[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from core.config.compose import LoadedConfig
@@ -39,9 +40,7 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
         transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.splits["train"])
         started = time.monotonic()
         train, validation = (
-            Inputs(
-                data.splits[name].subset(torch.arange(min(_WINDOWS, len(data.splits[name])))), transform, plan.device
-            )
+            Inputs(data.splits[name].subset(np.arange(min(_WINDOWS, len(data.splits[name])))), transform, plan.device)
             for name in ("train", "validation")
         )
         prepared = (time.monotonic() - started) / (len(train) + len(validation))

@@ -203,7 +203,7 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
     rows: first and last row of the recording, counted from 0. window: its index among all. loss: of this window; None
     where not finite.
     """
-    chosen, series = windows.subset(index_b), windows.series
+    chosen, series = windows.subset(index_b.numpy()), windows.series
     origins = []
     places = zip(index_b.tolist(), chosen.local_starts().tolist(), chosen.recording_of().tolist(), losses, strict=True)
     for index, first, number, loss in places:
@@ -223,7 +223,7 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
 def save_evidence(path: Path, facts: Mapping[str, Any], windows: WindowSet, index_b: torch.Tensor) -> None:
     """Writes the facts about a skipped step as JSON and, if they are small, its scaled windows (B, T, C) as npz."""
     write_json(path, facts)
-    num_bytes = len(index_b) * windows.window * windows.series.values_nc[:1].nbytes
+    num_bytes = len(index_b) * windows.window * windows.series.rows_nc[:1].nbytes
     if num_bytes <= LARGEST_EVIDENCE:  # larger ones might not fit into the device's memory at once
         x_btc = windows.batch(index_b)
         with atomic_file(path.with_suffix(".npz")) as part, part.open("wb") as file:

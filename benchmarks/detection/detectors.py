@@ -178,7 +178,7 @@ Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
 def simple_methods(data: StreamData) -> Iterator[Scored]:
     """Baselines on the rows of process sensors: fitted to all rows that are not scored."""
     normal_k2, test_k2 = _normal_rows(data), data.splits["test"].segments.rows_k2
-    values_nc = data.splits["test"].series.values_nc.numpy()
+    values_nc = data.splits["test"].series.rows_nc
     groups = groups_of(data.splits)
     for detector, method in SIMPLE.items():
         start = time.perf_counter()
@@ -331,8 +331,8 @@ def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
 
 def _waves(windows: WindowSet) -> np.ndarray:
     """All windows (W, T, C) minus their mean; missing values are 0."""
-    rows = windows.starts_w.numpy()[:, np.newaxis] + np.arange(windows.window)
-    waves = windows.series.values_nc.numpy()[rows].astype(np.float64)
+    rows = windows.starts_w[:, np.newaxis] + np.arange(windows.window)
+    waves = windows.series.rows_nc[rows].astype(np.float64)
     count_w1c = np.maximum((~np.isnan(waves)).sum(axis=1, keepdims=True), 1)
     return np.nan_to_num(waves - np.nansum(waves, axis=1, keepdims=True) / count_w1c)
 
@@ -341,7 +341,7 @@ def _of_windows(detector: str, scores: Mapping[str, np.ndarray], data: StreamDat
     tables = {}
     for name in ("calibration", "test"):
         score_s, windows = scores[name].astype(np.float32), data.splits[name]
-        last_s = windows.starts_w.numpy() + windows.window - 1
+        last_s = windows.starts_w + windows.window - 1
         own = SplitScores(
             score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), last_s, windows.window
         )

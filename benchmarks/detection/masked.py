@@ -38,10 +38,10 @@ Weights = Callable[[np.ndarray], np.ndarray]
 def windows(series: Series, split: str, stride: int = ETT_PATCH) -> np.ndarray:
     """Normalised windows of a split: float64 (W, T, C)."""
     first, stop = ETT_ROWS[split]
-    if len(series.values_nc) < stop:
-        problem = f"has {len(series.values_nc)} rows; prediction of masked patches is evaluated on the first {stop}"
+    if len(series.rows_nc) < stop:
+        problem = f"has {len(series.rows_nc)} rows; prediction of masked patches is evaluated on the first {stop}"
         raise DataError(problem, path=series.recordings[0].path)
-    starts_w = torch.arange(max(first - ETT_CONTEXT, 0), stop - ETT_WINDOW + 1, stride)
+    starts_w = np.arange(max(first - ETT_CONTEXT, 0), stop - ETT_WINDOW + 1, stride)
     x_wtc = WindowSet(series, starts_w, ETT_WINDOW).batch(torch.arange(len(starts_w))).double().numpy()
     return (x_wtc - x_wtc.mean(axis=1, keepdims=True)) / (x_wtc.std(axis=1, keepdims=True) + 1e-5)
 

@@ -75,7 +75,7 @@ def _fits(series: Series, device: torch.device) -> bool:
     """Whether a series may be moved to the device, or is there already."""
     if series.is_on(device):
         return True
-    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.values_nc.nbytes / 2**20
+    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.rows_nc.nbytes / 2**20
     if size_mb > limit_mb:
         log.info(
             "%s has %.0f MiB for data, and the series takes %.0f MiB: it stays in main memory, and each batch is "

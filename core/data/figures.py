@@ -1,5 +1,7 @@
 """Data of a split as tables and figures, for notebooks: recordings in the units of their sensors, and scalograms in dB.
 
+Importing this module does not import torch.
+
 Suffixes: n row, c channel, t time, a axis of a vibration, h frequency, w time of an image, b window of a batch.
 """
 
@@ -9,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 
 from core.config.recipe import lowest_frequency
 from core.config.schema import Scalogram as ScalogramSettings
-from core.data.scalogram import Scalogram, decibels, row_edges_hz
 from core.data.windows import WindowSet
 from core.pictures import label_decades, literal, tidy
 from core.thinning import kept
@@ -79,13 +79,16 @@ def scalogram_figure(
 
     0 dB is an amplitude of one standard deviation of the axis in the train split.
     """
+    import torch
     from matplotlib.figure import Figure
+
+    from core.data.scalogram import Scalogram, decibels, row_edges_hz
 
     index_b = torch.tensor([window])
     settings = lowest_frequency(settings, windows.window, rate_hz)
     level_ahw = decibels(Scalogram(settings)(windows.batch(index_b), rate_hz)[0]).numpy()
     first = int(windows.starts_w[window])
-    wave_ta = windows.series.values_nc[first : first + windows.window].cpu().numpy()
+    wave_ta = windows.series.rows_nc[first : first + windows.window]
     channels = windows.series.recordings[0].channels
     second_t = np.arange(windows.window) / rate_hz
     figure = Figure(figsize=(10, 1.2 + 1.9 * len(channels)), layout="constrained")

@@ -211,8 +211,6 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
 
     Raises DataError if no segment is as long as a window, and if a split for training has no observed value.
     """
-    import torch
-
     window = config.data.window
     segments_k2, extended_k2 = ranges_of(name, spans, series.recordings, config, series.offsets_r)
     starts_w = starts_of(name, extended_k2, config)
@@ -230,9 +228,9 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
             f"(longest: {int(extended_k.max(initial=0))})",
             hint=f"{record}, or set a smaller data.window or a larger data.gap_factor",
         )
-    windows = WindowSet(series, torch.from_numpy(starts_w), window, segments_k2)
+    windows = WindowSet(series, starts_w, window, segments_k2)
     # Without a value there is nothing to train on, and a validation loss of 0 would be the best of all epochs.
-    if name in TRAINING_SPLITS and all(x_btc.isnan().all() for x_btc in windows.batches(_BATCH)):
+    if name in TRAINING_SPLITS and all(np.isnan(x_btc).all() for x_btc in windows.arrays(_BATCH)):
         raise DataError(
             f"the {len(windows)} windows of the split {name} have no observed value: every sensor is missing there",
             hint=f"see data.splits.{name} and the reports in {config.dqvl.report_dir}",

@@ -28,20 +28,22 @@ if TYPE_CHECKING:
 class Series:
     """Recordings, concatenated.
 
-    values_nc: float32 (N, C), contiguous, the rows of all recordings in order, in the sensors' own units; NaN is
-        missing. It may be on any device, or in a memory-mapped file.
+    rows_nc: float32 (N, C), contiguous, the rows of all recordings in order, in the sensors' own units; NaN is missing.
+        It may be in a memory-mapped file.
     offsets_r: int64 (R + 1,): recording r has the rows offsets_r[r] to offsets_r[r + 1].
     scaler: scales each batch of windows; None leaves the values as they are.
     pages: the pages of a memory-mapped file that are in memory.
     scratch: for long arrays that are computed from the rows (`core.data.blocks`).
+    on_device: the rows on another device; None is the CPU.
     """
 
-    values_nc: torch.Tensor
+    rows_nc: np.ndarray
     recordings: tuple[Recording, ...]
     offsets_r: np.ndarray
     scaler: Scaler | None = None
     pages: Pages = field(default_factory=Pages, compare=False)
     scratch: Path | None = field(default=None, compare=False)
+    on_device: torch.Tensor | None = field(default=None, repr=False, compare=False)
     _copies: WeakValueDictionary[torch.device, Series] = field(
         default_factory=WeakValueDictionary, init=False, repr=False, compare=False
     )
@@ -55,16 +57,16 @@ class Series:
         scratch: Path | None = None,
     ) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only where it is not contiguous."""
-        import torch
-
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
-        return cls(torch.from_numpy(values_nc), tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
+        return cls(values_nc, tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
 
-    @property
-    def rows_nc(self) -> np.ndarray:
-        """The rows as a numpy array; memory-mapped where they are in a file, so that its pages can be released."""
-        return self.values_nc.numpy() if self.pages.array is None else self.pages.array
+    @cached_property
+    def values_nc(self) -> torch.Tensor:
+        """The rows as a tensor; on the CPU without a copy."""
+        import torch
+
+        return torch.from_numpy(self.rows_nc) if self.on_device is None else self.on_device
 
     def to(self, device: torch.device) -> Series:
         """The series on a device: one copy for all that use it, for as long as one of them does."""
@@ -72,15 +74,22 @@ class Series:
             return self
         copy = self._copies.get(device)
         if copy is None:
-            copy = self._copies[device] = replace(self, values_nc=self.values_nc.to(device), pages=Pages(None))
+            copy = self._copies[device] = replace(self, on_device=self.values_nc.to(device), pages=Pages(None))
         return copy
 
     def is_on(self, device: torch.device) -> bool:
         """Whether `to` would not have to copy."""
         return device == self.values_nc.device or device in self._copies
 
+    def scaled(self, values_btc: np.ndarray) -> np.ndarray:
+        """A batch of windows in scaled units: float32 (B, T, C)."""
+        if self.scaler is None:
+            return values_btc
+        center_c, rest_c, scale_c = self.scaler.columns()
+        return np.clip((values_btc - center_c - rest_c) / scale_c, -self.scaler.clip, self.scaler.clip)
+
     def scaled_(self, values_btc: torch.Tensor) -> torch.Tensor:
-        """Scales a batch of windows in place: float32 (B, T, C)."""
+        """The same in place."""
         if self.scaler is None:
             return values_btc
         center_c, rest_c, scale_c = self._scaling
@@ -103,7 +112,7 @@ class WindowSet:
     """
 
     series: Series
-    starts_w: torch.Tensor
+    starts_w: np.ndarray
     window: int
     segments_k2: np.ndarray | None = None
 
@@ -127,7 +136,9 @@ class WindowSet:
 
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
         """Scaled windows (B, T, C) float32 on the series' device, by one gather."""
-        starts_b = self.starts_w[index_b].to(self.series.values_nc.device)
+        import torch
+
+        starts_b = torch.from_numpy(self.starts_w)[index_b].to(self.series.values_nc.device)
         batch_bf = self._view_nf.index_select(0, starts_b)
         self.series.pages.looked_at(batch_bf.nbytes)
         return self.series.scaled_(batch_bf.unflatten(1, (self.window, -1)))
@@ -139,13 +150,21 @@ class WindowSet:
         for index_b in torch.arange(len(self)).split(size):
             yield self.batch(index_b)
 
+    def arrays(self, size: int) -> Iterator[np.ndarray]:
+        """The same without torch: float32 (B, T, C) with the values of `batches`."""
+        for first in range(0, len(self), size):
+            starts_b = self.starts_w[first : first + size]
+            values_btc = self.series.rows_nc[starts_b[:, np.newaxis] + np.arange(self.window)]
+            self.series.pages.looked_at(values_btc.nbytes)
+            yield self.series.scaled(values_btc)
+
     def recording_of(self) -> np.ndarray:
         """Index of each window's recording, (W,)."""
-        return recording_at(self.series.offsets_r, self.starts_w.numpy())
+        return recording_at(self.series.offsets_r, self.starts_w)
 
     def local_starts(self) -> np.ndarray:
         """Starts of the windows, counted from the first row of their recording: int64 (W,)."""
-        return self.starts_w.numpy() - self.series.offsets_r[self.recording_of()]
+        return self.starts_w - self.series.offsets_r[self.recording_of()]
 
     def file_of(self) -> np.ndarray:
         """Number of each window's file, ascending, (W,): a set has many recordings."""
@@ -153,7 +172,7 @@ class WindowSet:
         number_r = np.cumsum([0, *(before != path for before, path in pairwise(paths))])
         return number_r[self.recording_of()]
 
-    def subset(self, index_b: torch.Tensor) -> WindowSet:
+    def subset(self, index_b: np.ndarray) -> WindowSet:
         return replace(self, starts_w=self.starts_w[index_b])
 
     def to(self, device: torch.device) -> WindowSet:

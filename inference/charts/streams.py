@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from core.config.schema import AnyConfig
 from core.data.segments import window_starts
@@ -31,7 +30,7 @@ class ReferenceFeatures:
         """With some windows of the split `calibration` only, bool (W,)."""
         if not self.windows:
             return self
-        index_w = torch.from_numpy(np.flatnonzero(calibration_w))
+        index_w = np.flatnonzero(calibration_w)
         cut = {name: each_wcf[index_w] for name, each_wcf in self.features["calibration"].items()}
         windows = {**self.windows, "calibration": self.windows["calibration"].subset(index_w)}
         return ReferenceFeatures(windows, {**self.features, "calibration": cut})
@@ -50,7 +49,7 @@ def _as_scored(config: AnyConfig, reference: Mapping[SplitName, WindowSet]) -> d
     return {
         name: split
         if name in SCORING_SPLITS
-        else replace(split, starts_w=torch.from_numpy(window_starts(split.segments.rows_k2, split.window, stride)))
+        else replace(split, starts_w=window_starts(split.segments.rows_k2, split.window, stride))
         for name, split in reference.items()
     }
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy.linalg import lu_factor, lu_solve
 
 from core.config.charts import VibrationCharts
 from core.data.splits import SplitName
@@ -40,29 +39,35 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Chart:
-    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) and pivots of their shrunk
-    correlation matrix. float64."""
+    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) and pivots (C, F, counted
+    from 1) of their shrunk correlation matrix. float64."""
 
-    mean_cf: Tensor
-    scale_cf: Tensor
-    factor_cff: Tensor
-    pivot_cf: Tensor
+    mean_cf: np.ndarray
+    scale_cf: np.ndarray
+    factor_cff: np.ndarray
+    pivot_cf: np.ndarray
 
     @classmethod
-    def fit(cls, reference_wcf: Tensor, settings: VibrationCharts) -> Self:
-        mean_cf = reference_wcf.nanmean(0)
-        centred_cwf = (reference_wcf - mean_cf).nan_to_num().transpose(0, 1)
-        scale_cf = centred_cwf.square().mean(1).sqrt().clamp(min=settings.deviation_floor)
-        scaled_cwf = centred_cwf / scale_cf.unsqueeze(1)
-        correlation_cff = scaled_cwf.transpose(1, 2) @ scaled_cwf / scaled_cwf.shape[1]
-        identity_ff = torch.eye(mean_cf.shape[-1], dtype=torch.float64)
-        return cls(mean_cf, scale_cf, *torch.linalg.lu_factor(correlation_cff + settings.shrinkage * identity_ff))
+    def fit(cls, reference_wcf: np.ndarray, settings: VibrationCharts) -> Self:
+        mean_cf = known_mean(reference_wcf, axis=0)
+        centred_cwf = np.nan_to_num(reference_wcf - mean_cf).transpose(1, 0, 2)
+        scale_cf = np.maximum(np.sqrt((centred_cwf**2).mean(axis=1)), settings.deviation_floor)
+        scaled_cwf = centred_cwf / scale_cf[:, np.newaxis]
+        correlation_cff = scaled_cwf.transpose(0, 2, 1) @ scaled_cwf / scaled_cwf.shape[1]
+        shrunk_cff = correlation_cff + settings.shrinkage * np.eye(mean_cf.shape[-1])
+        factors, pivots = zip(*map(lu_factor, shrunk_cff), strict=True)
+        return cls(mean_cf, scale_cf, np.stack(factors), np.stack(pivots).astype(np.int32) + 1)
 
-    def distances(self, new_wcf: Tensor) -> Tensor:
+    def distances(self, new_wcf: np.ndarray) -> np.ndarray:
         """Squared Mahalanobis distances over the number of features, (W, C); NaN for an axis without values."""
-        offset_cwf = ((new_wcf - self.mean_cf) / self.scale_cf).transpose(0, 1)
-        solved_cfw = torch.linalg.lu_solve(self.factor_cff, self.pivot_cf, offset_cwf.transpose(1, 2))
-        return (offset_cwf * solved_cfw.transpose(1, 2)).mean(-1).transpose(0, 1)
+        offset_cwf = ((new_wcf - self.mean_cf) / self.scale_cf).transpose(1, 0, 2)
+        solved_cwf = np.stack(
+            [
+                lu_solve((factor_ff, pivot_f - 1), offset_wf.T, check_finite=False).T
+                for factor_ff, pivot_f, offset_wf in zip(self.factor_cff, self.pivot_cf, offset_cwf, strict=True)
+            ]
+        )
+        return (offset_cwf * solved_cwf).mean(axis=-1).T
 
 
 @dataclass(frozen=True)
@@ -74,40 +79,49 @@ class Reference:
     the chi-square with the moments of the reference distances; all of the mean over axes.
     """
 
-    lasting_c: Tensor
-    passing_c: Tensor
-    gradual: Tensor
-    limit: Tensor
-    freedom: Tensor
+    lasting_c: np.ndarray
+    passing_c: np.ndarray
+    gradual: np.float64
+    limit: np.float64
+    freedom: np.float64
 
     @classmethod
-    def fit(cls, single_wc: Tensor, averaged_wc: Tensor, left_w: Tensor) -> Self:
+    def fit(cls, single_wc: np.ndarray, averaged_wc: np.ndarray, left_w: np.ndarray) -> Self:
         """single_wc, averaged_wc: distances of single windows and of means over windows."""
-        single_c, averaged_c = single_wc.nanmean(0), averaged_wc.nanmean(0)
-        passing_c = ((single_c - averaged_c) / (1 - left_w.mean()).clamp(min=_SMALLEST)).clamp(min=0).minimum(single_c)
+        single_c, averaged_c = known_mean(single_wc, axis=0), known_mean(averaged_wc, axis=0)
+        passing_c = (single_c - averaged_c) / max(1 - left_w.mean(), _SMALLEST)
+        passing_c = np.minimum(np.maximum(passing_c, 0), single_c)
         lasting_c = single_c - passing_c
-        relative_w = _relative(averaged_wc, lasting_c, passing_c, left_w).nanmean(1)
-        relative_w = relative_w[~relative_w.isnan()]
-        mean, std = relative_w.mean(), relative_w.std(correction=0).clamp(min=_SMALLEST)
+        relative_w = known_mean(_relative(averaged_wc, lasting_c, passing_c, left_w), axis=1)
+        relative_w = relative_w[~np.isnan(relative_w)]
+        mean, std = relative_w.mean(), max(relative_w.std(), _SMALLEST)
         return cls(lasting_c, passing_c, _usual(relative_w), relative_w.max(), 2 * (mean / std) ** 2)
 
-    def relative(self, distance_wc: Tensor, left_w: Tensor) -> Tensor:
+    def relative(self, distance_wc: np.ndarray, left_w: np.ndarray) -> np.ndarray:
         """Distances relative to those expected after as many windows, (W, C)."""
         return _relative(distance_wc, self.lasting_c, self.passing_c, left_w)
 
-    def excess(self, relative_w: Tensor) -> Tensor:
+    def excess(self, relative_w: np.ndarray) -> np.ndarray:
         """The log-likelihood ratio of a larger variance, of the part beyond the limit: 0 for a reference window."""
-        ratio_w = (relative_w / self.limit).clamp(min=1)
-        return self.freedom / 2 * (ratio_w - 1 - ratio_w.log())
+        with np.errstate(invalid="ignore"):  # a single reference window has the distance 0
+            ratio_w = np.maximum(relative_w / self.limit, 1)
+        return self.freedom / 2 * (ratio_w - 1 - np.log(ratio_w))
 
 
-def _relative(distance_wc: Tensor, lasting_c: Tensor, passing_c: Tensor, left_w: Tensor) -> Tensor:
-    return distance_wc / (lasting_c + passing_c * left_w.unsqueeze(1)).clamp(min=_SMALLEST)
+def _relative(distance_wc: np.ndarray, lasting_c: np.ndarray, passing_c: np.ndarray, left_w: np.ndarray) -> np.ndarray:
+    return distance_wc / np.maximum(lasting_c + passing_c * left_w[:, np.newaxis], _SMALLEST)
 
 
-def _usual(values_w: Tensor) -> Tensor:
+def _usual(values_w: np.ndarray) -> np.float64:
     """The mean, or the root mean square over √3 where that is larger, as in `split_scores.channel_baseline`."""
-    return values_w.mean().maximum(values_w.square().mean().sqrt() / 3**0.5).clamp(min=_SMALLEST)
+    return np.maximum(max(values_w.mean(), np.sqrt((values_w**2).mean()) / 3**0.5), _SMALLEST)
+
+
+def known_mean(values: np.ndarray, axis: int) -> np.ndarray:
+    """The mean of the values that are not NaN; NaN where there is none."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, values, 0.0).sum(axis=axis) / np.count_nonzero(known, axis=axis)
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,7 @@ class VibrationChartSet:
 
     charts: Mapping[str, Chart]
     references: Mapping[str, Reference]
-    usual: Tensor
+    usual: np.float64
     span: int
     settings: VibrationCharts
 
@@ -131,67 +145,68 @@ class VibrationChartSet:
         distances = {name: chart.distances(averaged[name]) for name, chart in self.charts.items()}
         return self._errors(distances, variance_left(windows, self.span))
 
-    def _errors(self, distances: Mapping[str, Tensor], left_w: Tensor) -> np.ndarray:
+    def _errors(self, distances: Mapping[str, np.ndarray], left_w: np.ndarray) -> np.ndarray:
         sum_w, relative_wcn = _sum_of_charts(self.references, distances, left_w, self.settings)
-        share_wc = relative_wcn.nansum(-1)
-        share_wc = torch.where(distances["level"].isnan(), torch.nan, share_wc)
-        share_wc = share_wc / share_wc.nanmean(1, keepdim=True).clamp(min=_SMALLEST)
-        return ((sum_w / self.usual).unsqueeze(1) * share_wc).float().numpy()
+        share_wc = np.nansum(relative_wcn, axis=-1)
+        share_wc = np.where(np.isnan(distances["level"]), np.nan, share_wc)
+        share_wc = share_wc / np.maximum(known_mean(share_wc, axis=1), _SMALLEST)[:, np.newaxis]
+        return ((sum_w / self.usual)[:, np.newaxis] * share_wc).astype(np.float32)
 
     def try_out(self) -> None:
-        """Computes the errors of one window. Raises an error of PyTorch, or ValueError, for arrays that do not fit
+        """Computes the errors of one window. Raises ValueError, or another error of NumPy, for arrays that do not fit
         together."""
-        distances = {name: chart.distances(chart.mean_cf.unsqueeze(0)) for name, chart in self.charts.items()}
-        if self._errors(distances, torch.ones(1)).shape != distances["level"].shape or self.span < 1:
+        for chart in self.charts.values():
+            pivot_cf = chart.pivot_cf  # LAPACK does not check them
+            if pivot_cf.dtype.kind != "i" or pivot_cf.min() < 1 or pivot_cf.max() > chart.factor_cff.shape[-1]:
+                raise ValueError("its pivots are not rows of its matrix")
+        distances = {name: chart.distances(chart.mean_cf[np.newaxis]) for name, chart in self.charts.items()}
+        if self._errors(distances, np.ones(1)).shape != distances["level"].shape or self.span < 1:
             raise ValueError("its charts do not give one error for each axis")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         settings = np.array(self.settings.model_dump_json())
-        held = {"usual": self.usual.numpy(), "span": np.array(self.span), "settings": settings}
+        held = {"usual": np.array(self.usual), "span": np.array(self.span), "settings": settings}
         for kind, named in (("chart", self.charts), ("reference", self.references)):
             for name, each in named.items():
-                held |= {f"{kind}.{name}.{field}": value.numpy() for field, value in vars(each).items()}
+                held |= {f"{kind}.{name}.{field}": np.asarray(value) for field, value in vars(each).items()}
         return held
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
         def named(kind: str, of: type) -> dict:
-            return {
-                name: of(*(torch.from_numpy(held[f"{kind}.{name}.{field.name}"]) for field in fields(of)))
-                for name in CHARTS
-            }
+            return {name: of(*(held[f"{kind}.{name}.{field.name}"] for field in fields(of))) for name in CHARTS}
 
-        usual, settings = torch.from_numpy(held["usual"]), VibrationCharts.model_validate_json(str(held["settings"]))
+        usual, settings = held["usual"], VibrationCharts.model_validate_json(str(held["settings"]))
         return cls(named("chart", Chart), named("reference", Reference), usual, int(held["span"]), settings)
 
 
 def _sum_of_charts(
     references: Mapping[str, Reference],
-    distances: Mapping[str, Tensor],
-    left_w: Tensor,
+    distances: Mapping[str, np.ndarray],
+    left_w: np.ndarray,
     settings: VibrationCharts,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[np.ndarray, np.ndarray]:
     """The sum of all charts (W,), and their relative distances (W, C, charts).
 
     The distances of level and spectrum rank unusual windows. An excess of any chart but the level indicates a defect.
     """
     weights = {"level": settings.level_weight, "spectrum": 1.0}
-    sum_w, relative = torch.zeros(len(left_w), dtype=torch.float64), []
+    sum_w, relative = np.zeros(len(left_w)), []
     for name, reference in references.items():
         relative.append(reference.relative(distances[name], left_w))
-        mean_w = relative[-1].nanmean(1)
+        mean_w = known_mean(relative[-1], axis=1)
         if name in weights:
             sum_w = sum_w + weights[name] * mean_w / reference.gradual
         if name != "level":
-            sum_w = sum_w + settings.excess_weight * reference.excess(mean_w).nan_to_num()
-    return sum_w, torch.stack(relative, dim=-1)
+            sum_w = sum_w + settings.excess_weight * np.nan_to_num(reference.excess(mean_w))
+    return sum_w, np.stack(relative, axis=-1)
 
 
-def variance_left(windows: WindowSet, span: int) -> Tensor:
+def variance_left(windows: WindowSet, span: int) -> np.ndarray:
     """The variance of the exponentially weighted mean of independent windows, from the first of a file on: (W,)."""
     file_w = windows.file_of()
     number_w = np.arange(1, len(file_w) + 1) - np.searchsorted(file_w, file_w)
-    return torch.from_numpy(running.variance_left(decay_of(span), number_w))
+    return running.variance_left(decay_of(span), number_w)
 
 
 # ------------------------------------------------------------------------------------------------------------- fitting
@@ -213,19 +228,19 @@ def fit_vibration(
     reference = _ReferenceWindows(
         single=_joined(list(features.values())),
         averaged=_joined([smoothed(each, windows[name], span) for name, each in features.items()]),
-        left_w=torch.cat([variance_left(split, span) for split in windows.values()]),
+        left_w=np.concatenate([variance_left(split, span) for split in windows.values()]),
         fold_w=folds_of(list(windows.values())),
     )
     learned = reference.learned(span, settings)
-    is_calibration_w = torch.cat([torch.full((len(split),), name == "calibration") for name, split in windows.items()])
+    is_calibration_w = np.repeat([name == "calibration" for name in windows], [len(each) for each in windows.values()])
     error_sc = np.empty((len(windows["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
     fold_s = reference.fold_w[is_calibration_w]
-    for fold in fold_s.unique():
+    for fold in np.unique(fold_s):
         others_w = reference.fold_w != fold
         without = reference.of(others_w).learned(span, settings) if others_w.any() else learned
         mine = reference.of(is_calibration_w & ~others_w)
         distances = {name: chart.distances(mine.averaged[name]) for name, chart in without.charts.items()}
-        error_sc[(fold_s == fold).numpy()] = without._errors(distances, mine.left_w)
+        error_sc[fold_s == fold] = without._errors(distances, mine.left_w)
     return learned, error_sc
 
 
@@ -236,10 +251,10 @@ class _ReferenceWindows:
 
     single: Features
     averaged: Features
-    left_w: Tensor
-    fold_w: Tensor
+    left_w: np.ndarray
+    fold_w: np.ndarray
 
-    def of(self, chosen_w: Tensor) -> _ReferenceWindows:
+    def of(self, chosen_w: np.ndarray) -> _ReferenceWindows:
         single, averaged = (
             {name: each_wcf[chosen_w] for name, each_wcf in features.items()}
             for features in (self.single, self.averaged)
@@ -253,35 +268,35 @@ class _ReferenceWindows:
             single_wc, distances[name] = _cross_fitted(self.single[name], self.averaged[name], self.fold_w, settings)
             references[name] = Reference.fit(single_wc, distances[name], self.left_w)
         sum_w, _ = _sum_of_charts(references, distances, self.left_w, settings)
-        return VibrationChartSet(charts, references, _usual(sum_w[~sum_w.isnan()]), span, settings)
+        return VibrationChartSet(charts, references, _usual(sum_w[~np.isnan(sum_w)]), span, settings)
 
 
 def _joined(each: list[Features]) -> Features:
-    return {name: torch.cat([features[name] for features in each]) for name in CHARTS}
+    return {name: np.concatenate([features[name] for features in each]) for name in CHARTS}
 
 
-def folds_of(splits: list[WindowSet]) -> Tensor:
+def folds_of(splits: list[WindowSet]) -> np.ndarray:
     """The number of the fold of each window, (W,): neighbouring files, or segments of time where there are few files.
 
     All windows of a file are in one fold, in all splits: a chart that was fitted to a recording has smaller distances
     on it than on a new one.
     """
     file_w = np.concatenate([split.file_of() for split in splits])
-    start_w = np.concatenate([split.starts_w.numpy() for split in splits])
+    start_w = np.concatenate([split.starts_w for split in splits])
     files, number_w = np.unique(file_w, return_inverse=True)
     if len(files) >= _FEWEST_FILES:
-        return torch.from_numpy(number_w * min(FOLDS, len(files)) // len(files))
+        return number_w * min(FOLDS, len(files)) // len(files)
     number_w = np.argsort(np.argsort(start_w, kind="stable"))
-    return torch.from_numpy(number_w * min(_SEGMENTS, len(start_w)) // len(start_w))
+    return number_w * min(_SEGMENTS, len(start_w)) // len(start_w)
 
 
 def _cross_fitted(
-    single_wcf: Tensor, averaged_wcf: Tensor, fold_w: Tensor, settings: VibrationCharts
-) -> tuple[Tensor, Tensor]:
+    single_wcf: np.ndarray, averaged_wcf: np.ndarray, fold_w: np.ndarray, settings: VibrationCharts
+) -> tuple[np.ndarray, np.ndarray]:
     """Distances (W, C) of single windows and of means over windows, by charts fitted to the other folds."""
-    single_wc = torch.empty(single_wcf.shape[:2], dtype=torch.float64)
-    averaged_wc = torch.empty_like(single_wc)
-    for fold in fold_w.unique():
+    single_wc = np.empty(single_wcf.shape[:2])
+    averaged_wc = np.empty_like(single_wc)
+    for fold in np.unique(fold_w):
         mine_w = fold_w == fold
         chart = Chart.fit(single_wcf if mine_w.all() else single_wcf[~mine_w], settings)
         single_wc[mine_w] = chart.distances(single_wcf[mine_w])

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy import fft
 
 from core.config.charts import VibrationCharts
 from core.data.windows import WindowSet
 from inference.running import Ewma
 
-Features = Mapping[str, Tensor]
+Features = Mapping[str, np.ndarray]
 """The features of windows by chart: float64 (W, C, F), NaN for an axis without values."""
 
 CHARTS = ("level", "spectrum", "lines", "modulation")
@@ -33,7 +31,7 @@ _ENVELOPE_LINES, _ENVELOPE_BANDS = 64, 32
 _FEWEST_CARRIER_LINES = 16
 # An envelope with more missing samples than this share is not scored: gaps look like modulation.
 _MISSING_SHARE = 0.01
-_WINDOWS_AT_A_TIME = 256
+_WINDOWS_AT_A_TIME = 64
 _SMALLEST = 1e-12
 
 
@@ -41,9 +39,10 @@ def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
     """Features of all windows. Missing samples are replaced by their window's mean, and power is that of the observed
     samples."""
     found = [
-        _of_batch(batch_wtc.transpose(1, 2).double(), settings) for batch_wtc in windows.batches(_WINDOWS_AT_A_TIME)
+        _of_batch(values_wtc.transpose(0, 2, 1).astype(np.float64), settings)
+        for values_wtc in windows.arrays(_WINDOWS_AT_A_TIME)
     ]
-    return {name: torch.cat([each[name] for each in found]) for name in CHARTS}
+    return {name: np.concatenate([each[name] for each in found]) for name in CHARTS}
 
 
 def smoothed(features: Features, windows: WindowSet, span: int) -> Features:
@@ -54,24 +53,27 @@ def smoothed(features: Features, windows: WindowSet, span: int) -> Features:
     return {name: _smoothed(values_wcf, file_w, span) for name, values_wcf in features.items()}
 
 
-def _smoothed(values_wcf: Tensor, file_w: np.ndarray, span: int) -> Tensor:
-    flat_wm = values_wcf.flatten(1).numpy()
-    return torch.from_numpy(Ewma(span, flat_wm.shape[1])(flat_wm, file_w)).reshape(values_wcf.shape)
+def _smoothed(values_wcf: np.ndarray, file_w: np.ndarray, span: int) -> np.ndarray:
+    flat_wm = values_wcf.reshape(len(values_wcf), -1)
+    return Ewma(span, flat_wm.shape[1])(flat_wm, file_w).reshape(values_wcf.shape)
 
 
-def _of_batch(wave_wct: Tensor, settings: VibrationCharts) -> Features:
-    missing_wct = wave_wct.isnan()
-    wave_wct = (wave_wct - wave_wct.nanmean(-1, keepdim=True)).nan_to_num()
-    taper_t = torch.hann_window(wave_wct.shape[-1], periodic=False, dtype=torch.float64)
-    observed_wc1 = (taper_t.square() * ~missing_wct).sum(-1, keepdim=True) / taper_t.square().sum()
-    power_wcf = torch.fft.rfft(wave_wct * taper_t).abs().square()[..., 1:]
-    power_wcf = power_wcf / torch.where(observed_wc1 > 0, observed_wc1, torch.nan)
-    too_few_wc1 = missing_wct.double().mean(-1, keepdim=True) > _MISSING_SHARE
+def _of_batch(wave_wct: np.ndarray, settings: VibrationCharts) -> Features:
+    missing_wct = np.isnan(wave_wct)
+    known_wc1 = np.count_nonzero(~missing_wct, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # an axis without values
+        mean_wc1 = np.where(missing_wct, 0.0, wave_wct).sum(axis=-1, keepdims=True) / known_wc1
+    wave_wct = np.where(missing_wct, 0.0, wave_wct - mean_wc1)
+    taper_t = np.hanning(wave_wct.shape[-1])
+    observed_wc1 = (taper_t**2 * ~missing_wct).sum(axis=-1, keepdims=True) / (taper_t**2).sum()
+    power_wcf = _power(fft.rfft(wave_wct * taper_t)[..., 1:])
+    power_wcf /= np.where(observed_wc1 > 0, observed_wc1, np.nan)
+    too_few_wc1 = 1 - known_wc1 / wave_wct.shape[-1] > _MISSING_SHARE
     return {
-        "level": _log(power_wcf.mean(-1, keepdim=True)),
+        "level": _log(power_wcf.mean(axis=-1, keepdims=True)),
         "spectrum": _log(_bands(power_wcf, settings.bands)),
         "lines": _log(_between(power_wcf, low_edges(power_wcf.shape[-1]))),
-        "modulation": _modulation(wave_wct, settings.carriers).masked_fill(too_few_wc1, torch.nan),
+        "modulation": np.where(too_few_wc1, np.nan, _modulation(wave_wct, settings.carriers)),
     }
 
 
@@ -84,35 +86,40 @@ def low_edges(num_lines: int) -> list[int]:
     return edges
 
 
-def _modulation(wave_wct: Tensor, carriers: int) -> Tensor:
+def _modulation(wave_wct: np.ndarray, carriers: int) -> np.ndarray:
     """The power of each carrier band's squared envelope around its mean, and the envelope spectrum of all carriers:
     (W, C, K + F).
 
     An envelope is divided by its mean, so that gain and spectrum have no effect. Lines below two periods of the window
     are left out: they are slow changes of the level.
     """
-    lines_wcf = torch.fft.rfft(wave_wct)[..., 1:]
+    lines_wcf = fft.rfft(wave_wct)[..., 1:]
     num_carriers = max(1, min(carriers, lines_wcf.shape[-1] // _FEWEST_CARRIER_LINES))
     width = lines_wcf.shape[-1] // num_carriers
-    lines_wckf = lines_wcf[..., : num_carriers * width].unflatten(-1, (num_carriers, width))
-    envelope_wckt = torch.fft.ifft(lines_wckf, n=2 * width).abs().square()
-    envelope_wckt = envelope_wckt / envelope_wckt.mean(-1, keepdim=True).clamp(min=_SMALLEST) - 1
-    taper_t = torch.hann_window(2 * width, periodic=False, dtype=torch.float64)
-    power_wckf = torch.fft.rfft(envelope_wckt * taper_t).abs().square()[..., 2:-1] / taper_t.square().sum()
-    depth_wck = power_wckf.mean(-1)
-    spectrum_wcf = _bands(power_wckf[..., :_ENVELOPE_LINES].mean(2), _ENVELOPE_BANDS)
-    return torch.cat([_log(depth_wck), _log(spectrum_wcf)], dim=-1)
+    lines_wckf = lines_wcf[..., : num_carriers * width].reshape(*lines_wcf.shape[:2], num_carriers, width)
+    envelope_wckt = _power(fft.ifft(lines_wckf, n=2 * width))
+    envelope_wckt /= np.maximum(envelope_wckt.mean(axis=-1, keepdims=True), _SMALLEST)
+    taper_t = np.hanning(2 * width)
+    power_wckf = _power(fft.rfft((envelope_wckt - 1) * taper_t)[..., 2:-1]) / (taper_t**2).sum()
+    spectrum_wcf = _bands(power_wckf[..., :_ENVELOPE_LINES].mean(axis=2), _ENVELOPE_BANDS)
+    return np.concatenate([_log(power_wckf.mean(axis=-1)), _log(spectrum_wcf)], axis=-1)
 
 
-def _bands(power: Tensor, count: int) -> Tensor:
-    bands = power.tensor_split(max(1, min(count, power.shape[-1])), dim=-1)
-    return torch.stack([band.mean(-1) for band in bands], dim=-1)
+def _power(lines: np.ndarray) -> np.ndarray:
+    return lines.real**2 + lines.imag**2
 
 
-def _between(power: Tensor, edges: Sequence[int]) -> Tensor:
-    widths = [stop - start for start, stop in pairwise(edges)]
-    return torch.stack([band.mean(-1) for band in power[..., : edges[-1]].split(widths, dim=-1)], dim=-1)
+def _bands(power: np.ndarray, count: int) -> np.ndarray:
+    """Means of so many bands, of which the first are one line wider where the lines cannot be divided."""
+    num_lines = power.shape[-1]
+    count = max(1, min(count, num_lines))
+    width, wider = divmod(num_lines, count)
+    return _between(power, [band * width + min(band, wider) for band in range(count + 1)])
 
 
-def _log(power: Tensor) -> Tensor:
-    return (power + _SMALLEST).log()
+def _between(power: np.ndarray, edges: Sequence[int]) -> np.ndarray:
+    return np.add.reduceat(power[..., : edges[-1]], edges[:-1], axis=-1) / np.diff(edges)
+
+
+def _log(power: np.ndarray) -> np.ndarray:
+    return np.log(power + _SMALLEST)

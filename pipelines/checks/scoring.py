@@ -108,6 +108,7 @@ def _model_and_input(
     context: Context, stream: Stream, split: SplitName, most: int
 ) -> tuple[ScoringModel, torch.Tensor]:
     """The trained model, and its input for at most `count` windows, evenly spaced over a split."""
+    import numpy as np
     import torch
 
     from core.config.recipe import as_trained
@@ -129,6 +130,6 @@ def _model_and_input(
         elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
         data = load_stream_data(elsewhere, root=context.root, splits=[split], scaler=scoring.scaler)
     windows = data.splits[split]
-    index_b = torch.linspace(0, len(windows) - 1, min(most, len(windows))).long()
+    index_b = np.linspace(0, len(windows) - 1, min(most, len(windows))).astype(np.int64)
     inputs = Inputs(windows.subset(index_b), scoring.transform, scoring.device)
     return scoring, inputs.batch(torch.arange(len(index_b)))

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from benchmarks.detection import process, vibration
 from benchmarks.detection.__main__ import main
@@ -170,7 +169,7 @@ def test_simple_methods_score_single_missing_and_extreme_channels(method, num_ch
 def test_missing_samples_are_replaced_by_the_mean_of_their_window():
     values_nc = np.arange(24, dtype=np.float32).reshape(12, 2)
     values_nc[1, 0] = values_nc[8:, 1] = np.nan
-    waves = _waves(WindowSet(Series.of([], values_nc), torch.tensor([0, 4, 8]), 4, np.array([[0, 12]])))
+    waves = _waves(WindowSet(Series.of([], values_nc), np.array([0, 4, 8]), 4, np.array([[0, 12]])))
     np.testing.assert_allclose(waves[0], [[-10 / 3, -3], [0, -1], [2 / 3, 1], [8 / 3, 3]])
     np.testing.assert_allclose(waves[1], [[-3, -3], [-1, -1], [1, 1], [3, 3]])
     np.testing.assert_allclose(waves[2], [[-3, 0], [-1, 0], [1, 0], [3, 0]])

@@ -45,7 +45,7 @@ def windows(count: int) -> WindowSet:
     values_tc = np.random.default_rng(0).normal(size=(count + WINDOW - 1, CHANNELS)).astype(np.float32)
     names = tuple(f"c{number}" for number in range(CHANNELS))
     recording = Recording("r", Path("r"), values_tc, np.arange(len(values_tc)), names, 1000.0, "index")
-    return WindowSet(Series.of([recording], values_tc), torch.arange(count), WINDOW)
+    return WindowSet(Series.of([recording], values_tc), np.arange(count), WINDOW)
 
 
 def model_on(kind: str) -> torch.nn.Module:

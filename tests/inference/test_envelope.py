@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy import signal
 
 from core.config.bearing import Bearing
@@ -71,7 +70,7 @@ def scored_of(wave_ta: np.ndarray, loud_from: int) -> Scored:
     recording = Recording("a.npy", Path("a.npy"), wave_ta, time_ns, ("x", "y", "z"), float(RATE_HZ), "sampling_rate")
     series = Series.of([recording], wave_ta)
     starts_w = np.arange(0, len(wave_ta) - WINDOW + 1, WINDOW)
-    windows = WindowSet(series, torch.from_numpy(starts_w), WINDOW)
+    windows = WindowSet(series, starts_w, WINDOW)
     score_s = np.where(np.arange(len(starts_w)) >= loud_from, 2.0, 0.5)
     table = make_score_table({"a.npy": score_s}, stamped=False, step_seconds=WINDOW / RATE_HZ)
     error_sc = np.stack([np.ones_like(score_s), 5 * score_s, np.ones_like(score_s)], axis=1).astype(np.float32)

@@ -50,7 +50,7 @@ def score(num_rows):
     recording = Recording("plant", Path("p.csv"), values_nc, time_ns, names, 1.0, "sampling_rate", digest="of it")
     series = Series.of([recording], values_nc, None, room)
     bounds = {name: np.array([[round(a * num_rows), round(b * num_rows)]]) for name, (a, b) in SHARES.items()}
-    splits = {name: WindowSet(series, torch.zeros(0, dtype=torch.int64), 64, each) for name, each in bounds.items()}
+    splits = {name: WindowSet(series, np.zeros(0, dtype=np.int64), 64, each) for name, each in bounds.items()}
     where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
     config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
     errors = {name: errors_of(split) for name, split in reference_of(splits).items()}

@@ -109,7 +109,7 @@ def windows_over(
     whole = list(zip(series.offsets_r[:-1], series.offsets_r[1:], strict=True))
     stretches_s2 = np.array(stretches or whole, dtype=np.int64)
     starts_w = window_starts(stretches_s2, window, stride, cover_end=True)
-    return WindowSet(series, torch.from_numpy(starts_w), window, stretches_s2)
+    return WindowSet(series, starts_w, window, stretches_s2)
 
 
 def coupled(rows: int, seed: int, channels: int = 6) -> np.ndarray:
@@ -170,7 +170,7 @@ def test_a_split_is_forecast_from_the_rows_before_it():
     whole = windows_over([values_tc], window=32, stride=16)
     split_k2 = np.array([[80, 100], [120, 200]])
     starts_w = window_starts(split_k2 - np.array([32 - PATCH, 0]), 32, 16, cover_end=True)
-    split = WindowSet(whole.series, torch.from_numpy(starts_w), 32, split_k2)
+    split = WindowSet(whole.series, starts_w, 32, split_k2)
     scoring = scoring_with(PastModel(), channels=6)
     errors = split_errors(scoring, split, batch_size=4, look_ahead=False, keep_expected=True)
     assert errors.row_s.tolist() == [*range(80, 100), *range(120, 200)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -33,7 +34,7 @@ def inputs_with_gaps(device: torch.device = CPU.device) -> Inputs:
     missing_tc = torch.rand(rows, CHANNELS, generator=generator) < torch.linspace(0, 0.4, rows)[:, None]
     values = values_tc.masked_fill(missing_tc, math.nan).numpy()
     recording = Recording("r", None, values, torch.arange(rows).numpy(), ("a", "b", "c"), None, "index")
-    windows = WindowSet(Series.of([recording], values), torch.arange(0, rows, WINDOW), WINDOW)
+    windows = WindowSet(Series.of([recording], values), np.arange(0, rows, WINDOW), WINDOW)
     return Inputs(windows, Identity(), device)
 
 

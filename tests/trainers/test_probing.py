@@ -44,7 +44,7 @@ def windows(config: AnyConfig, count: int) -> WindowSet:
     rows = count + config.data.window - 1
     values_tc = np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
     recording = Recording("r", Path("r"), values_tc, np.arange(rows), ("a", "b", "c"), 1000.0, "index")
-    return WindowSet(Series.of([recording], values_tc), torch.arange(count), config.data.window)
+    return WindowSet(Series.of([recording], values_tc), np.arange(count), config.data.window)
 
 
 def inputs(config: AnyConfig, count: int) -> Inputs:

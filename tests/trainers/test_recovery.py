@@ -298,7 +298,7 @@ def test_precision_rises_as_far_as_the_hardware_supports(precision, native, next
 def test_windows_that_are_too_large_to_save_are_not_gathered(tmp_path, monkeypatch):
     """If the windows of a step fit into memory only as micro-batches, gathering all of them would end the run."""
     series = Series.of([], np.zeros((100, 3), dtype=np.float32))
-    windows = WindowSet(series, torch.arange(8), 32, np.array([[0, 100]]))
+    windows = WindowSet(series, np.arange(8), 32, np.array([[0, 100]]))
     kept, index_b = tmp_path / "step.npz", torch.arange(8)
     save_evidence(kept.with_suffix(".json"), {}, windows, index_b)
     with np.load(kept) as held:

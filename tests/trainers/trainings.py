@@ -104,7 +104,7 @@ def windows() -> WindowSet:
     rows = NUM_WINDOWS * WINDOW
     values_tc = np.stack([np.arange(rows), np.ones(rows), np.zeros(rows)], axis=1).astype(np.float32)
     recording = Recording("r", Path("r"), values_tc, np.arange(rows), ("a", "b", "c"), None, "index")
-    return WindowSet(Series.of([recording], values_tc), torch.arange(0, rows, WINDOW), WINDOW)
+    return WindowSet(Series.of([recording], values_tc), np.arange(0, rows, WINDOW), WINDOW)
 
 
 def make_trainer(root: Path, *overrides: str, model: nn.Module | None = None) -> Trainer:

@@ -23,7 +23,7 @@ STEPS = [torch.tensor(index) for index in ([3, 1], [0, 4], [2], [5, 5, 1])]
 def windows() -> WindowSet:
     values_tc = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
     recording = Recording("r", Path("r.csv"), values_tc, np.arange(60), ("a", "b"), None, "index")
-    return WindowSet(Series.of([recording], values_tc), torch.arange(0, 48, 8), 12)
+    return WindowSet(Series.of([recording], values_tc), np.arange(0, 48, 8), 12)
 
 
 class Gathered:
@@ -92,7 +92,7 @@ def test_a_series_moves_to_a_device_that_has_the_memory(windows, monkeypatch, ca
 def test_splits_share_one_copy_of_a_series_on_a_device(windows, monkeypatch):
     limits = [10.0, 0.0]  # the second feed finds the copy of the first, and asks for no memory
     monkeypatch.setattr(feed_module, "cache_limit_mb", lambda kind: limits.pop(0))
-    train, validation = (Feed(split, torch.device("meta")) for split in (windows, windows.subset(STEPS[0])))
+    train, validation = (Feed(split, torch.device("meta")) for split in (windows, windows.subset(STEPS[0].numpy())))
     assert train.windows.series is validation.windows.series
     del train, validation
     gc.collect()

@@ -18,7 +18,7 @@ SETTINGS = ScalogramSettings(frequencies=16, frequency_min_hz=20.0, image_size=3
 
 
 def windows_of(values_ta: np.ndarray, *, window=128, stride=64) -> WindowSet:
-    starts = torch.arange(0, len(values_ta) - window + 1, stride)
+    starts = np.arange(0, len(values_ta) - window + 1, stride)
     return WindowSet(Series.of([], values_ta.astype(np.float32)), starts, window)
 
 

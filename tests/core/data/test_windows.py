@@ -30,7 +30,7 @@ def series() -> Series:
 
 @pytest.fixture
 def windows(series) -> WindowSet:
-    return WindowSet(series, torch.tensor([0, 5, 22, 30, 42, 54]), 8)
+    return WindowSet(series, np.array([0, 5, 22, 30, 42, 54]), 8)
 
 
 def storage(tensor: torch.Tensor) -> int:
@@ -79,12 +79,12 @@ def test_windows_are_views_of_the_series(windows):
     view_nf = windows._view_nf
     assert storage(view_nf) == storage(windows.series.values_nc)
     assert view_nf.shape == (62 - 8 + 1, 2 * 8)
-    assert storage(windows.subset(torch.tensor([1]))._view_nf) == storage(windows.series.values_nc)
+    assert storage(windows.subset(np.array([1]))._view_nf) == storage(windows.series.values_nc)
 
 
 def test_rows_that_are_not_contiguous_are_copied():
     values_tc = np.asfortranarray(np.arange(60, dtype=np.float32).reshape(20, 3))
-    windows = WindowSet(Series.of([], values_tc), torch.tensor([0, 5, 12]), 8)
+    windows = WindowSet(Series.of([], values_tc), np.array([0, 5, 12]), 8)
     assert torch.equal(windows.batch(torch.tensor([2]))[0], torch.from_numpy(values_tc[12:20].copy()))
 
 
@@ -113,7 +113,7 @@ def test_each_window_knows_its_recording(windows):
 
 
 def test_a_subset_keeps_order_and_series(windows):
-    subset = windows.subset(torch.tensor([5, 0]))
+    subset = windows.subset(np.array([5, 0]))
     assert len(subset) == 2
     assert subset.recording_of().tolist() == [2, 0]
     assert torch.equal(subset.batch(torch.tensor([0])), windows.batch(torch.tensor([5])))
@@ -122,4 +122,4 @@ def test_a_subset_keeps_order_and_series(windows):
 def test_moving_to_the_same_device_copies_nothing(windows):
     moved = windows.to(torch.device("cpu"))
     assert storage(moved.series.values_nc) == storage(windows.series.values_nc)
-    assert torch.equal(moved.starts_w, windows.starts_w)
+    np.testing.assert_array_equal(moved.starts_w, windows.starts_w)

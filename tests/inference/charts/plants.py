@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
@@ -48,7 +47,7 @@ class Splits:
         return {
             name: WindowSet(
                 self.series,
-                torch.zeros(0, dtype=torch.int64),
+                np.zeros(0, dtype=np.int64),
                 64,
                 np.array([[self.offsets_r[r] + low, self.offsets_r[r] + high] for r, (low, high) in rows.items()]),
             )
