@@ -8,7 +8,13 @@ import time
 from collections.abc import Iterator
 
 from tools.prove_cuda.rows import Row, Where
-from tools.prove_cuda.sections import Section, main
+from tools.prove_cuda.sections import DETECTION, Section, main
+
+
+def no_device(where: Where) -> Iterator[Row]:
+    yield Row("versions", "measured", {"python": "3"})
+    if not (where.out / "repaired").exists():
+        yield Row(DETECTION, "failed", reason="torch finds no cuda device")
 
 
 def passes(where: Where) -> Iterator[Row]:
@@ -55,7 +61,7 @@ def finds_nothing(where: Where) -> Iterator[Row]:
 
 SECTIONS = tuple(
     Section(work.__name__, work.__name__, 2.0 if work is hangs else 60.0, work, "tests.tools.cuda_sections")
-    for work in (passes, skips, fails, crashes, hangs, repaired, finds_nothing)
+    for work in (passes, skips, fails, crashes, hangs, repaired, finds_nothing, no_device)
 )
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ BY_NAME = {section.name: section for section in SECTIONS}
 
 
 def proof_of(out: Path, *names: str) -> Proof:
-    return Proof([BY_NAME[name] for name in names or BY_NAME], "cpu", out)
+    return Proof([BY_NAME[name] for name in names or BY_NAME if names or name != "no_device"], "cpu", out)
 
 
 def report(out: Path) -> dict[str, dict]:
@@ -81,6 +81,28 @@ def test_the_same_command_continues_with_what_has_no_result_then_with_what_faile
     third = proof_of(tmp_path, "passes", "repaired", "skips")
     assert third.order() == []
     assert [section.name for section in third.order(["pass"], again=True)] == ["passes"]
+
+
+def test_without_a_device_the_other_sections_wait_for_one(tmp_path):
+    proof = proof_of(tmp_path, "no_device", "passes")
+    assert proof.run(proof.order(), 60) == EXIT_FAILURE
+    found = report(tmp_path)
+    assert [found[name]["status"] for name in ("no_device", "passes")] == ["failed", "not run"]
+    assert "no cuda device" in (tmp_path / "report.md").read_text()
+    (tmp_path / "repaired").touch()
+    again = proof_of(tmp_path, "no_device", "passes")
+    assert again.run(again.order(), 60) == EXIT_OK
+    assert {section["status"] for section in report(tmp_path).values()} == {"passed"}
+
+
+@pytest.mark.slow
+def test_tests_of_an_absent_device_fail(tmp_path, monkeypatch):
+    """A skipped section would count as done."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    rows = list(sections.tests(Where("cuda", tmp_path), "test_processes.py"))
+    assert rows
+    assert {row.status for row in rows} == {"failed"}
+    assert all("no cuda device" in row.reason for row in rows)
 
 
 def test_a_result_of_another_device_does_not_count(tmp_path):

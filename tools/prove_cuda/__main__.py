@@ -5,8 +5,9 @@
     python -m tools.prove_cuda --only speed       # the sections whose name starts with `speed`; may be repeated
 
 Sections run one after the other, the most important first, each in its own process with its own time limit. A section
-that fails, crashes or takes too long ends alone. `report.json` and `report.md` are renewed after each one. The same
-command continues: sections without a result first, then those that did not succeed; `--again` repeats all.
+that fails, crashes or takes too long ends alone; without a usable device, none but the first is run. `report.json` and
+`report.md` are renewed after each one. The same command continues: sections without a result first, then those that did
+not succeed; `--again` repeats all.
 Exit status: 0 if every section passed or was skipped, 1 if one did not, 75 if there was no time for one.
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
 from core.reading import read_json_object
 from core.workspace import CODE_ROOT, utc_now, write_json, write_text
-from tools.prove_cuda.sections import SECTIONS, Section
+from tools.prove_cuda.sections import DETECTION, SECTIONS, Section
 
 OUT = {"cuda": Path("artifacts/cuda"), "cpu": Path("artifacts/cuda-stand-in")}
 DONE, BAD, SKIPPED = "passed", "failed", "skipped"
@@ -53,6 +54,10 @@ class Outcome:
     @property
     def has_succeeded(self) -> bool:
         return self.status in (DONE, SKIPPED)
+
+    @property
+    def has_no_device(self) -> bool:
+        return any(row["name"] == DETECTION and row["status"] == BAD for row in self.rows)
 
 
 class Proof:
@@ -94,6 +99,9 @@ class Proof:
             write_json(self._file(section.name), {"device": self.device, **asdict(outcome)})
             self.report()
             sys.stderr.write(f"  {outcome.status} in {outcome.seconds:.0f} s {outcome.reason}\n")
+            if outcome.has_no_device:
+                sys.stderr.write("the other sections need a device\n")
+                return EXIT_FAILURE
         if late:
             sys.stderr.write(f"no time for {', '.join(late)}; the same command continues\n")
             return EXIT_RESUMABLE

@@ -27,6 +27,8 @@ from core.packages import version_of
 from core.workspace import CODE_ROOT, write_json
 from tools.prove_cuda.rows import Row, Where
 
+# The row that says whether there is a device; the others need one.
+DETECTION = "detection"
 # Lines of pytest's output that are rows.
 ROW_MARK = "prove_cuda row: "
 STREAMS = ("patchtst", "swinmae")
@@ -65,9 +67,14 @@ def environment(where: Where) -> Iterator[Row]:
     yield Row("torch", "measured", built)
     found = next((f for f in SystemDetector().detect_capabilities() if f.kind == where.device), None)
     if found is None or not found.usable:
-        yield Row("detection", "failed", reason=found.reason if found else f"torch finds no {where.device} device")
+        reason = found.reason if found else f"torch finds no {where.device} device"
+        if torch.version.cuda is None:
+            reason += (
+                "; this torch is built without CUDA: make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130"
+            )
+        yield Row(DETECTION, "failed", reason=reason)
         return
-    yield Row("detection", "passed", found.to_json())
+    yield Row(DETECTION, "passed", found.to_json())
     wrong = failure_on(torch.device(where.device))
     yield Row("self-test", "failed" if wrong else "passed", reason=wrong or "")
     best = ceilings(where.device, *((256, 8) if where.is_small else (8192, 4096)))
