@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from core.cli import run_command
-from core.config.compose import load_config, local_config_file
+from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_OK
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -61,15 +61,21 @@ def build(root: Path, channels: int, *, with_model: bool) -> list[str]:
     frame.to_csv(root / "data/fdc/train_1.csv", index=False, float_format="%.4f")
     settings = [*_SETTINGS, *(_MODEL if with_model else [])]
     if with_model:
-        from inference.stored_detector import detector_path, fit_from, load_splits, open_model, save_detector
         from trainers.run import train
 
         loaded = load_config(local_config_file(_STREAM), settings, root=root, environment={})
         train(loaded, root=root)
-        config, scoring = open_model(loaded, root=root, checkpoint=None)
-        data = load_splits(config, scoring, ("train", "validation", "calibration"), root=root)
-        save_detector(fit_from(config, scoring, data), detector_path(scoring.path))
+        store_detector(loaded, root)
     return settings
+
+
+def store_detector(loaded: LoadedConfig, root: Path) -> None:
+    """Fits the detector of a trained model, which a monitor reads."""
+    from inference.stored_detector import detector_path, fit_from, load_splits, open_model, save_detector
+
+    config, scoring = open_model(loaded, root=root, checkpoint=None)
+    data = load_splits(config, scoring, ("train", "validation", "calibration"), root=root)
+    save_detector(fit_from(config, scoring, data), detector_path(scoring.path))
 
 
 class Plant:

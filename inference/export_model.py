@@ -148,6 +148,7 @@ def _facts(config: AnyConfig, scoring: ScoringModel) -> dict[str, Any]:
         "window": trained.data.window,
         "score_stride": config.score_stride,
         "sampling_rate_hz": scoring.sampling_rate_hz,
+        "scaler": scoring.scaler.to_dict(),
         "masks": masks,
         "checkpoint_sha256": scoring.sha256,
         "run_id": scoring.run_id,

@@ -17,12 +17,13 @@ from core.checkpoint import describe, exported_path
 from core.config.compose import LoadedConfig, config_from_dict, flatten
 from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
+from core.data.scaling import Scaler
 from core.devices.host import thread_limit, usable_cores
 from core.errors import CheckpointError, OutputError, UsageError, first_line
 from core.reading import parse_json
 
 # Key of the facts in the metadata of an ONNX file, and their version.
-METADATA, FORMAT_VERSION = "landfall", 1
+METADATA, FORMAT_VERSION = "landfall", 2
 # Names in the graph.
 INPUT, EXPECTED, ERROR = "values", "expected", "error"
 
@@ -80,6 +81,10 @@ class OnnxPredictor:
     @property
     def channels(self) -> tuple[str, ...]:
         return tuple(self.facts["channels"])
+
+    @property
+    def scaler(self) -> Scaler:
+        return Scaler.from_dict(self.facts["scaler"])
 
     def errors(self, values_btc: np.ndarray) -> np.ndarray:
         return np.concatenate([self._run([ERROR], part_btc)[0] for part_btc in self._parts(values_btc)])

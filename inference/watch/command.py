@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from core.data.scaling import Scaler
     from inference.detector import Detector
     from inference.predictor import Predictor
-    from inference.scoring import ScoringModel
     from inference.watch.monitor import Monitor
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class _Opened(NamedTuple):
 
     config: AnyConfig
     channels: tuple[str, ...]
-    model: Predictor | ScoringModel | None = None
+    model: Predictor | None = None
     scaler: Scaler | None = None
     rate_hz: float | None = None
 
@@ -109,7 +108,7 @@ def _on_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
     from inference.stored_detector import open_model
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
-    model = scoring if config.stream == "swinmae" else TorchPredictor(scoring, config.scoring.batch_size)
+    model = TorchPredictor(scoring, config.scoring.batch_size)
     return _Opened(config, scoring.channels, model, scoring.scaler, scoring.sampling_rate_hz)
 
 
@@ -117,7 +116,7 @@ def _on_onnx(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
     from inference.predictor import open_exported
 
     config, model = open_exported(loaded, root=root, checkpoint=checkpoint)
-    return _Opened(config, model.channels, model)
+    return _Opened(config, model.channels, model, model.scaler, model.facts["sampling_rate_hz"])
 
 
 # --------------------------------------------------------------------------------------------------------- command line
@@ -171,10 +170,8 @@ def _positive(text: str) -> float:
 
 
 def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
-    if arguments.stream == "swinmae" and (arguments.runtime == "onnx" or arguments.mqtt is not None):
-        raise UsageError(
-            "the control charts of vibration need PyTorch, and complete files", hint="omit --runtime, --mqtt"
-        )
+    if arguments.stream == "swinmae" and arguments.mqtt is not None:
+        raise UsageError("recordings of vibration come as files, not by MQTT", hint="omit --mqtt")
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or more", hint="--limit 1000")
     if arguments.detector == "charts" and arguments.checkpoint is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
 from pathlib import Path
 
@@ -23,10 +23,9 @@ from core.data.windows import WindowSet
 from core.errors import DataError
 from inference.detector import Detector
 from inference.entries import SplitErrors
-from inference.model_errors import model_errors
+from inference.predictor import Predictor
 from inference.running import Running
 from inference.score_table import recordings_of, times_of
-from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores
 from inference.watch.monitor import Monitor, Scored
 from inference.watch.running_events import RunningEvents
@@ -34,12 +33,12 @@ from inference.watch.running_events import RunningEvents
 
 @dataclass(frozen=True)
 class RecordingScores:
-    """What scores a recording. model: None for control charts alone. root: the workspace. scaler, rate_hz: of the
-    training data, or of the reference data of the charts."""
+    """What scores a recording, without torch if the model is without. model: None for control charts alone. root: the
+    workspace. scaler, rate_hz: of the training data, or of the reference data of the charts."""
 
     detector: Detector
     config: AnyConfig
-    model: ScoringModel | None
+    model: Predictor | None
     root: Path
     scaler: Scaler
     rate_hz: float
@@ -54,10 +53,11 @@ class RecordingScores:
             problem = f"is sampled at {found.sampling_rate_hz:g} Hz, the detector was fitted at {self.rate_hz:g} Hz"
             raise DataError(problem, path=file_id, hint=f"set data.resample_hz={self.rate_hz:g}")
         windows = found.splits["test"]
-        if self.model is None or not self.detector.uses_model:
-            errors = SplitErrors.without_model(config.stream, windows)
-        else:
-            errors = model_errors(config, self.model, windows, file_id)
+        errors = SplitErrors.without_model(config.stream, windows)
+        if self.model is not None and self.detector.uses_model:
+            unscaled = replace(windows, series=replace(windows.series, scaler=None))
+            found = [self.model.errors(values_btc) for values_btc in unscaled.arrays(config.scoring.batch_size)]
+            errors = replace(errors, error_sc=np.concatenate(found))
         return windows, self.detector.score(errors, windows)
 
 

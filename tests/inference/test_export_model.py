@@ -48,11 +48,11 @@ def test_the_graph_gives_the_errors_of_scoring(trained):
     config, scoring = open_model(configuration("patchtst", trained), root=trained, checkpoint=None)
     windows = load_splits(config, scoring, ("test",), root=trained).splits["test"]
     wanted = split_errors(scoring, windows, batch_size=16, look_ahead=False)
-    values_nc = windows.series.values_nc.numpy()
-    values_btc = values_nc[windows.starts_w.numpy()[:, np.newaxis] + np.arange(windows.window)]
+    values_nc = windows.series.rows_nc
+    values_btc = values_nc[windows.starts_w[:, np.newaxis] + np.arange(windows.window)]
     found_bpc = TorchPredictor(scoring, 5).errors(values_btc)
     assert np.isnan(found_bpc).any()
-    stop_b = windows.starts_w.numpy() + windows.window
+    stop_b = windows.starts_w + windows.window
     line_of = {row: line for line, row in enumerate(wanted.row_s.tolist())}
     for stop, error_pc in list(zip(stop_b.tolist(), found_bpc, strict=True))[:10]:
         lines = [line_of[row] for row in range(stop - len(error_pc), stop)]
@@ -91,14 +91,22 @@ sys.exit("torch was imported" if "torch" in sys.modules else code)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moved", [False, True], ids=["with the checkpoint", "without it"])
-def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(moved, exported):
-    scored = scored_by_files(exported, WEIGHT, detector="model")
+@pytest.mark.parametrize(
+    ("stream", "weight", "moved"),
+    [
+        pytest.param("patchtst", WEIGHT, False, id="sensors, with the checkpoint"),
+        pytest.param("patchtst", WEIGHT, True, id="sensors, without it"),
+        pytest.param("swinmae", WEIGHT, True, id="vibration"),
+        pytest.param("swinmae", "scoring.model_weight=0.0", True, id="vibration, charts alone"),
+    ],
+)
+def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, weight, moved, exported):
+    scored = scored_by_files(exported, weight, detector="model", stream=stream)
     if moved:
         for path in (exported / "checkpoints").iterdir():
             if path.suffix not in (".npz", ".onnx"):
                 path.unlink()
-    words = arguments_of(exported, "--once", "--runtime", "onnx", WEIGHT)
+    words = arguments_of(exported, "--once", "--runtime", "onnx", weight, stream=stream)
     command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(words)]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True)
     assert done.returncode == EXIT_OK, done.stderr
