@@ -2,6 +2,7 @@
 
     python -m benchmarks.fleet cost  [--machines 200] [--workers 2] [--bare 20]
     python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--seed 0]
+    python -m benchmarks.fleet hosts [--machines 8] [--workers 2]       # needs root and iproute2
 
 `cost`: synthetic machines are scored with control charts. The bare job is the command alone in a process that has
 imported everything, on machines whose workspaces exist. Overhead is the difference per machine: workspace,
@@ -11,6 +12,9 @@ without start and end; processor time is measured too, because other load on the
 `kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
 SIGKILL at random moments; then also by workers that were started as processes of their own. Weights and scores must be
 those of an undisturbed fleet, bit for bit.
+
+`hosts`: the scheduler and each worker have a network, a name and a shared memory of their own, as on several hosts:
+Linux namespaces behind a bridge. They share the disk with the workspace, and nothing else.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ import yaml
 
 from core.cli import run_command
 from core.errors import EXIT_OK
+from core.owner import Owner
 from pipelines.fleet.jobs import FOLDER
 from pipelines.init_workspace import renew_workspace
 
@@ -79,8 +84,9 @@ def build(root: Path, num_machines: int, detector: str) -> Path:
     return root
 
 
-def start(root: Path, *words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
+def start(root: Path, *words: str, host: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """host: a command before the command, as `hosts` gives them."""
+    command = [*host, sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
     with (root / "fleet.log").open("ab") as log:
         return subprocess.Popen(command, cwd=REPOSITORY, env=_ENVIRONMENT, stdout=log, stderr=log)
 
@@ -156,6 +162,7 @@ def cost(root: Path, num_machines: int, workers: int, num_bare: int) -> dict[str
         "bare_wall_s": bare_s, "overhead_wall_s": wall_s * workers - bare_s,
         "cpu_s_per_machine": rate(cpu_s, first, last), "bare_cpu_s": bare_cpu_s,
         "overhead_cpu_s": rate(cpu_s, first, last) - bare_cpu_s,
+        "cpu_s_first_half": rate(cpu_s, first, middle), "cpu_s_second_half": rate(cpu_s, middle, last),
         "scheduler_mb": [round(float(scheduler_mb[place])) for place in (first, middle, last)],
         "worker_mb": [round(float(worker_mb[place])) for place in (first, middle, last)],
         "again_s": time.monotonic() - again,
@@ -205,12 +212,45 @@ def killed(root: Path, workers: int, num_kills: int, chance: random.Random) -> d
     return kills
 
 
+_NETWORK = "10.213.74"
+# Namespaces of its own for the name of the host, shared memory and mounts.
+_PRIVATE = 'mount -t tmpfs none /dev/shm && hostname "$0" && exec "$@"'
+_APART = ["unshare", "--uts", "--ipc", "--mount", "sh", "-c", _PRIVATE]
+
+
 @contextmanager
-def own_cluster(workers: int) -> Iterator[str]:
-    """A scheduler and workers, each a process and a session of its own; its address."""
+def hosts(count: int) -> Iterator[list[list[str]]]:
+    """Commands before a command by which it runs on a host of its own: the first with the address `_NETWORK`.1."""
+    names = [f"landfall-{os.getpid()}-{number}" for number in range(count)]
+
+    def ip(*words: str, on: str = names[0]) -> None:
+        subprocess.run(["ip", "-n", on, *words], check=True)
+
+    try:
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+            ip("link", "set", "lo", "up", on=name)
+        ip("link", "add", "bridge", "type", "bridge")
+        ip("addr", "add", f"{_NETWORK}.1/24", "dev", "bridge")
+        ip("link", "set", "bridge", "up")
+        for number, name in enumerate(names[1:], start=1):
+            ip("link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", f"port{number}", "master", "bridge", "up")
+            ip("addr", "add", f"{_NETWORK}.{number + 1}/24", "dev", "eth0", on=name)
+            ip("link", "set", "eth0", "up", on=name)
+        yield [["ip", "netns", "exec", name, *_APART, name] for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+@contextmanager
+def own_cluster(workers: int, on: Sequence[Sequence[str]] = ()) -> Iterator[str]:
+    """A scheduler and workers, each a process and a session of its own; its address. on: the hosts of the scheduler
+    and of each worker; by default this one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        address = f"tcp://{f'{_NETWORK}.1' if on else '127.0.0.1'}:{probe.getsockname()[1]}"
     scheduler = ["distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
     worker = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
     with tempfile.TemporaryDirectory() as folder:
@@ -220,7 +260,7 @@ def own_cluster(workers: int) -> Iterator[str]:
                 scratch = Path(folder, str(number))
                 scratch.mkdir()
                 environment = {**_ENVIRONMENT, "TMPDIR": str(scratch), "PYTHONPATH": str(REPOSITORY)}
-                command = [sys.executable, "-m", *words]
+                command = [*(on[number] if on else ()), sys.executable, "-m", *words]
                 started.append(
                     subprocess.Popen(
                         command, cwd=scratch, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
@@ -253,10 +293,29 @@ def compare(root: Path, num_machines: int, workers: int, num_kills: int, seed: i
     }
 
 
+def apart(root: Path, num_machines: int, workers: int) -> dict[str, Any]:
+    """Trains and scores on hosts of their own; how many of them trained, and the results."""
+    undisturbed, elsewhere = (build(root / name, num_machines, "model") for name in ("undisturbed", "elsewhere"))
+    for action in ("train", "score"):
+        finished(start(undisturbed, action, "--workers", "1"), undisturbed)
+    with hosts(workers + 1) as each, own_cluster(workers, each) as address:
+        for action in ("train", "score"):
+            finished(start(elsewhere, action, "--scheduler", address, host=each[0]), elsewhere)
+    states = elsewhere.glob("machines/*/runs/patchtst_ssl/*/status.json")
+    trained_on = {Owner.named_in(json.loads(path.read_text())["owner"]).machine for path in states}
+    expected, found = digests(undisturbed), digests(elsewhere)
+    return {
+        "machines": num_machines,
+        "hosts": workers,
+        "hosts_that_trained": len(trained_on),
+        "equal": sum(found[name] == digest for name, digest in expected.items()),
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("question", choices=("cost", "kills"))
-    parser.add_argument("--machines", type=int, help="default: 200, with kills 8")
+    parser.add_argument("question", choices=("cost", "kills", "hosts"))
+    parser.add_argument("--machines", type=int, help="default: 200, with kills and hosts 8")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--bare", type=int, default=20, metavar="N", help="machines of the bare job")
     parser.add_argument("--kills", type=int, default=20)
@@ -268,6 +327,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             root, workers = Path(folder), arguments.workers
             if arguments.question == "cost":
                 found = cost(root, arguments.machines or 200, workers, arguments.bare)
+            elif arguments.question == "hosts":
+                found = apart(root, arguments.machines or 8, workers)
             else:
                 found = compare(root, arguments.machines or 8, workers, arguments.kills, arguments.seed)
         rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}
