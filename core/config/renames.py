@@ -29,7 +29,11 @@ class Rename(NamedTuple):
 RENAMED: Mapping[str, Rename] = {
     "model.encoder_sees": Rename("model.drop_masked_tokens", {"all": False, "visible": True}),
     "data.parts": Rename("data.splits"),
+    "device.kind": Rename("device.prefer"),
+    "device.precision": Rename("precision"),
+    "device.threads": Rename("max_threads"),
     "scoring.model_share": Rename("scoring.model_weight"),
+    "training.gradient_clip": Rename("gradient_clip_val"),
 }
 
 # The configurations of Colab are never changed, so they keep former names.

@@ -25,13 +25,23 @@ def test_current_names_exist_and_former_names_do_not():
     assert not sections & RENAMED.keys()
 
 
-@pytest.mark.parametrize(
-    ("former", "current"),
-    [("scoring.model_share=0.4", "scoring.model_weight=0.4"),
-     ("model.encoder_sees=visible", "model.drop_masked_tokens=true"),
-     ("model.encoder_sees=all", "model.drop_masked_tokens=false"),
-     ("data.parts.test.files=[data/a_*.csv]", "data.splits.test.files=[data/a_*.csv]")],
-)  # fmt: skip
+SETTINGS = [
+    ("device.kind=cuda", "device.prefer=cuda"),
+    ("device.precision=32", "precision=32"),
+    ("device.threads=3", "max_threads=3"),
+    ("scoring.model_share=0.4", "scoring.model_weight=0.4"),
+    ("training.gradient_clip=0.5", "gradient_clip_val=0.5"),
+    ("model.encoder_sees=visible", "model.drop_masked_tokens=true"),
+    ("model.encoder_sees=all", "model.drop_masked_tokens=false"),
+    ("data.parts.test.files=[data/a_*.csv]", "data.splits.test.files=[data/a_*.csv]"),
+]
+
+
+def test_every_former_name_is_tried():
+    assert all(any(former.startswith(name) for former, _ in SETTINGS) for name in RENAMED)
+
+
+@pytest.mark.parametrize(("former", "current"), SETTINGS)
 def test_a_former_name_sets_the_current_key_with_a_warning(former, current, caplog):
     with caplog.at_level(logging.WARNING, logger="core.config.renames"):
         loaded = load(former)
