@@ -164,7 +164,7 @@ docs-local docs-baseline: docs-%:
 	  if [ -e $$link ] && [ ! -L $$link ]; then echo "$$link is a file of its own; move it away" >&2; exit 2; fi; \
 	done
 	@for pair in prd:PRD trd:TRD todo:Todo; do \
-	  ln -sf docs/$*/$${pair#*:}.md $${pair%:*}.md && ls -l $${pair%:*}.md | sed 's/.* \(.* -> \)/\1/' || exit 1; \
+	  ln -sf docs/requirements/$*/$${pair#*:}.md $${pair%:*}.md && ls -l $${pair%:*}.md | sed 's/.* \(.* -> \)/\1/' || exit 1; \
 	done
 
 .PHONY: bench bench-full

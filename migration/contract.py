@@ -1,6 +1,6 @@
 """Rules for Colab and local notebooks and configurations, as checks that list each violation.
 
-- paths: paths are relative to the repository root (TR-01 of docs/local/TRD.md)
+- paths: paths are relative to the repository root (TR-01 of docs/requirements/local/TRD.md)
 - Colab leftovers: no local file contains `/content` or `google.colab` (TR-02)
 - Colab originals: the Colab notebooks and configurations keep their content (TR-03)
 - local notebooks: they are `notebooks/local_*.ipynb`, complete and runnable by papermill (TR-04)

@@ -27,8 +27,8 @@ def test_the_links_switch_between_the_versions(first, then, checkout):
     for version in (first, then):
         assert make(f"docs-{version}", checkout).returncode == 0
         for link, name in LINKS.items():
-            assert (checkout / link).readlink() == Path("docs", version, name)
-            assert (checkout / link).read_text() == (REPO_ROOT / "docs" / version / name).read_text()
+            assert (checkout / link).readlink() == Path("docs/requirements", version, name)
+            assert (checkout / link).read_text() == (REPO_ROOT / "docs/requirements" / version / name).read_text()
     assert sorted(path.name for path in checkout.iterdir()) == ["Makefile", "docs", *sorted(LINKS)]
 
 
@@ -40,10 +40,10 @@ def test_a_file_instead_of_a_link_prevents_the_switch(checkout):
     assert result.returncode != 0
     assert "todo.md is a file" in result.stderr
     assert (checkout / "todo.md").read_text() == "mine"
-    assert (checkout / "prd.md").readlink() == Path("docs/local/PRD.md")
+    assert (checkout / "prd.md").readlink() == Path("docs/requirements/local/PRD.md")
 
 
 def test_a_clone_starts_with_the_local_version():
     assert {link: (REPO_ROOT / link).resolve() for link in LINKS} == {
-        link: REPO_ROOT / "docs/local" / name for link, name in LINKS.items()
+        link: REPO_ROOT / "docs/requirements/local" / name for link, name in LINKS.items()
     }

@@ -23,8 +23,8 @@ PACKAGES = ("core", "trainers", "inference", "migration", "pipelines", "landfall
 _COPIED = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md", "docs/images/*", "dev/*.md", "configs/**/*.md",
 )  # fmt: skip
-# Old figures are not what a search is for.
-_LOG = "dev/LOG.md"
+# What users do not search for: old figures, requirements.
+_NOT_SEARCHED = ("dev/LOG.md", "docs/requirements/*/*.md")
 
 
 def stage(root: Path) -> Path:
@@ -36,8 +36,8 @@ def stage(root: Path) -> Path:
             target = source / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    log = source / _LOG
-    log.write_text(f"---\nsearch:\n  exclude: true\n---\n{log.read_text(encoding='utf-8')}", encoding="utf-8")
+    for page in (page for pattern in _NOT_SEARCHED for page in source.glob(pattern)):
+        page.write_text(f"---\nsearch:\n  exclude: true\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8")
     for package in PACKAGES:
         page = source / "api" / f"{package}.md"
         page.parent.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
 
-# Codes of docs/local/TRD.md. The JSON report contains them; people read the titles.
+# Codes of docs/requirements/local/TRD.md. The JSON report contains them; people read the titles.
 Group = Literal["V-01", "V-02", "V-03"]
 Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
 GROUP_TITLES: dict[Group, str] = {
