@@ -28,8 +28,8 @@ few minutes and prints them; `make bench-full` measures all of them and writes t
 Both implementations of a comparison run alternately, each in its own process, on the machine that is named above the
 table.
 
-- *Ratio*: time of the peer divided by our time; above 1 we are faster. Median of the rounds; in brackets the range, if
-  there was more than one round.
+- *Ratio*: time of the peer divided by our time; above 1 we are faster. Median of the rounds; in brackets the range,
+  where it differs in the first decimal.
 - *Floor*: share of a training step that its matrix products need alone, each measured at its best rate on this machine.
   At 100 % nothing else is left to optimise.
 - *Memory*: our peak memory divided by that of the peer.
@@ -155,7 +155,7 @@ def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
 
 def _row(found: dict[str, Any]) -> str:
     low, high = found["ratio_range"]
-    spread = f" ({low:.1f} to {high:.1f})" if low != high else ""
+    spread = f" ({low:.1f} to {high:.1f})" if f"{low:.1f}" != f"{high:.1f}" else ""
     cells = (
         found["title"],
         f"{found['ours']}: {rate(found['ours_per_second'])} {found['unit']}/s",
