@@ -31,6 +31,7 @@ from inference.split_scores import SplitScores, score_split
 from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
 
 if TYPE_CHECKING:
+    from inference.charts.attribution import Attribution
     from inference.charts.streams import ChartSet
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,11 @@ class Detector:
     def uses_model(self) -> bool:
         """Whether scores need the model's errors: its weight is more than 0."""
         return self.model_weight > 0
+
+    def attribution(self, file_id: str) -> Attribution | None:
+        """How events of a recording are attributed to channels; None: by the errors of the channels, as where the model
+        has most of the weight: it predicts each channel from itself."""
+        return self.charts.attribution(file_id) if self.model_weight < 0.5 else None
 
     def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
         """Scores of a split. errors: the model's, of these windows; only their entries where it is not used."""

@@ -19,7 +19,9 @@ from core.data.windows import WindowSet
 from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
-from inference.events import event_sums, top_channels
+from inference.detector import Detector
+from inference.events import TOP_CHANNELS, Attribute, event_sums, top_channels
+from inference.groups import POOLED
 from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
 from inference.split_scores import SplitScores
@@ -45,6 +47,7 @@ class Scored:
     expected_sc: np.ndarray | None = None
     charts: ChartSet | None = None
     bearing: Bearing | None = None
+    attribute: Attribute | None = None
     _levels: dict[int, Levels] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -88,8 +91,17 @@ class Scored:
         return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
 
     def worst_channels(self, first: int, last: int) -> dict[int, float]:
-        """The top channels of an event, those its sentence names, and their shares of the error of all channels."""
+        """The top channels of an event, those its sentence names, and their shares of the errors."""
+        if self.attribute is not None:
+            return dict(self.attribute(first, last))
         return top_channels(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))[0]
+
+
+def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> Attribute | None:
+    """How events between two scores are attributed to channels; None: by their errors. row_s: the row of each score."""
+    if detector.attribution(POOLED) is None:
+        return None
+    return lambda first, last: detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), TOP_CHANNELS)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ complete table is one piece. Suffixes: s score, c channel, e event, m score of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -24,20 +24,32 @@ TOP_CHANNELS = 3
 _VALUES_AT_A_TIME = 2**20
 
 
+# The channels of an event between two scores, with their shares, the largest first.
+Attribute = Callable[[int, int], Mapping[int, float]]
+
+
 def find_events(
-    scores: pd.DataFrame, settings: Scoring, *, channel_error_sc: np.ndarray, channels: Sequence[str]
+    scores: pd.DataFrame,
+    settings: Scoring,
+    *,
+    channel_error_sc: np.ndarray,
+    channels: Sequence[str],
+    attribute: Attribute | None = None,
 ) -> pd.DataFrame:
     """Groups the alarms of a score table by `inference.alarms.join_alarms`: one line per event, in order of the table.
 
-    channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table.
+    channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table. attribute: called with
+    the first and last line of an event; None attributes events by the errors.
     Columns: those of `event_table`, and event_id (from 1) · label_overlap: share of its scores that are labelled
     anomalous, missing where the recording has no labels.
     """
     first_e, last_e = event_spans(scores, settings)
     columns = (scores[name].to_numpy() for name in ("row", "time", "seconds", "score", "alarm"))
-    figures = EventFigures.of(ScoredRows(*columns, channel_error_sc), first_e, last_e)
+    rows = ScoredRows(*columns, channel_error_sc, np.empty((len(scores), 0)))
+    figures = EventFigures.of(rows, first_e, last_e)
+    top = None if attribute is None else list(map(attribute, first_e.tolist(), last_e.tolist()))
     recording_e, threshold_e = scores["recording"].iloc[first_e].astype(str), scores["threshold"].iloc[first_e]
-    events = event_table(figures, recording_e.to_numpy(), threshold_e.to_numpy(), channels)
+    events = event_table(figures, recording_e.to_numpy(), threshold_e.to_numpy(), channels, top)
     label_s = scores["label"].to_numpy(dtype=np.float64, na_value=np.nan)
     overlap_e = _means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
     events.insert(0, "event_id", np.arange(1, len(events) + 1))
@@ -57,9 +69,10 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
 @dataclass
 class ScoredRows(Running):
     """Scores in order of time. row_s: int64 (S,), in the recording. time_s: datetime64[ns], NaT without time stamps.
-    second_s: from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C)."""
+    second_s: from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C). residual_sc:
+    scaled residuals (S, C), to attribute events to channels; (S, 0) where another way does that."""
 
-    STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc")
+    STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc", "residual_sc")
 
     row_s: np.ndarray
     time_s: np.ndarray
@@ -67,6 +80,7 @@ class ScoredRows(Running):
     score_s: np.ndarray
     alarm_s: np.ndarray
     error_sc: np.ndarray
+    residual_sc: np.ndarray
 
     def __len__(self) -> int:
         return len(self.row_s)
@@ -82,11 +96,12 @@ class ScoredRows(Running):
 class EventFigures(Running):
     """Figures of events. row_e: of the first score. start_e, end_e, peak_time_e: datetime64[ns] of the first, last and
     first highest score. start_second_e, end_second_e: from the recording's start. scores_e, alarms_e: how many.
-    error_ec, observed_ec: sums and numbers of the errors of each channel, (E, C)."""
+    error_ec, observed_ec: sums and numbers of the errors of each channel, (E, C). moment_ecc: of the residuals, as in
+    `inference.charts.attribution`, (E, C, C); (E, 0, 0) without them."""
 
     STATE = (
         "row_e", "start_e", "end_e", "peak_time_e", "start_second_e", "end_second_e", "scores_e", "alarms_e",
-        "peak_score_e", "error_ec", "observed_ec",
+        "peak_score_e", "error_ec", "observed_ec", "moment_ecc",
     )  # fmt: skip
 
     row_e: np.ndarray
@@ -100,6 +115,7 @@ class EventFigures(Running):
     peak_score_e: np.ndarray
     error_ec: np.ndarray
     observed_ec: np.ndarray
+    moment_ecc: np.ndarray
 
     @classmethod
     def of(cls, rows: ScoredRows, first_e: np.ndarray, last_e: np.ndarray) -> EventFigures:
@@ -123,6 +139,7 @@ class EventFigures(Running):
             peak_score_e=peak_score_e,
             error_ec=error_ec,
             observed_ec=observed_ec,
+            moment_ecc=_moments(rows.residual_sc, first_e, last_e),
         )
 
     def __len__(self) -> int:
@@ -143,6 +160,7 @@ class EventFigures(Running):
             peak_score_e=np.fmax(self.peak_score_e, later.peak_score_e),
             error_ec=self.error_ec + later.error_ec,
             observed_ec=self.observed_ec + later.observed_ec,
+            moment_ecc=self.moment_ecc + later.moment_ecc,
         )
 
 
@@ -162,6 +180,14 @@ def event_sums(values_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -
         number_ec[mine_m[begin_e]] += np.add.reduceat(known_mc, begin_e, axis=0, dtype=np.int64)
         release(values_sc)
     return sum_ec, number_ec
+
+
+def _moments(residual_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> np.ndarray:
+    moment_ecc = np.zeros((len(first_e), residual_sc.shape[1], residual_sc.shape[1]))
+    for event, (first, last) in enumerate(zip(first_e, last_e, strict=True)):
+        of_event_nc = residual_sc[first : last + 1]
+        moment_ecc[event] = of_event_nc.T @ of_event_nc
+    return moment_ecc
 
 
 def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,18 +222,23 @@ def top_channels(error_ec: np.ndarray, observed_ec: np.ndarray) -> list[dict[int
 
 # ------------------------------------------------------------------------------------------------------------ the table
 def event_table(
-    figures: EventFigures, recording_e: Sequence[str], threshold_e: np.ndarray, channels: Sequence[str]
+    figures: EventFigures,
+    recording_e: Sequence[str],
+    threshold_e: np.ndarray,
+    channels: Sequence[str],
+    top: Sequence[Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """One line per event.
+    """One line per event. top: the channels of each event with their shares; None: by `top_channels`.
 
     Columns: recording · start, end, peak_time: of the first, last and highest score, missing where the file has no
     time stamps · duration_seconds: end - start, so 0 for a single alarm · start_seconds, end_seconds: from the
     recording's start · scores, alarms: how many it spans · peak_score · severity: peak_score over the threshold ·
-    top_channels: up to three, by mean error over the event, the largest first · top_shares: their shares of the error
-    of all channels, in words · channels: both as a list of `name` and `share` · sentence: all this in words.
+    top_channels: up to three that explain most of the errors, the largest first · top_shares: their shares of the
+    errors, in words · channels: both as a list of `name` and `share` · sentence: all this in words.
     """
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
-    top = top_channels(figures.error_ec, figures.observed_ec)
+    if top is None:
+        top = top_channels(figures.error_ec, figures.observed_ec)
     events = pd.DataFrame(
         {
             "recording": recording_e,

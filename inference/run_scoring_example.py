@@ -152,7 +152,7 @@ def _score_stream(
     loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None, kind: DetectorKind
 ) -> ScoringResult:
     from inference.event_documents import write_event_documents
-    from inference.event_views import Scored
+    from inference.event_views import Scored, attribute_of
     from inference.events import find_events
     from inference.panels import write_panels
     from inference.score_table import score_table, write_scores
@@ -167,7 +167,10 @@ def _score_stream(
     scores = score_table(
         test, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold.value
     )
-    events = find_events(scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels)
+    attribute = attribute_of(detector, windows, test.row_s)
+    events = find_events(
+        scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels, attribute=attribute
+    )
 
     paths = ScoringPaths.of(config, root=root)
     summary = summary_of(
@@ -186,7 +189,9 @@ def _score_stream(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=title_of(summary),
     )  # fmt: skip
-    scored = Scored(model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None))
+    scored = Scored(
+        model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None), attribute
+    )
     documents = write_event_documents(paths.event_documents, scored, events)
     summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)
     written = [relative(path, root) for path in (*paths.tables, *documents)]

@@ -34,6 +34,9 @@ class SplitScores:
     row_s, rows_per_entry: as in `SplitErrors`.
     model_share_s: float32 (S,) share of the score that comes from the model's errors, 0 to 1; the rest comes from the
         control charts. None if it was not kept.
+    residual_sc: float64 (S, C) scaled residuals of rows that come in pieces, to attribute events
+        (`inference.charts.attribution`). None where events are attributed by the errors, and for complete recordings,
+        whose residuals are computed again for each event.
     """
 
     score_s: np.ndarray
@@ -42,6 +45,7 @@ class SplitScores:
     row_s: np.ndarray
     rows_per_entry: int
     model_share_s: np.ndarray | None = None
+    residual_sc: np.ndarray | None = None
 
 
 def channel_baseline(

@@ -8,6 +8,7 @@ Layers, lowest first:
 - `innovations`: what the last rows and the other channels do not predict of a channel
 - `operating_context`: similar states of a process, and the usual size of residuals there
 - `cross_channel_regression`: what the other channels predict of a channel
+- `attribution`: which channels explain its residuals
 - `cross_channel`: the chart of its residual by operating context
 - `control_charts`: the charts of a process that does not repeat itself
 - `process`: the charts of each group of recordings of process sensors

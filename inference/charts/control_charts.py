@@ -135,6 +135,11 @@ class ControlCharts:
         return RunningCharts(self)
 
     @property
+    def attribution(self) -> None:
+        """Its errors say which channels an event comes from: most of them are of one channel alone."""
+        return None
+
+    @property
     def _rows_at_a_time(self) -> int:
         if self.cross is not None:
             return self.cross.regression.rows_at_a_time
@@ -174,6 +179,8 @@ _OF_CROSS = "cross_"
 
 class RunningCharts(Running):
     """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments."""
+
+    residual_nc = None
 
     def __init__(self, charts: ControlCharts):
         self._charts, self._lagged, self._add_up = charts, autoregression.LaggedRows(charts.regression), _AddUp(charts)

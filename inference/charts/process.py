@@ -22,6 +22,7 @@ from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
 from inference.charts import control_charts, cross_channel
+from inference.charts.attribution import Attribution
 from inference.charts.autoregression import Autoregression
 from inference.charts.control_charts import ControlCharts, RunningCharts
 from inference.charts.cross_channel import CrossChannelChart, RunningChart
@@ -61,7 +62,27 @@ class ProcessChartSet:
 
     def running(self, file_id: str) -> RunningCharts | RunningChart:
         """The charts of a recording along rows that come in pieces."""
-        return self.charts[file_id if file_id in self.charts else POOLED].running()
+        return self._of(file_id).running()
+
+    def attribution(self, file_id: str) -> Attribution | None:
+        """How events of a recording are attributed to channels; None: by their errors."""
+        return self._of(file_id).attribution
+
+    def _of(self, file_id: str) -> Charts:
+        return self.charts[file_id if file_id in self.charts else POOLED]
+
+    def shares(self, windows: WindowSet, first: int, last: int, most: int) -> dict[int, float]:
+        """`Attribution.shares` of some rows of a segment whose charts have an attribution."""
+        series, segments = windows.series, windows.segments
+        segment = int(segments.at(np.array([first]))[0])
+        charts = self._of(series.recordings[int(segments.recording_k[segment])].file_id)
+        start = max(int(segments.start_k[segment]), first - _ROWS_BEFORE)
+        moment_cc, row = np.zeros((len(charts.usual_c),) * 2), start
+        for rows in charts.regression.rows(series.rows_nc, np.array([[start, last + 1]])):
+            scaled_nc = charts.attribution.scaled(charts.regression.residual(rows))[max(0, first - row) :]
+            moment_cc += scaled_nc.T @ scaled_nc
+            row += len(rows.z_nc)
+        return charts.attribution.shares(moment_cc, most)
 
     def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
         """What the regressions of the charts predict of some rows of the series, in the units of the series: float64

@@ -138,6 +138,10 @@ class VibrationChartSet:
     span: int
     settings: VibrationCharts
 
+    def attribution(self, file_id: str) -> None:
+        """Events are attributed by the errors of the axes, which no regression mixes."""
+        return
+
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of windows, about 1 for reference windows: float32 (W, C). The sum of all charts is divided among the
         axes by their distances."""

@@ -51,7 +51,10 @@ class FollowedFile(Running):
         self._logged: Counter[str] = Counter()
         detector, num_channels = monitor.detector, len(monitor.channels)
         self._scores = RunningDetector(detector, monitor.model, monitor.config, file_id, num_channels)
-        self._events = RunningEvents(file_id, monitor.channels, detector.threshold.value, monitor.config.scoring)
+        self._events = RunningEvents(
+            file_id, monitor.channels, detector.threshold.value, monitor.config.scoring,
+            attribution=detector.attribution(file_id),
+        )  # fmt: skip
 
     @property
     def offset(self) -> int:
@@ -135,7 +138,7 @@ class FollowedFile(Running):
         self.waiting_n = self.waiting_n[count:].copy()
         reports = []
         if scores is not None:
-            reports += self._events(score_n, scores.channel_error_sc, row_n, time_n)
+            reports += self._events(score_n, scores.channel_error_sc, row_n, time_n, scores.residual_sc)
         if ended:
             reports += self._events.end()
         return Scored(self.file_id, row_n, time_n, score_n, top_n, reports)

@@ -7,6 +7,8 @@ computing them again from the last rows. The model needs the last rows of its wi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from core.config.schema import AnyConfig
@@ -32,6 +34,7 @@ class RunningDetector(Running):
         self._detector, self._config, self._file_id = detector, config, file_id
         self._model = model if detector.uses_model else None
         self._charts = detector.charts.running(file_id)
+        self._attributes = detector.attribution(file_id) is not None
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
         # Rows of the segment: those that the next window needs, the last ones without a score; all; those with a score.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
@@ -78,6 +81,8 @@ class RunningDetector(Running):
             smoothing_span=self._detector.settings["scoring.smoothing_span"], chart_sc=chart_nc,
             model_weight=self._detector.model_weight, smooth=self._smooth,
         )  # fmt: skip
+        if self._attributes:
+            scores = replace(scores, residual_sc=self._charts.residual_nc)
         self._num_scored = stop
         keep = 0 if self._model is None else self._config.data.window
         self._rows_mc = self._rows_mc[max(0, stop - keep - first) :].copy()

@@ -14,7 +14,8 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from inference.alarms import Begun, join_alarms
-from inference.events import EventFigures, ScoredRows, event_table
+from inference.charts.attribution import Attribution
+from inference.events import TOP_CHANNELS, EventFigures, ScoredRows, event_table
 from inference.running import Running
 
 _NS_PER_S = 1e9
@@ -25,39 +26,48 @@ class RunningEvents(Running):
     """Events of one recording.
 
     recording: its file id. settings: of threshold and events. first_ns: time of its first row, by default that of the
-    first score. has_dates: whether times are since 1970, not since the start of the recording.
+    first score. has_dates: whether times are since 1970, not since the start of the recording. attribution: of events
+    to channels; None: by the errors.
     """
 
     STATE = ("first_ns", "is_open")
 
     def __init__(
         self, recording: str, channels: Sequence[str], threshold: float, settings: Scoring, *,
-        first_ns: int = _UNKNOWN, has_dates: bool = True,
+        first_ns: int = _UNKNOWN, has_dates: bool = True, attribution: Attribution | None = None,
     ):  # fmt: skip
         self.recording, self.channels, self.threshold, self.settings = recording, tuple(channels), threshold, settings
-        self.first_ns, self._has_dates = first_ns, has_dates
+        self.first_ns, self._has_dates, self._attribution = first_ns, has_dates, attribution
         self._forget()
 
     def _forget(self) -> None:
         # Figures of the event that later scores can join, if there is one, and the rows after its last score.
         none_2 = np.empty((2, 0), dtype=np.int64)
-        self._after = self._rows(np.empty(0, dtype=np.float32), np.empty((0, len(self.channels))), *none_2)
+        none_c = np.empty((0, len(self.channels)))
+        residual_c = None if self._attribution is None else none_c
+        self._after = self._rows(np.empty(0, dtype=np.float32), none_c, *none_2, residual_c)
         self._event = EventFigures.of(self._after, *none_2)
         self.is_open = 0  # whether it was reported
 
     def __call__(
-        self, score_n: np.ndarray, error_nc: np.ndarray, row_n: np.ndarray, time_n: np.ndarray
+        self,
+        score_n: np.ndarray,
+        error_nc: np.ndarray,
+        row_n: np.ndarray,
+        time_n: np.ndarray,
+        residual_nc: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         """Reports of the next scores, all of one segment.
 
         score_n: float32 (n,), NaN where unscored. error_nc: (n, C) errors of which the score is the mean. row_n,
-        time_n: int64 (n,), rows of the recording and their times in nanoseconds since 1970.
+        time_n: int64 (n,), rows of the recording and their times in nanoseconds since 1970. residual_nc: scaled
+        residuals (n, C) for the attribution; None without one.
         """
         if self.first_ns == _UNKNOWN and len(time_n):
             self.first_ns = int(time_n[0])
         if not len(score_n) or not (len(self._event) or (score_n > self.threshold).any()):
             return []
-        rows = self._after.followed_by(self._rows(score_n, error_nc, row_n, time_n))
+        rows = self._after.followed_by(self._rows(score_n, error_nc, row_n, time_n, residual_nc))
         event, segment_s = self._event, np.zeros(len(rows), dtype=np.int64)
         begun = Begun(event.alarms_e.item(), event.start_second_e.item()) if len(event) else None
         spans = join_alarms(rows.score_s, self.threshold, segment_s, rows.second_s, self.settings, begun=begun)
@@ -77,12 +87,20 @@ class RunningEvents(Running):
         self._forget()
         return reports
 
-    def _rows(self, score_n: np.ndarray, error_nc: np.ndarray, row_n: np.ndarray, time_n: np.ndarray) -> ScoredRows:
+    def _rows(
+        self,
+        score_n: np.ndarray,
+        error_nc: np.ndarray,
+        row_n: np.ndarray,
+        time_n: np.ndarray,
+        residual_nc: np.ndarray | None,
+    ) -> ScoredRows:
         date_n = time_n.astype("datetime64[ns]")
         if not self._has_dates:
             date_n[:] = np.datetime64("NaT")
         second_n = (time_n - self.first_ns) / _NS_PER_S
-        return ScoredRows(row_n, date_n, second_n, score_n, score_n > self.threshold, error_nc)
+        residual_nc = np.empty((len(row_n), 0)) if residual_nc is None else residual_nc
+        return ScoredRows(row_n, date_n, second_n, score_n, score_n > self.threshold, error_nc, residual_nc)
 
     def _until(self, rows: ScoredRows, first: int, last: int) -> EventFigures:
         """The event up to one of the rows. first: of its first score, -1 if it began before."""
@@ -93,7 +111,8 @@ class RunningEvents(Running):
 
     def _report(self, state: Literal["open", "closed"], event: EventFigures) -> dict[str, Any]:
         """A JSON document; apart from `id` and `state`, its keys are columns of `event_table`."""
-        table = event_table(event, [self.recording], np.array([self.threshold]), self.channels)
+        top = self._attribution and [self._attribution.shares(event.moment_ecc[0], TOP_CHANNELS)]
+        table = event_table(event, [self.recording], np.array([self.threshold]), self.channels, top)
         (facts,) = table.to_dict("records")
         for name in ("start", "end", "peak_time"):
             facts[name] = None if pd.isna(facts[name]) else facts[name].isoformat(timespec="milliseconds")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.schema import Scoring
+from inference.charts.attribution import Attribution
 from inference.events import find_events
 from inference.watch.running_events import RunningEvents
 from tests.inference.conftest import make_score_table
@@ -67,6 +68,28 @@ def test_events_of_pieces_are_those_of_the_complete_table(seed):
         assert [pd.Timestamp(report[key]) for key in ("start", "end", "peak_time")] == [
             event[key] for key in ("start", "end", "peak_time")
         ]
+
+
+def test_an_event_in_pieces_is_attributed_as_a_whole():
+    rng = np.random.default_rng(0)
+    score_s = np.repeat([0.5, 3.0, 0.5], [40, 60, 40]).astype(np.float32)
+    residual_sc = rng.normal(size=(140, 4))
+    residual_sc[40:100, 2] += 4.0
+    attribution = Attribution(np.ones(4), np.zeros((4, 4)), (np.zeros((4, 4)), np.zeros((4, 4))))
+    running = RunningEvents("day", NAMES, 1.4, Scoring(), attribution=attribution)
+    reports = []
+    for first in range(0, 140, 7):
+        piece = slice(first, first + 7)
+        state, running = running.state(), RunningEvents("day", NAMES, 1.4, Scoring(), attribution=attribution)
+        running.restore(state)
+        row_n = np.arange(first, first + 7)
+        reports += running(score_s[piece], np.ones((7, 4)), row_n, row_n * 10**9, residual_sc[piece])
+    expected = attribution.shares(residual_sc[40:100].T @ residual_sc[40:100], 3)
+    assert [report["state"] for report in reports] == ["open", "closed"]
+    assert {each["name"]: each["share"] for each in reports[1]["channels"]} == pytest.approx(
+        {NAMES[channel]: share for channel, share in expected.items()}
+    )
+    assert reports[1]["channels"][0]["name"] == "s"
 
 
 @given(st.data())
