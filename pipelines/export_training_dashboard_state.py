@@ -41,6 +41,7 @@ from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
 from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
 from pipelines.imported_models import streams_off_here
+from pipelines.init_workspace import renew_page
 from pipelines.stream_configs import LOCAL_FILES, add_stream_config_arguments, files_of
 
 log = logging.getLogger(__name__)
@@ -239,6 +240,7 @@ def _export(arguments: argparse.Namespace) -> int:
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)
         finish(root)
+        renew_page(root)
         state = export_state(
             root, out=out, persist_run_history=arguments.persist_run_history, run_id=arguments.run_id,
             configs={**CONTRACT, **{stream: loaded.config for stream, loaded in configs.items()}},

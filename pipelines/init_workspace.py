@@ -16,7 +16,8 @@ from core.cli import run_command
 from core.errors import EXIT_OK, UsageError
 from core.workspace import CODE_ROOT, write_text, writing
 
-FOLDERS = ("configs", "notebooks", "training_dashboard")
+PAGE = "training_dashboard"
+FOLDERS = ("configs", "notebooks", PAGE)
 # Outputs of runs and files of editors are not copied.
 _LEFT_OUT = ("data", ".*", "__pycache__")
 _WRITTEN = ("data", "samples", "runs", "checkpoints", "artifacts", "cache", "machines", "training_dashboard/data")
@@ -60,6 +61,14 @@ def renew_workspace(folder: Path, *, source: Path, without: Sequence[str] = ()) 
     for name in FOLDERS:
         if (source / name).is_dir():
             _copy(source / name, folder / name, without)
+
+
+def renew_page(root: Path) -> None:
+    """Brings the page of the dashboard in a workspace up to date with this version of Landfall, which writes its data.
+    A clone has its own page. Raises WriteError if it cannot be written."""
+    is_clone = root.resolve() == CODE_ROOT or (root / "landfall.py").exists()
+    if not is_clone and (root / PAGE / "index.html").is_file():
+        _copy(CODE_ROOT / PAGE, root / PAGE)
 
 
 def _copy(source: Path, target: Path, without: Sequence[str] = ()) -> None:
