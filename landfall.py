@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -54,6 +54,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+_OF_TRAIN = [name for name in COMMANDS if name.startswith("train ")]
 _HELP = ("-h", "--help")
 
 
@@ -83,15 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
         return module.main()
     if words == ["train"]:
-        sys.stderr.write(f"landfall train: name a stream: {_streams()}\n")
+        sys.stderr.write(f"landfall train: name a stream: {' or '.join(_OF_TRAIN)}\n")
         return EXIT_USAGE
     if len(words) > 1 and words[0] == "train" and words[1] in _HELP:
-        return _written(f"usage: landfall COMMAND [arguments]; COMMAND: {_streams()}\n")
-    width = max(map(len, COMMANDS))
-    overview = (
-        "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
-        + "".join(f"  {name:<{width}}  {command.summary}\n" for name, command in COMMANDS.items())
-    )
+        return _written(_of_train())
+    usage = "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
+    overview = usage + _listed(COMMANDS)
     if not words or words[0] in _HELP:
         return _written(overview)
     close = _close_to(words)
@@ -118,8 +116,14 @@ def _written(text: str) -> int:
     return EXIT_OK
 
 
-def _streams() -> str:
-    return ", ".join(f"{name} ({command.summary})" for name, command in COMMANDS.items() if name.startswith("train "))
+def _of_train() -> str:
+    usage = f"usage: landfall train STREAM [arguments]   (landfall {_OF_TRAIN[0]} --help: its options)\n\n"
+    return usage + _listed(_OF_TRAIN)
+
+
+def _listed(names: Collection[str]) -> str:
+    width = max(map(len, names))
+    return "".join(f"  {name:<{width}}  {COMMANDS[name].summary}\n" for name in names)
 
 
 def _close_to(words: Sequence[str]) -> str:
