@@ -165,6 +165,17 @@ def test_importing_the_command_imports_no_torch():
     assert subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("gpu_mb", "windows", "images"), [(79_000, 512, 64), (23_000, 128, 8), (15_000, 64, 4), (4_000, 1, 1)]
+)
+def test_all_implementations_fit_into_the_memory_of_the_gpu(gpu_mb, windows, images):
+    """An H100 has the sizes that are reported; a smaller GPU gets smaller steps instead of errors."""
+    from tools.prove_cuda.speed import fitting_batch
+
+    assert fitting_batch(512, 12, gpu_mb, "patchtst") == windows
+    assert fitting_batch(64, 5, gpu_mb, "base") == images
+
+
 # -------------------------------------------------------------------------------------------------------------- energy
 def test_energy_is_interpolated_between_readings():
     sampled = Sampled(lambda: None)
