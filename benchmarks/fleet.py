@@ -1,7 +1,7 @@
 """Cost of `landfall fleet` per machine, its growth with the number of machines, and its results after kills.
 
     python -m benchmarks.fleet cost  [--machines 200] [--workers 2] [--bare 20]
-    python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--seed 0]
+    python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--commands 0.3] [--seed 0]
     python -m benchmarks.fleet hosts [--machines 8] [--workers 2]       # needs root and iproute2
 
 `cost`: synthetic machines are scored with control charts. The bare job is the command alone in a process that has
@@ -10,8 +10,7 @@ configuration, fingerprint, records, export of the page, and Dask. Wall time per
 without start and end; processor time is measured too, because other load on the machine changes it less.
 
 `kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
-SIGKILL at random moments; then also by workers that were started as processes of their own. Weights and scores must be
-those of an undisturbed fleet, bit for bit.
+SIGKILL at random moments. Weights and scores must be those of an undisturbed fleet, bit for bit.
 
 `hosts`: the scheduler and each worker have a network, a name and a shared memory of their own, as on several hosts:
 Linux namespaces behind a bridge. They share the disk with the workspace, and nothing else.
@@ -26,7 +25,6 @@ import logging
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -186,8 +184,8 @@ def digests(root: Path) -> dict[str, str]:
     return found
 
 
-def killed(root: Path, workers: int, num_kills: int, chance: random.Random) -> dict[str, int]:
-    """Trains and scores with kills; the number of kills of workers and of commands."""
+def killed(root: Path, workers: int, num_kills: int, commands: float, chance: random.Random) -> dict[str, int]:
+    """Trains and scores with kills; the number of kills of workers and of commands. commands: their probability."""
     kills = {"workers": 0, "commands": 0}
     for action in ("train", "score"):
         words, most = (action, "--workers", str(workers)), num_kills // 2 if action == "train" else num_kills
@@ -200,7 +198,7 @@ def killed(root: Path, workers: int, num_kills: int, chance: random.Random) -> d
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(chance.uniform(1.0, 10.0))
                     break
-                if chance.random() < 0.7 and (victims := workers_of(process)):
+                if chance.random() >= commands and (victims := workers_of(process)):
                     with suppress(psutil.Error):
                         chance.choice(victims).kill()
                         kills["workers"] += 1
@@ -245,22 +243,19 @@ def hosts(count: int) -> Iterator[list[list[str]]]:
 
 
 @contextmanager
-def own_cluster(workers: int, on: Sequence[Sequence[str]] = ()) -> Iterator[str]:
-    """A scheduler and workers, each a process and a session of its own; its address. on: the hosts of the scheduler
-    and of each worker; by default this one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://{f'{_NETWORK}.1' if on else '127.0.0.1'}:{probe.getsockname()[1]}"
+def own_cluster(on: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A scheduler on the first host and a worker on each of the others; the address of the scheduler."""
+    address = f"tcp://{_NETWORK}.1:8786"
     scheduler = ["distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
     worker = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
     with tempfile.TemporaryDirectory() as folder:
         started = []
         try:
-            for number, words in enumerate([scheduler, *[worker] * workers]):
+            for number, words in enumerate([scheduler, *[worker] * (len(on) - 1)]):
                 scratch = Path(folder, str(number))
                 scratch.mkdir()
                 environment = {**_ENVIRONMENT, "TMPDIR": str(scratch), "PYTHONPATH": str(REPOSITORY)}
-                command = [*(on[number] if on else ()), sys.executable, "-m", *words]
+                command = [*on[number], sys.executable, "-m", *words]
                 started.append(
                     subprocess.Popen(
                         command, cwd=scratch, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
@@ -274,22 +269,16 @@ def own_cluster(workers: int, on: Sequence[Sequence[str]] = ()) -> Iterator[str]
                 process.wait()
 
 
-def compare(root: Path, num_machines: int, workers: int, num_kills: int, seed: int) -> dict[str, Any]:
-    undisturbed, disturbed, elsewhere = (
-        build(root / name, num_machines, "model") for name in ("undisturbed", "disturbed", "elsewhere")
-    )
+def compare(root: Path, num_machines: int, workers: int, num_kills: int, commands: float, seed: int) -> dict[str, Any]:
+    undisturbed, disturbed = (build(root / name, num_machines, "model") for name in ("undisturbed", "disturbed"))
     for action in ("train", "score"):
         finished(start(undisturbed, action, "--workers", str(workers)), undisturbed)
-    kills = killed(disturbed, workers, num_kills, random.Random(seed))
-    with own_cluster(workers) as address:
-        for action in ("train", "score"):
-            finished(start(elsewhere, action, "--scheduler", address), elsewhere)
-    expected = digests(undisturbed)
+    kills = killed(disturbed, workers, num_kills, commands, random.Random(seed))
+    expected, found = digests(undisturbed), digests(disturbed)
     return {
         "machines": num_machines,
         "kills": kills,
-        "equal_after_kills": sum(digests(disturbed)[name] == digest for name, digest in expected.items()),
-        "equal_on_separate_workers": sum(digests(elsewhere)[name] == digest for name, digest in expected.items()),
+        "equal": sum(found[name] == digest for name, digest in expected.items()),
     }
 
 
@@ -298,7 +287,7 @@ def apart(root: Path, num_machines: int, workers: int) -> dict[str, Any]:
     undisturbed, elsewhere = (build(root / name, num_machines, "model") for name in ("undisturbed", "elsewhere"))
     for action in ("train", "score"):
         finished(start(undisturbed, action, "--workers", "1"), undisturbed)
-    with hosts(workers + 1) as each, own_cluster(workers, each) as address:
+    with hosts(workers + 1) as each, own_cluster(each) as address:
         for action in ("train", "score"):
             finished(start(elsewhere, action, "--scheduler", address, host=each[0]), elsewhere)
     states = elsewhere.glob("machines/*/runs/patchtst_ssl/*/status.json")
@@ -319,6 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--bare", type=int, default=20, metavar="N", help="machines of the bare job")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--commands", type=float, default=0.3, help="share of kills of the command, not of a worker")
     parser.add_argument("--seed", type=int, default=0, help="of the kills")
 
     def command(arguments: argparse.Namespace) -> int:
@@ -330,7 +320,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             elif arguments.question == "hosts":
                 found = apart(root, arguments.machines or 8, workers)
             else:
-                found = compare(root, arguments.machines or 8, workers, arguments.kills, arguments.seed)
+                found = compare(
+                    root, arguments.machines or 8, workers, arguments.kills, arguments.commands, arguments.seed
+                )
         rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}
         sys.stdout.write(json.dumps(rounded) + "\n")
         return EXIT_OK

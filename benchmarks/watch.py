@@ -1,11 +1,15 @@
 """Time from a row to its score in `landfall watch`, and how many machines one core follows.
 
     python -m benchmarks.watch [--machines 50] [--seconds 30] [--channels 27] [--model] [--core 0]
+    python -m benchmarks.watch --days 30 [--channels 27] [--model]
 
 A logger appends a row per second to the file of each machine, at moments spread over the second. The monitor is a
 process of its own on one core. The latency of a row is the time from before it is written until its score can be read
 from the file of scores. Then the monitor has to catch up one row at a time, which gives the rows per second it can
 score.
+
+With `--days`, one machine writes a file of 86,400 rows for each day, and the monitor scores them as fast as it can: the
+memory of its process and the size of its state after each day.
 """
 
 from __future__ import annotations
@@ -24,13 +28,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from core.cli import run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_OK
+from core.livefile import FOLDER, PAGE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 64
+_DAY = 86_400
 # Rows of each file before the measurement, more than a window of the model; and of its patch.
 _ROWS_BEFORE, _PATCH = 288, 16
 _STREAM, _LIVE = "patchtst", "data.splits.test.files=[data/live/*.csv]"
@@ -171,12 +178,52 @@ def rows_per_second(root: Path, settings: Sequence[str], plant: Plant, detector:
     return count / (time.process_time() - began)
 
 
+def growth(root: Path, settings: Sequence[str], channels: int, detector: str, days: int) -> dict[str, object]:
+    """Memory (MiB), bytes of the state and of the live document after days of one row per second. A file is deleted
+    after the next day, as a user of MQTT would do."""
+    from inference.watch.command import open_monitor
+    from inference.watch.watching import Watch
+
+    page = root / PAGE  # with a dashboard, the live document is written too
+    page.parent.mkdir()
+    page.touch()
+    loaded = load_config(local_config_file(_STREAM), settings, root=root, environment={})
+    watch = Watch(open_monitor(loaded, root=root, detector=detector), root=root, keeps_scores=False)
+    values = rows(np.random.default_rng(1), _DAY, channels)
+    cells = [",".join(f"{value:.4f}" for value in row) for row in values]
+    header = ",".join(["timestamp", *(f"c{number}" for number in range(channels))]) + "\n"
+    process, began, found = psutil.Process(), time.process_time(), []
+    for day in range(days):
+        start = np.datetime64("2026-02-01T00:00:00") + np.timedelta64(day, "D")
+        stamps = np.datetime_as_string(start + np.arange(_DAY).astype("timedelta64[s]"))
+        path = root / f"data/live/{day:03d}.csv"
+        with path.open("w", encoding="utf-8") as file:
+            file.write(header)
+            file.writelines(f"{stamp},{cell}\n" for stamp, cell in zip(stamps, cells, strict=True))
+        watch._looked_at = -np.inf  # look for the file now
+        while watch.round():
+            pass
+        watch.store()
+        (root / f"data/live/{day - 1:03d}.csv").unlink(missing_ok=True)
+        sizes = [path.stat().st_size for path in (watch.paths.state, root / FOLDER / f"watch-{_STREAM}.json")]
+        found.append((process.memory_info().rss / 2**20, *sizes))
+    events = watch.paths.events.read_bytes().count(b"\n")
+    memory_mb, state, live = (list(each) for each in zip(*found, strict=True))
+    days_shown = sorted({0, 1, days // 3, 2 * days // 3, days - 1})
+    return {
+        "rows": days * _DAY, "rows_per_cpu_s": days * _DAY / (time.process_time() - began), "event_lines": events,
+        "days": [day + 1 for day in days_shown], "memory_mb": [round(memory_mb[day]) for day in days_shown],
+        "state_bytes": [state[day] for day in days_shown], "live_bytes": [live[day] for day in days_shown],
+    }  # fmt: skip
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.watch", description="Latency and rate of landfall watch.")
     parser.add_argument("--machines", type=int, default=50)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--channels", type=int, default=27)
     parser.add_argument("--model", action="store_true", help="with a model of weight .3, not with charts alone")
+    parser.add_argument("--days", type=int, help="measure growth over so many days instead")
     parser.add_argument("--core", type=int, help="that the monitor runs on (default: the last one)")
 
     def command(arguments: argparse.Namespace) -> int:
@@ -184,6 +231,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             settings = build(root, arguments.channels, with_model=arguments.model)
+            if arguments.days:
+                found = growth(root, settings, arguments.channels, detector, arguments.days)
+                sys.stdout.write(json.dumps(found) + "\n")
+                return EXIT_OK
             plant = Plant(root, arguments.machines, arguments.channels)
             words = [_STREAM, "--scores", "--detector", detector, "--repo-root", str(root), *settings]
             found = latencies(root, plant, words, arguments.seconds, arguments.core)
