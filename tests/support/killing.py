@@ -25,7 +25,7 @@ from typing import Any
 from core.checkpoint import last_path
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig
-from core.runlog import EpochRecord, loss_csv_path, read_loss_csv
+from core.runlog import EpochRecord, loss_csv_path, read_loss_csv, read_status
 
 _PRELOADED = [
     "tests.support.killing",
@@ -208,6 +208,11 @@ def _bytes_of(prefix: str, tree: Any) -> Any:
             yield f"{prefix}{name}", value.contiguous().numpy().tobytes()
 
 
+def _is_completed(runs: Path) -> bool:
+    statuses = [read_status(folder) for folder in runs.iterdir()] if runs.is_dir() else []
+    return any(status is not None and status["state"] == "completed" for status in statuses)
+
+
 def kill_until_done(
     nursery: Nursery, load: Callable[..., LoadedConfig], *, root: Path, chance: random.Random, most: int, steps: int
 ) -> int:
@@ -219,7 +224,7 @@ def kill_until_done(
     # Some save after every step, some now and then.
     paces = [load("training.resume=auto", f"training.checkpoint_every_minutes={pace}") for pace in (1e-9, 0.001)]
     last, kills = last_path(root / paces[0].config.logging.checkpoint_path), 0
-    while kills < most:
+    while kills < most and not _is_completed(root / paces[0].config.logging.log_dir):
         size = last.stat().st_size if last.is_file() else 100_000
         kill = Kill.at_random(chance, steps=steps, size=size)
         code = nursery.train(chance.choice(paces), root=root, kill=kill)
@@ -228,6 +233,8 @@ def kill_until_done(
         if code not in (-signal.SIGKILL, -signal.SIGXFSZ):
             raise RuntimeError(f"after {kills} kills training with {kill} ended with {code}: see {root / 'said.log'}")
         kills += 1
+    if _is_completed(root / paces[0].config.logging.log_dir):  # killed after its last line
+        return kills
     if (code := nursery.train(paces[0], root=root)) != 0:
         raise RuntimeError(f"after {kills} kills training ended with {code}: see {root / 'said.log'}")
     return kills
