@@ -20,6 +20,7 @@
 - `injected_faults`: faults in copies of reference data
 - `model_weight`: the weight of the model that finds most of them
 - `fitting`: fits a detector
+- `fitted_charts`: fits one of the control charts alone
 - `stored_detector`: selects the detector for scoring
 - `events`: events, their figures and top channels
 - `event_figures`: events against labelled faults

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from core.checkpoint import describe, detector_path
-from core.config.compose import LoadedConfig, with_values
+from core.config.compose import LoadedConfig
 from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
 from core.data.dataset import StreamData, load_stream_data
@@ -31,8 +31,8 @@ from core.devices.profiles import seed_and_fix
 from core.errors import DataError
 from inference.detector import Detector
 from inference.detector_file import load_stored, save_detector
-from inference.entries import SplitErrors
-from inference.fitting import CHARTS_ONLY, fit
+from inference.fitted_charts import fitted_charts, of_charts_alone
+from inference.fitting import fit
 from inference.groups import reference_of
 from inference.model_errors import model_errors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model
@@ -68,20 +68,9 @@ def _prepared(config: AnyConfig) -> DevicePlan:
 def charts_and_data(
     config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SPLIT_NAMES
 ) -> tuple[Detector, StreamData, DevicePlan]:
-    """A detector of the control charts alone, fitted to the reference splits of the configuration, the data with these
-    splits loaded, and the device, which is the CPU.
-
-    Raises DataError for data that cannot be scored, is not available, or is too small to fit a detector.
-    """
-    config = with_values(
-        config, {**CHARTS_ONLY, "device.prefer": "cpu", "precision": "32"}, source="control charts alone"
-    )
-    plan = _prepared(config)
-    log.info("scoring with control charts alone, without a model")
-    data = load_stream_data(config, root=root, splits=splits)
-    reference = reference_of(data.splits)
-    entries = {"calibration": SplitErrors.without_model(config.stream, reference["calibration"])}
-    return fit(data.config, None, reference, entries), data, plan
+    """`fitted_charts`, and the device, which is the CPU."""
+    plan = _prepared(of_charts_alone(config))
+    return *fitted_charts(config, root=root, splits=splits), plan
 
 
 # -------------------------------------------------------------------------------------------------- detector of a model

@@ -36,7 +36,7 @@ def open_monitor(
     loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None, runtime: str = "torch"
 ) -> Monitor:
     """The stored detector of a model, or control charts fitted to the reference splits of the configuration. runtime:
-    what computes the model, `torch` or `onnx`; the latter imports no torch.
+    what computes the model, `torch` or `onnx`; the latter imports no torch, and neither do charts alone.
 
     Raises UsageError for a configuration that looks ahead, OutputError if there is no detector for it, and
     CheckpointError and DataError as scoring does.
@@ -79,9 +79,9 @@ class _Opened(NamedTuple):
 
 
 def _with_charts(loaded: LoadedConfig, root: Path) -> tuple[_Opened, Detector]:
-    from inference.stored_detector import charts_and_data
+    from inference.fitted_charts import fitted_charts
 
-    detector, data, _ = charts_and_data(loaded.config, root=root, splits=("train", "validation", "calibration"))
+    detector, data = fitted_charts(loaded.config, root=root, splits=("train", "validation", "calibration"))
     return _Opened(data.config, data.channels, scaler=data.scaler, rate_hz=data.sampling_rate_hz), detector
 
 
@@ -176,9 +176,6 @@ def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         raise UsageError("--limit must be 1 or more", hint="--limit 1000")
     if arguments.detector == "charts" and arguments.checkpoint is not None:
         raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
-    if arguments.detector == "charts" and arguments.runtime == "onnx":
-        hint = "omit --runtime; or score, export the model, and omit --detector"
-        raise UsageError("control charts alone are fitted at the start, which needs PyTorch", hint=hint)
     if arguments.mqtt is not None and arguments.once:
         raise UsageError("--once cannot be used with --mqtt, which never ends", hint="omit --mqtt, or --once")
     if arguments.owns_process:

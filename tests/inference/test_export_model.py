@@ -114,6 +114,18 @@ def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stream", CHECKPOINTS)
+def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trained):
+    scored = scored_by_files(trained, stream=stream)
+    shutil.rmtree(trained / "checkpoints")
+    words = arguments_of(trained, "--once", "--detector", "charts", stream=stream)
+    command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(words)]
+    done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True)
+    assert done.returncode == EXIT_OK, done.stderr
+    assert_equal_to_files(trained, scored)
+
+
+@pytest.mark.slow
 def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
     def refused(*more: str) -> str:
         assert watch_once(exported, "--runtime", "onnx", *more) == EXIT_OUTPUT
@@ -145,7 +157,7 @@ def test_a_file_that_differs_from_the_checkpoint_is_not_written(trained, monkeyp
     assert not list((trained / "checkpoints").glob("*.onnx*"))
 
 
-def test_missing_packages_and_charts_alone_are_named(trained, monkeypatch, capsys):
+def test_missing_packages_are_named(trained, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     words = ["patchtst", "--repo-root", str(trained), *OVERRIDES["patchtst"], *SHARED]
     assert export_model.main(words) == EXIT_USAGE
@@ -153,4 +165,3 @@ def test_missing_packages_and_charts_alone_are_named(trained, monkeypatch, capsy
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert watch_once(trained, "--runtime", "onnx") == EXIT_USAGE
     assert "pip install onnxruntime" in capsys.readouterr().err.splitlines()[-1]
-    assert watch_once(trained, "--runtime", "onnx", "--detector", "charts") == EXIT_USAGE
