@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from core.secrets import masked
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
@@ -16,6 +17,7 @@ from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource
 from migration.rules import credentials
+from migration.rules.cell_magics import prose_left
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
 from migration.rules.preamble import Folders, add_preamble
@@ -89,6 +91,9 @@ def migrate(
         if kind == "code" and (source.was_parsed or new is not source) and new.error and (said := unparsed(source)):
             found = [said, *found]
         findings += found
+        if kind == "code" and new is not source and (prose := prose_left(source, new)):
+            new = CellSource("", index=source.index, prose=prose)
+            findings.append(_became_text(source))
         rewritten += [new] if kind == "code" else []
         cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
@@ -121,9 +126,11 @@ def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mappin
     emptied."""
     placed: list[dict[str, Any]] = []
     for index, (cell, text) in enumerate(zip(cells, texts, strict=True)):
+        stays = not _is_emptied(cell["source"], text) or bool(cell["metadata"].get("tags"))
         if index in prose:
-            placed.append({"cell_type": "markdown", "metadata": {}, "source": prose[index]})
-        if not _is_emptied(cell["source"], text) or cell["metadata"].get("tags"):
+            above = {"cell_type": "markdown", "metadata": {}, "source": prose[index]}
+            placed.append(above if stays else {**above, _ORIGIN: index})
+        if stays:
             placed.append({**cell, _ORIGIN: index})
     return placed
 
@@ -170,6 +177,13 @@ def _with_ends_of(original: str, text: str) -> str:
 
 def _broke(before: CellSource, after: CellSource) -> bool:
     return after.is_python and after.tree is None and before.tree is not None
+
+
+def _became_text(source: CellSource) -> Finding:
+    """The finding for a cell whose code only Colab needs."""
+    message = "only comments are left of the cell, so they are a Markdown cell now"
+    before = masked(source.text[slice(*source.line_span(0, 0))])
+    return Finding("LF616", Keeps.EQUIVALENT, source.index, 1, message, before=before, changed=True)
 
 
 def _added(count: int) -> Finding:

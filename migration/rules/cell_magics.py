@@ -19,6 +19,8 @@ _STACKED = re.compile(
     r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)(?P<line>[ \t]*%%(?P<name>[^\s?]+)[ \t]*[^\n]*)(?P<end>\n|$)"
 )
 
+_PROSE = re.compile(r"#(?![ \t]*[!%]|[^\n]*(?:\w\(|[\w\])][ \t]*=))")
+
 
 def _stack(source: CellSource) -> Iterator[re.Match[str]]:
     """The cell magics at the top of a cell: a magic that runs the cell may be followed by another one."""
@@ -50,6 +52,16 @@ def _moved_below(found: re.Match[str]) -> Match:
     return Match(found.start("above"), found.end("line"), message, tuple(edits), keeps=keeps, prose=prose)
 
 
+def prose_left(source: CellSource, new: CellSource) -> str:
+    """The comments that the rules have left of a cell with code, as Markdown. Empty if there is anything else, also
+    code that is commented out, which may be needed again, or if the cell contained only comments before."""
+    text = new.text.strip()
+    lines = [line.strip() for line in text.split("\n")]
+    if not all(map(_PROSE.match, filter(None, lines))) or source.tree is None or not source.tree.body:
+        return ""
+    return _as_markdown(text)
+
+
 def _as_markdown(comments: str) -> str:
     """Comment lines as Markdown: titles of forms as headings, each other line with its break."""
     lines = []
@@ -61,7 +73,7 @@ def _as_markdown(comments: str) -> str:
             lines.append("#### " + OPTIONS.sub("", mark["text"]).strip())
         else:
             lines.append(mark["text"].strip())
-    return "  \n".join(lines).strip()
+    return re.sub(r"  \n(?:  \n)+", "\n\n", "  \n".join(lines)).strip()
 
 
 def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -225,4 +225,11 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "tagged `landfall-setup` that defines `WORK_DIR` and `DRIVE_DIR`",
         Keeps.EQUIVALENT,
     ),
+    Rule(
+        "LF616",
+        "cell of comments",
+        "a cell of which the other rules leave only comments, such as one that only mounts the drive",
+        "a Markdown cell with the comments, unless they are code",
+        Keeps.EQUIVALENT,
+    ),
 )

@@ -157,3 +157,23 @@ def test_a_parameters_cell_that_needs_the_folders_finds_them_defined():
     setup, parameters = texts(migration)
     assert "WORK_DIR = " in setup
     assert parameters == "data = f'{WORK_DIR}/data'"
+
+
+@pytest.mark.parametrize(
+    "text, prose",
+    [
+        ("# Mount it.\nfrom google.colab import drive\ndrive.mount('/content/drive')", "Mount it."),
+        ("#@markdown * Click.\n\n# Wait.\nfrom google.colab import drive", "* Click.\n\nWait."),
+        ("import sys\nif 'google.colab' in sys.modules:\n    # Choose a GPU.\n    print('Colab')", ""),
+        ("try:\n    # only on Colab\n    %tensorflow_version 2.x\nexcept Exception:\n    pass", "only on Colab"),
+        ("# !pip install x\nfrom google.colab import drive", ""),
+        ("# old: run(x)\nfrom google.colab import drive", ""),
+        ("!apt install ffmpeg", ""),
+        ("# from google.colab import files", ""),
+    ],
+)
+def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, prose):
+    migration = migrate(notebook_of(text, "x = 1"))
+    cells = [cell for cell, origin in zip(migration.notebook["cells"], migration.origins, strict=True) if origin == 0]
+    assert [cell["source"] for cell in cells if cell["cell_type"] == "markdown"] == [prose] * bool(prose)
+    assert [found.output_cell for found in migration.findings if found.rule == "LF616"] == [0] * bool(prose)
