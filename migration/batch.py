@@ -63,7 +63,6 @@ class Options:
     """Options of a migration. With `mode` other than `write` nothing is written. `check` reports Colab-only constructs,
     and with `strict` everything that needs manual changes. `diff` returns the difference of the sources. `force`
     overwrites existing outputs. `details` reports every finding; without it only those that need manual changes.
-    `rerunnable` rewrites plain installs, too.
     """
 
     mode: Mode = "write"
@@ -72,7 +71,6 @@ class Options:
     folders: Folders = field(default_factory=Folders)
     force: bool = False
     details: bool = False
-    rerunnable: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
     lines = lines_of_cells(task.input.read_bytes(), len(notebook["cells"])) if options.details else []
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)
-    migration = migrate(notebook, folders=options.folders, workspace=workspace, rerunnable=options.rerunnable)
+    migration = migrate(notebook, folders=options.folders, workspace=workspace)
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":

@@ -52,11 +52,6 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="replacement for MyDrive, relative to DIR: default of drive_dir",
     )
-    parser.add_argument(
-        "--rerunnable",
-        action="store_true",
-        help="also rewrite plain git clone, wget and curl lines, so that a second run downloads nothing again",
-    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if Colab-only constructs remain")
     parser.add_argument("--diff", action="store_true", help="write nothing; print the difference of the sources")
     parser.add_argument("--strict", action="store_true", help="exit 1 if manual changes are needed")
@@ -99,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
         diff=arguments.diff,
         folders=Folders(work=arguments.work_dir, drive=arguments.drive_dir),
         force=arguments.force,
-        rerunnable=arguments.rerunnable,
         details=mode == "check" or arguments.format != "text" or arguments.report is not None,
     )
     results = _run_tasks(plan, options, arguments.jobs)

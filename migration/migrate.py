@@ -54,13 +54,11 @@ def migrate(
     *,
     folders: Folders | None = None,
     workspace: Path | None = None,
-    rerunnable: bool = False,
 ) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace of the output, if any: its local configurations replace those for Colab, and a
-    clone of Landfall is not needed. `rerunnable` rewrites plain installs and downloads too, so that a second run does
-    not repeat them.
+    clone of Landfall is not needed.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -70,7 +68,6 @@ def migrate(
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
     facts = collect_facts(code, language=language, repository=_REPOSITORY if workspace is not None else "")
-    facts = replace(facts, rerunnable=rerunnable)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from migration.analysis.flags import find_flags, find_needed, is_as_on_colab
-from migration.analysis.mounts import drive_links, is_static, mount_points
+from migration.analysis.mounts import is_static, mount_points
 from migration.analysis.names import ColabNames, PerCell, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.paths import DEFAULT_MOUNTS
@@ -36,7 +36,7 @@ class NotebookFacts(PerCell):
     absolute folders at which the notebook mounts its drive, longest first (the usual ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
-    configurations that have a local version. `rerunnable` enables the rules that are `opt_in`.
+    configurations that have a local version.
     """
 
     language: str = "python"
@@ -47,7 +47,6 @@ class NotebookFacts(PerCell):
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
     local_configs: frozenset[str] = frozenset()
-    rerunnable: bool = False
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
@@ -67,7 +66,7 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     return NotebookFacts(
         language=language,
-        mounts=(*mounts, *drive_links(cells, mounts)),
+        mounts=mounts,
         parameters=parameters,
         colab=colab,
         static_mount=static,

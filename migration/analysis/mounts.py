@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
-from migration import shell
 from migration.analysis.names import ColabNames
 from migration.colab.names import MOUNT, UNMOUNT, Use
-from migration.colab.paths import find_paths
-from migration.python.scanning import Command
 from migration.python.scopes import own_nodes
 from migration.python.source import CellSource
 from migration.python.trees import walk
 
-MAKES_LINK = re.compile(r"ln(?<=\bln)\s")
 _TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
 _TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
 _MOST_VALUES = 8
@@ -115,34 +111,3 @@ def _products(parts: Sequence[set[str]]) -> list[tuple[str, ...]]:
     for part in parts:
         count *= len(part)
     return list(product(*map(sorted, parts))) if 0 < count <= _MOST_VALUES else []
-
-
-def drive_links(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> list[str]:
-    """Absolute names outside `/content` that cells link to the mounted drive, sorted.
-
-    `ln -s /content/gdrive/My\\ Drive/ /mydrive` makes `/mydrive` another mount point.
-    """
-    return sorted(
-        {
-            name
-            for source in cells
-            if MAKES_LINK.search(source.text)
-            for command in source.commands
-            for name, _ in links_made(source.text, command, mounts)
-        }
-    )
-
-
-def links_made(text: str, command: Command, mounts: tuple[str, ...]) -> Iterator[tuple[str, shell.Command]]:
-    """The names that a cell's command gives to the mounted drive, with the simple commands `ln -s` that do it."""
-    if command.kind != "shell" or not MAKES_LINK.search(text, command.body, command.end):
-        return
-    for simple in shell.commands(text[command.body : command.end], command.body):
-        targets = [word.value for word in simple.arguments if not word.value.startswith("-")]
-        if simple.program != "ln" or len(targets) != 2:
-            continue
-        spans = find_paths(targets[0], mounts)
-        name = targets[1].rstrip("/")
-        is_whole = bool(spans) and spans[0].folder == "drive" and not targets[0][spans[0].end :].strip("/")
-        if is_whole and re.fullmatch(r"/[\w-]+", name) and name != "/content":
-            yield name, simple

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.secret_names import is_secret_name
-from core.secrets import find_secrets, is_placeholder, masked, variable_for
+from core.secrets import find_secrets, is_placeholder, masked
 from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,
     MARK,
     OPTIONS,
+    Declaration,
     FormField,
     declaration,
     form_fields,
@@ -29,11 +30,6 @@ from migration.colab.forms import (
 from migration.python.source import CellSource
 
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "os", "sys"})
-_DRIVE_PATH = re.compile(
-    r"(?:/content/[\w-]+|/gdrive|(?:\./)?g?drive)/(?:My ?Drive/(?=[^/])|(?=Shared ?drives/))(?P<rest>.+)"
-)
-_WORK_PATH = re.compile(r"/content/(?!g?drive\b|google_drive\b)(?P<rest>[^/].*)")
-_CONTENT = re.compile(r"/content/?")
 _LOCAL_MEANING = re.compile(
     r"(?<![\w.])/content\b|google\.colab|colab\.research|(?<![\w.])/g?drive\b|(?:^|\./)g?drive/(?:My ?Drive|Shared)|"
     r"^/(?:mydrive|root|usr|opt|home|datalab|tools)\b"
@@ -45,26 +41,17 @@ class Parameter:
     """One form field: `name = value` of cell `cell` (its position in the original notebook).
 
     `value` is the literal in the parameters cell, `comment` the text after it (papermill's `# type: int …` form with
-    range and options). `folder` is `work` or `drive` if the value is a path below that folder. `environment` is the
-    variable of a secret, and `fallback` the default literal, empty if only a real secret works. `stays`: why a field is
-    not moved, else empty. `above` and `below` are the comments that describe it and are moved with it.
+    range and options). `stays`: why a field is not moved, else empty. `above` and `below` are the comments that
+    describe it and are moved with it.
     """
 
     cell: int
     name: str
     value: str
     comment: str = ""
-    folder: str = ""
-    environment: str = ""
-    fallback: str = ""
     stays: str = ""
     above: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
-
-    @property
-    def leaves(self) -> bool:
-        """Whether its line is removed from the cell."""
-        return not (self.stays or self.folder or self.environment)
 
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
@@ -92,11 +79,11 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
 
 def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[Parameter]:
     """The parameters of a cell with the comments that describe their fields."""
-    leaving = {parameter.name for parameter in parameters if parameter.leaves}
+    leaving = {parameter.name for parameter in parameters if not parameter.stays}
     rows = rows_of(source, [field for field in form_fields(source) if field.name in leaving])
     texts = source.text.split("\n")
     for parameter in parameters:
-        if not parameter.leaves:
+        if parameter.stays:
             yield parameter
             continue
         first, row, last = rows[parameter.name]
@@ -176,49 +163,23 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
     node = field.value
     value = ast.literal_eval(node)
     declared = declaration(field.mark.text)
-    environment = secret_variable(field.name, value) if isinstance(value, str) else ""
-    if environment:
-        is_real = not is_placeholder(value)
-        comment = f"# type: str secret: leave it empty and set {environment} in the environment"
-        fallback = "" if is_real else source.segment(node)
-        return Parameter(source.index, field.name, '""', comment, environment=environment, fallback=fallback)
-    folder = ""
-    if isinstance(value, str):
-        if _CONTENT.fullmatch(value):
-            return Parameter(source.index, field.name, "", stays="its value is the work folder itself, now `work_dir`")
-        folder, value = below_folder(value)
-    if masked(source.segment(node)) != source.segment(node):
-        return Parameter(source.index, field.name, "", stays="its value contains a secret")
+    written = source.segment(node)
+    if masked(written) != written or (isinstance(value, str) and _is_secret(field.name, value)):
+        return Parameter(source.index, field.name, "", stays="papermill would write its secret to the notebook")
     if any(_LOCAL_MEANING.search(text) for text in _texts(value)):
-        return Parameter(source.index, field.name, "", stays="its value contains a path of Colab's machine")
-    options = tuple(below_folder(option)[1] if isinstance(option, str) else option for option in declared.options)
-    declared = _without_colab(type(declared)(options, declared.settings, declared.note))
-    written = source.segment(node) if not folder else written_literal(value)
+        return Parameter(source.index, field.name, "", stays="it names a path of Colab's machine")
     if re.search("[=#\n]", written):
         written = written_literal(value)
-    comment = masked(papermill_comment(declared, value, relative_to=f"{folder}_dir" if folder else ""))
-    return Parameter(source.index, field.name, written, comment, folder=folder)
+    comment = masked(papermill_comment(_without_colab(declared), value))
+    return Parameter(source.index, field.name, written, comment)
 
 
-def below_folder(path: str) -> tuple[str, str]:
-    """The folder of Colab's that a path is in, `work` or `drive`, and the rest of it; ("", path) for any other text."""
-    found = _DRIVE_PATH.fullmatch(path)
-    if found:
-        return "drive", found["rest"]
-    found = _WORK_PATH.fullmatch(path)
-    return ("work", found["rest"]) if found else ("", path)
-
-
-def secret_variable(name: str, value: str) -> str:
-    """The environment variable for a secret of this name or value; empty if neither looks like one."""
-    found = find_secrets(value)
-    if found:
-        return variable_for(name, found[0].kind)
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a text is a secret, or the place of one, by its name or value."""
     is_opaque = re.fullmatch(r"(?=.*\d)[\w./+=:-]{16,}", value)
     is_password = re.search("pass|pwd", name, re.IGNORECASE)
-    if is_secret_name(name) and (is_placeholder(value) or is_opaque or is_password):
-        return variable_for(name)
-    return ""
+    named = is_secret_name(name) and (is_placeholder(value) or is_opaque or is_password)
+    return bool(named or find_secrets(value))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -230,12 +191,11 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (text for part in value for text in _texts(part))
 
 
-def _without_colab(declared: Any) -> Any:
+def _without_colab(declared: Declaration) -> Declaration:
     """The declaration without texts that are valid on Colab only."""
     options = tuple(option for option in declared.options if not _LOCAL_MEANING.search(str(option)))
     settings = tuple((key, value) for key, value in declared.settings if not _LOCAL_MEANING.search(value))
-    note = "" if _LOCAL_MEANING.search(declared.note) else declared.note
-    return type(declared)(options, settings, note)
+    return Declaration(options, settings, "" if _LOCAL_MEANING.search(declared.note) else declared.note)
 
 
 def written_literal(value: Any) -> str:

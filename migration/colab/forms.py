@@ -174,7 +174,7 @@ def declaration(text: str) -> Declaration:
     return Declaration(options, settings, rest.lstrip("#@ ").strip())
 
 
-def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "") -> str:
+def papermill_comment(declared: Declaration, value: Any) -> str:
     """The comment that papermill's help shows: `# type: int slider, 1 to 100 in steps of 1`.
 
     Papermill reads the first word as the type and the rest as the help, and ignores a line with a second `=`.
@@ -189,8 +189,6 @@ def papermill_comment(declared: Declaration, value: Any, *, relative_to: str = "
     any_text = declared.setting("allow-input").lower() == "true"
     if declared.options:
         words.append(f"one of {_listed(declared)}{', or another' if any_text else ''}")
-    if relative_to:
-        words.append(f"path relative to {relative_to}")
     if declared.setting("placeholder"):
         words.append(f"such as {declared.setting('placeholder')}")
     if declared.note:

@@ -28,17 +28,16 @@ Severity = Literal["breaks", "decision", "information"]
 KeepsText = Literal["exact", "equivalent", "needs-human"]
 _DESCRIBED = {"use_attribute_docstrings": True}
 
-# Commands that change the machine, execute downloaded code, or make it accessible from outside.
-HAZARDS = frozenset({"LF821", "LF822", "LF823", "LF824", "LF825"})
+# Commands that change the machine, or delete its files.
+HAZARDS = frozenset({"LF822", "LF824"})
 # Rules whose findings make the notebook fail until the user acts.
-BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF521", "LF523", "LF524", "LF545"})
-BREAKS |= {"LF563", "LF813", "LF831", "LF841", "LF901", "LF902"}
+BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF521", "LF523", "LF545"})
+BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
-# Findings in notebooks of any origin that the user should check: missing secrets, log-ins, a GPU, cells that are not
-# Python.
-_ANYWHERE = HAZARDS | UPKEEP | {"LF802", "LF811", "LF812", "LF842", "LF901"}
+# Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
+_ANYWHERE = HAZARDS | UPKEEP | {"LF811", "LF812", "LF901"}
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class NotebookReport:
     cells: tuple[int | None, ...] = ()
     """For each cell of the migrated notebook its position in the original, null if it was added."""
     hazards: tuple[Place, ...] = ()
-    """Commands with effects outside the notebook's folder: writes elsewhere, sudo, remote code."""
+    """Commands with effects outside the notebook's folder: writes elsewhere, sudo, deletions."""
     secrets: tuple[Place, ...] = ()
     """Positions of secrets in the input, without their values."""
     drive: dict[str, str] = field(default_factory=dict)

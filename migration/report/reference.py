@@ -43,7 +43,7 @@ Generated from `migration/rules/` by `python -m migration.report.reference --wri
 *Behaviour* is the effect of a rewrite. **exact**: the same values, files and output as before. **equivalent**: the same
 purpose, by local means. **needs-human**: the user must act, and the finding says how; one match of a rule may need
 manual changes although others do not. The last line of *matches* and of *writes* is an example, which is also a test: a
-cell before and after this rule. **Opt-in** rules are not about Colab: they apply with `--rerunnable`.
+cell before and after this rule.
 """
 
 _WIDTH = 100
@@ -73,9 +73,7 @@ def _row(rule: Rule) -> str:
     matches = _in_table(rule.matches) + _code(example.before)
     writes = _in_table(rule.writes) + _code(example.after or "")
     anchor = f'<a id="{rule.id.lower()}"></a>{rule.id}'
-    return (
-        f"| {anchor} | {_in_table(rule.name)} | {matches} | {writes} | {rule.keeps.value}{', opt-in' * rule.opt_in} |"
-    )
+    return f"| {anchor} | {_in_table(rule.name)} | {matches} | {writes} | {rule.keeps.value} |"
 
 
 def _code(text: str) -> str:
@@ -98,7 +96,7 @@ def rules_text(rules: Sequence[Rule]) -> str:
     """The table of rules."""
     lines = []
     for rule in rules:
-        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}{' (with --rerunnable)' * rule.opt_in}")
+        lines.append(f"{rule.id}  {rule.keeps.value:<11}  {rule.name}")
         for label, text in (("finds", rule.matches), ("writes", rule.writes)):
             lines += wrapped(text, f"       {label:<7} ", 15) if text else []
     return "".join(f"{line}\n" for line in lines)
@@ -113,7 +111,6 @@ def rules_json(rules: Sequence[Rule]) -> str:
                 "matches": rule.matches,
                 "writes": rule.writes,
                 "keeps": rule.keeps.value,
-                "opt_in": rule.opt_in,
                 "anchor": rule.anchor,
             }
             for rule in rules

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.names import OFFERED, RUNTIME
+from migration.colab.names import RUNTIME
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -29,19 +29,9 @@ _ASKS_PORT = re.compile(
 # Elements of the page that scripts click to keep a Colab machine.
 _ELEMENT = re.compile(r"colab-(?:connect|toolbar)-button")
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
-_TEST = re.compile(
-    r"""(?P<quote>\\?["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules|str\(get_ipython\(\)\))"""
-)
 _IS_SCRIPT = re.compile(r"<script|=>|\b(?:document|window)\.|\b(?:const|let|await)\s+\w|\bfunction\b\s*\w*\(")
 _SCRIPT_CELLS = frozenset({"javascript", "js", "html", "HTML", "svg"})
-_PARTS = "|".join(sorted(OFFERED))
-# Code that certainly means google.colab, because it contains names of its API.
-_FROM = re.compile(
-    rf"\bfrom(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?P<rest>\s+import\s+)(?P<names>[^\n#;\\\"']+)"
-)
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
-_IMPORT = re.compile(rf"\bimport(?P<gap>\s+)google\.colab(?P<part>\.(?:{_PARTS}))?(?![\w.])(?P<alias>\s+as\b)?")
-_FULL_NAME = re.compile(rf"\bgoogle\.colab(?=\.(?:{_PARTS})\.\w)")
 _IMPORTS = re.compile(r"(?:^|;|\\n)\s*(?:from\s+google|import\s+google\.colab)", re.MULTILINE)
 _ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
 _PAGE_ACTION = (
@@ -51,42 +41,18 @@ _PAGE_ACTION = (
 _ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a plain notebook has no such button"
 
 
-def _certain(text: str) -> str:
-    """Code in a text with the names of the runtime instead of those of Colab, if the text is unambiguous."""
-    text = _TEST.sub(lambda found: str(found["not"] is not None), text)
-    text = _FROM.sub(_new_from, text)
+def _local(text: str) -> str:
+    """A text with the names of the runtime instead of those of Colab."""
     text = _FROM_GOOGLE.sub(lambda found: f"import {RUNTIME}{found['alias'] or ' as colab'}", text)
-    text = _IMPORT.sub(_new_import, text)
-    return _FULL_NAME.sub(lambda found: found[0] if _SCRIPT.match(text, found.start()) else RUNTIME, text)
+    return _ANY.sub(RUNTIME, text)
 
 
-def _new_from(found: re.Match[str]) -> str:
-    names = re.findall(r"(?:^|,)[\s(]*(\w+)", found["names"])
-    if not found["part"] and not OFFERED.issuperset(names):
-        return found[0]
-    part = "" if found["part"] == ".patches" and set(names) == {"cv2_imshow"} else found["part"] or ""
-    return f"from{found['gap']}{RUNTIME}{part}{found['rest']}{found['names']}"
-
-
-def _new_import(found: re.Match[str]) -> str:
-    """Without an alias, only the package is bound; its modules are attributes."""
-    part = found["part"] or "" if found["alias"] else ""
-    return f"import{found['gap']}{RUNTIME}{part}{found['alias'] or ''}"
-
-
-def _in_doubt(text: str) -> str:
-    """The same; every remaining name of Colab is replaced too."""
-    return _ANY.sub(RUNTIME, _certain(text))
-
-
-def _rewritten(
-    source: CellSource, start: int, end: int, message: str, written: Callable[[str], str] = _in_doubt
-) -> Iterator[Match]:
+def _rewritten(source: CellSource, start: int, end: int, message: str) -> Iterator[Match]:
     """The lines of a segment of text that contain google.colab, rewritten one by one; JavaScript is not changed."""
     at = start
     for line in source.text[start:end].split("\n"):
         if _COLAB.fires(line) and not _SCRIPT.search(line):
-            new = written(line)
+            new = _local(line)
             if new != line:
                 yield Match(at, at + len(line), message, (Edit(at, at + len(line), new),))
         at += len(line) + 1
@@ -111,7 +77,7 @@ def _find_strings(source: CellSource) -> Iterator[Match]:
         if port or _IS_SCRIPT.search(source.text, start, end):
             continue
         if literal.start not in shown and _is_code(source.text[start:end]):
-            yield from _rewritten(source, start, end, "a text contains code for `google.colab`", _certain)
+            yield from _rewritten(source, start, end, "a text contains code for `google.colab`")
 
 
 def _is_code(text: str) -> bool:
@@ -123,17 +89,6 @@ def _is_code(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-def _find_names_in_strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for literal in _literals(source):
-        start, end = literal.body
-        if _IS_SCRIPT.search(source.text, start, end):
-            continue
-        for match in _ANY.finditer(source.text, start, end):
-            if not _SCRIPT.match(source.text, match.start()):
-                action = "reword the text if necessary: there is no module `google.colab`"
-                yield Match(*match.span(), "a text names the module `google.colab`", action=action)
 
 
 def _literals(source: CellSource) -> list[Literal]:
@@ -224,15 +179,5 @@ RULES: tuple[Rule, ...] = (
         _find_code,
         _COLAB,
         example=Example("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'"),
-    ),
-    Rule(
-        "LF236",
-        "Texts that name Colab's module",
-        "`google.colab` in a message, or in code that cannot be analysed",
-        "nothing; it is reported",
-        Keeps.NEEDS_HUMAN,
-        _find_names_in_strings,
-        _COLAB,
-        example=Example('print("needs google.colab")'),
     ),
 )

@@ -1,4 +1,4 @@
-"""Shell commands with another effect on a local machine; clones and downloads are in `downloads`."""
+"""Shell commands with another effect on a local machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, holding
-from migration.python.shell_texts import ShellText
+from migration.notebook.texts import holding
+from migration.python.shell_texts import ShellText, shell_texts
 from migration.python.source import CellSource
-from migration.python.statements import removal
-from migration.rules.guards import edits, has_blocks, run_texts, statement_span
 from migration.rules.rule import Example, Match, Rule
 
 _KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)$")
@@ -34,7 +32,13 @@ def needs_bash(source: CellSource) -> bool:
     uses bash."""
     if not _MAYBE_ONLY_BASH.fires(source.text):
         return False
-    return any(runs == "!" and _is_only_bash(text) for text, runs in run_texts(source))
+    return any(map(_is_only_bash, _lines(source)))
+
+
+def _lines(source: CellSource) -> list[ShellText]:
+    """The texts of the `!` lines."""
+    texts = shell_texts(source)
+    return [text for text in texts if not (text.magic or text.automagic) and text.command is not None]
 
 
 def _is_only_bash(text: ShellText) -> bool:
@@ -57,53 +61,42 @@ def _is_only_for_bash(command: shell.Command) -> bool:
     return any(word.quotes[found.start()] == "u" for word, found in expansions)
 
 
-def _removed(source: CellSource, text: ShellText, command: shell.Command) -> tuple[Edit, ...]:
-    """Edits that remove a command, with its line if it is the only command in it."""
-    if len(text.commands) > 1 or (text.command is None and text.literal is None):
-        return edits(text, (command.start, command.end, "true"))
-    return removal(source, *statement_span(source, text))
-
-
 def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, runs in run_texts(source):
+    for text in _lines(source):
         level = [command for command in text.commands if command.depth == 0]
         stripped = text.text.rstrip()
         # In `(a; b) &` no command is outside the brackets.
         is_detached = level[-1].after == "&" if level else stripped.lstrip().startswith("(")
-        if runs in ("%%", "os.system") or not stripped.endswith("&") or not is_detached:
-            continue
-        start, end = len(text.text) - len(text.text.lstrip()), len(stripped[:-1].rstrip())
-        opening, closing = _detached(text)
-        gap = " " if opening.endswith("(") and stripped.lstrip().startswith("(") else ""  # bash calculates in `((`
-        changes = edits(text, (start, start, opening + gap), (end, len(stripped), closing))
-        message = "IPython raises for a command in the background (`&`)"
-        yield Match(*statement_span(source, text), message, changes)
+        if stripped.endswith("&") and is_detached:
+            start, end = len(text.text) - len(text.text.lstrip()), len(stripped[:-1].rstrip())
+            opening, closing = _detached(text, is_group=stripped.lstrip().startswith("("))
+            edits = (text.edit(start, start, opening), text.edit(end, len(stripped), closing))
+            message = "IPython raises for a command in the background (`&`)"
+            yield Match(text.start, text.end, message, tuple(filter(None, edits)))
 
 
-def _detached(text: ShellText) -> tuple[str, str]:
+def _detached(text: ShellText, *, is_group: bool) -> tuple[str, str]:
     """Text around a command, instead of its `&`, so that it continues after the line. The terminal of the line sends
     SIGHUP when the line ends: a command that ignores it continues, unless it writes to the terminal. On Colab its
     output is lost then, too.
     """
-    last = text.commands[-1]
-    outputs = {found.number or "1" for found in last.redirections if ">" in found.operator}
-    has_both = {"1", "2"} <= outputs or any(found.operator in ("&>", "&>>") for found in last.redirections)
+    words = text.commands[-1].words
+    is_simple = len(text.commands) == 1 and not shell.read(text.text).blocks
     # nohup itself would write there, on a terminal.
-    file = " >> nohup.out" if last.words and last.words[0].value == "nohup" else " > /dev/null"
-    if len(text.commands) > 1 or has_blocks(text):
-        return '(trap "" HUP; (', f"){file if '1' not in outputs else ' > /dev/null'} 2>&1 &)"
-    to_file = "" if has_both or "1" in outputs else file
-    return '(trap "" HUP; ', to_file + ("" if has_both or "2" in outputs else " 2>&1") + " &)"
+    writes = is_simple and words and words[0].value == "nohup" and not text.commands[-1].redirections
+    output = ">> nohup.out" if writes else "> /dev/null"
+    # A redirection of the command itself has priority over that of the group; bash calculates in `((`.
+    return f'(trap "" HUP; ({" " * is_group}', f") {output} 2>&1 &)"
 
 
 def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, _ in run_texts(source):
+    for text in shell_texts(source):
         for command in text.commands:
             if _ends_the_runtime(command):
                 yield Match(
                     *text.span(command),
                     f"`{command.program}` ends Colab's machine or the kernel; here it would also end other processes",
-                    _removed(source, text, command),
+                    tuple(filter(None, [text.edit(command.start, command.end, "true")])),
                     "restart the kernel here (Kernel, Restart), then continue with the next cell",
                 )
 
@@ -125,7 +118,7 @@ def _find_cloud_program(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
     """Reports the first use in a cell only: the programs are installed once."""
     found = [
         (*text.span(command), command.program)
-        for text, _ in run_texts(source)
+        for text in shell_texts(source)
         for command in (text.commands if re.search("gsutil|gcloud|bq", text.text) else ())
         if command.program in _CLOUD_PROGRAMS
     ]
@@ -144,21 +137,21 @@ RULES: tuple[Rule, ...] = (
         id="LF540",
         name="background command",
         matches="`!command &`, `!nohup command > file &`",
-        writes='`!(trap "" HUP; command > /dev/null 2>&1 &)`, which returns at once; a named file is kept',
+        writes='`!(trap "" HUP; (command) > /dev/null 2>&1 &)`, which returns at once; a named file is kept',
         keeps=Keeps.EQUIVALENT,
         find=_find_background,
         trigger=holding("&", like=r"&[ \t]*[\"']?\)?[ \t]*$"),
-        example=Example("!serve --port 80 &", '!(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)'),
+        example=Example("!serve --port 80 &", '!(trap "" HUP; (serve --port 80) > /dev/null 2>&1 &)'),
     ),
     Rule(
         id="LF541",
         name="end of the runtime",
         matches="`!kill -9 -1`, `!pkill python`, `!shutdown now`",
-        writes="nothing: restart the kernel at this cell",
+        writes="`true`: restart the kernel at this cell",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_kill,
         trigger=holding("kill", "shutdown", "reboot", "poweroff", "halt"),
-        example=Example("!kill -9 -1", ""),
+        example=Example("!kill -9 -1", "!true"),
     ),
     Rule(
         id="LF545",

@@ -7,31 +7,17 @@ import re
 from collections.abc import Iterator
 
 from core.secret_names import is_secret_name
-from core.secrets import MASK, Secret, find_secrets, is_placeholder, variable_for
+from core.secrets import Secret, find_secrets, variable_for
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, edited, holding
+from migration.notebook.texts import Edit, edited
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource, compiles
 from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
-# The pattern begins at the sign, which is rare; the name before it is read only after a match.
-_VALUE = re.compile(r"""=\s*["'](?P<value>[^"'\n]*)["'][ \t]*(?!\s*# type:)(?=[,)}\s;#]|\Z)""")
-_NAME = re.compile(r"""(?<!\w)([A-Za-z_]\w*)(?:["']\s*\])?\s*\Z""")
-_SAYS_SO = re.compile(
-    r"\Z|.*(?:your|insert|enter|paste|replace|\bput\b|<|xxx|\.\.\.|\*\*\*|_here|\bhere\b|change_?me|fill)",
-    re.IGNORECASE,
-)
-
-
-# A special token of a tokeniser: `begin_seq_token="<BEGIN>"`.
-_WORD_OF_TEXT = re.compile(
-    r"[<\[](?!\w*(?:token|key|secret|pass|your|here|insert|enter|paste|fill|put|api|id\b|xxx))[/|]?\w{1,12}\|?[>\]]",
-    re.IGNORECASE,
-)
 
 
 def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -108,31 +94,6 @@ def _find_in_prose(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         )
 
 
-def _find_placeholders(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python:
-        return
-    seen: set[str] = set()
-    for match in _VALUE.finditer(source.text):
-        named, value = _NAME.search(source.text, max(0, match.start() - 120), match.start()), match["value"]
-        if named is None or not is_secret_name(named[1]):
-            continue
-        if MASK in value or not is_placeholder(value) or not _SAYS_SO.match(value):
-            continue
-        if named[1].lower().endswith("_token") and _WORD_OF_TEXT.fullmatch(value):
-            continue
-        name, start = named[1], named.start()
-        before = source.text[source.line_span(start, start)[0] : start]
-        is_argument = not re.fullmatch(r"\s*(?:[\w.]+\.|os\.environ\[[\"'])?", before)
-        if before.lstrip().startswith("#") or (is_argument and not value):
-            continue
-        if name in seen:
-            continue
-        seen.add(name)
-        variable = variable_for(name)
-        action = f'set {variable} in the environment and write `os.environ["{variable}"]` here, or fill in the value'
-        yield Match(start, match.end(), f"`{name}` waits for a secret to be filled in", (), action)
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF801",
@@ -146,20 +107,6 @@ RULES: tuple[Rule, ...] = (
             "!git clone https://me:pa55-w0rd@example.org/x.git",
             "!git clone https://me:$PASSWORD_IN_A_URL@example.org/x.git",
         ),
-    ),
-    Rule(
-        "LF802",
-        "secret to fill in",
-        '`api_key = "YOUR_API_KEY"`, `os.environ["HF_TOKEN"] = ""`',
-        "nothing; reported with the environment variable to use",
-        Keeps.NEEDS_HUMAN,
-        _find_placeholders,
-        holding(
-            *("Token", "token", "TOKEN", "Key", "key", "KEY", "Secret", "secret", "SECRET"),
-            *("Pass", "pass", "PASS", "Pwd", "pwd", "Credential", "credential"),
-            like=r"=\s*[\"']",
-        ),
-        example=Example('api_key = "YOUR_API_KEY"'),
     ),
     Rule(
         "LF803",

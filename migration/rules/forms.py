@@ -96,7 +96,7 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
     """The fields whose lines are moved, with the rows of each."""
-    leaving = [field for field, parameter in _fields_to_hoist(source, facts) if parameter.leaves]
+    leaving = [field for field, parameter in _fields_to_hoist(source, facts)]
     return leaving, rows_of(source, leaving)
 
 
@@ -122,33 +122,6 @@ def _shows_nothing(source: CellSource, statement: ast.Expr) -> bool:
     call = statement.value
     is_print = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
     return is_print or source.text.startswith(";", source.span(statement)[1])
-
-
-def _find_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for field, parameter in _fields_to_hoist(source, facts):
-        if parameter.folder:
-            folder = facts.drive if parameter.folder == "drive" else facts.work
-            start, end = source.line_span(field.mark.start, field.mark.end)
-            line = f"{field.name} = os.path.join({folder}, {field.name})"
-            message = f"form field `{field.name}`, a path, becomes a parameter relative to {folder}"
-            yield Match(start, end, message, (Edit(start, end, line),))
-
-
-def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for field, parameter in _fields_to_hoist(source, facts):
-        if not parameter.environment:
-            continue
-        start, end = source.line_span(field.mark.start, field.mark.end)
-        variable = parameter.environment
-        if parameter.fallback:
-            keeps, lookup = Keeps.EQUIVALENT, f'os.environ.get("{variable}", {parameter.fallback})'
-            action = f"set {variable} in the environment: papermill writes parameter values to the notebook"
-        else:
-            keeps, lookup = Keeps.NEEDS_HUMAN, f'os.environ["{variable}"]'
-            action = f"revoke the secret that was written here, and set {variable} in the environment"
-        message = f"form field `{field.name}` contains a secret and is read from the environment if it is empty"
-        edit = Edit(start, end, f"{field.name} = {field.name} or {lookup}")
-        yield Match(start, end, message, (edit,), action, keeps)
 
 
 RULES: tuple[Rule, ...] = (
@@ -195,27 +168,6 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         _find_literals,
         FIELD_TRIGGER,
         example=Example('steps = 100 #@param {type:"integer"}\ntrain(steps)', "train(steps)"),
-    ),
-    Rule(
-        "LF611",
-        "path field to parameter",
-        '`out = "/content/out"  #@param {…}`, or a path on the drive, if it can be moved',
-        '`out = "out"` in the parameters cell; in its place `out = os.path.join(WORK_DIR, out)`, so that an absolute '
-        "path from papermill is used",
-        Keeps.EQUIVALENT,
-        _find_paths,
-        FIELD_TRIGGER,
-        example=Example('out = "/content/out" #@param {type:"string"}', "out = os.path.join(WORK_DIR, out)"),
-    ),
-    Rule(
-        "LF612",
-        "secret field to environment",
-        '`api_key = ""  #@param {…}` and other fields for tokens, keys and passwords, if they can be moved',
-        '`api_key = ""` in the parameters cell; in its place `api_key = api_key or os.environ.get("API_KEY", "")`',
-        Keeps.EQUIVALENT,
-        _find_secrets,
-        FIELD_TRIGGER,
-        example=Example('api_key = "" #@param {type:"string"}', 'api_key = api_key or os.environ.get("API_KEY", "")'),
     ),
     Rule(
         "LF615",

@@ -37,27 +37,9 @@ _SHELL_LOGINS = {
     ("comet", "login"): "COMET_API_KEY in the environment",
     ("clearml-init", ""): "`clearml-init` once in a terminal",
 }
-_CAPTURE = re.compile(r"\bgetUserMedia\b|\bmediaDevices\b|\bMediaRecorder\b")
 _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
-)
-# Text of the finding, words of which one must occur, and the pattern.
-_GPU = (
-    ("`.cuda()`", (".cuda(",), re.compile(r"\.cuda\(\s*(?:\d|device|non_blocking|\))")),
-    ('`.to("cuda")`', (".to(",), re.compile(r"\.to\(\s*(?:device\s*=\s*)?[\"']cuda(?::\d)?[\"']")),
-    (
-        'the device "cuda"',
-        ('"cuda', "'cuda"),
-        re.compile(
-            r"(?:\bdevice\(\s*|\b(?:device|DEVICE|device_map|map_location)\s*=\s*)[\"']cuda(?::\d)?[\"'](?!\s*\)?\s*if\b)"
-        ),
-    ),
-    (
-        "a device of TensorFlow",
-        ("gpu_device_name", "GPU"),
-        re.compile(r"\bgpu_device_name\(\)|\btf\.device\(\s*[\"']/?(?:device:)?GPU"),
-    ),
 )
 _VARIABLE = re.compile(
     r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
@@ -132,29 +114,10 @@ def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
                 )
 
 
-def _find_capture(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _once(outside_comments(source, _CAPTURE)):
-        action = "record the image or sound beforehand and read it from a file in the work folder"
-        yield Match(match.start(), match.end(), "the browser's camera or microphone is used through Colab", (), action)
-
-
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _once(outside_comments(source, _TPU)):
         action = "this machine has no TPU of Colab's: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a TPU of Colab's", (), action)
-
-
-def _find_gpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python:
-        return
-    for what, words, pattern in _GPU:
-        if not any(word in source.text for word in words):
-            continue
-        for match in _once(outside_comments(source, pattern)):
-            action = 'without such a GPU, write `"cuda" if torch.cuda.is_available() else "cpu"` for the device'
-            if "TensorFlow" in what:
-                action = "without such a GPU, leave the device to TensorFlow"
-            yield Match(match.start(), match.end(), f"{what} is fixed in the code: an NVIDIA GPU is needed", (), action)
 
 
 def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
@@ -235,17 +198,6 @@ LOGIN_RULES: tuple[Rule, ...] = (
         holding("login", "gcloud", "rclone", "authenticate", "hf auth", "clearml-init"),
         example=Example("!huggingface-cli login"),
     ),
-    Rule(
-        "LF813",
-        "camera or microphone",
-        "JavaScript with `navigator.mediaDevices.getUserMedia`",
-        "nothing; reported",
-        Keeps.NEEDS_HUMAN,
-        _find_capture,
-        holding("getUserMedia", "mediaDevices", "MediaRecorder"),
-        any_language=True,
-        example=Example('script = "navigator.mediaDevices.getUserMedia({})"'),
-    ),
 )
 
 RULES: tuple[Rule, ...] = (
@@ -259,16 +211,6 @@ RULES: tuple[Rule, ...] = (
         holding("TPU", "colab_tpu", "to_tpu_model", "initialize_tpu", "cloud_tpu", "torch_xla", like=_TPU),
         any_language=True,
         example=Example("tf.distribute.cluster_resolver.TPUClusterResolver()"),
-    ),
-    Rule(
-        "LF842",
-        "GPU",
-        '`.cuda()`, `.to("cuda")`, `torch.device("cuda")`, `tf.test.gpu_device_name()`',
-        "nothing; reported",
-        Keeps.EQUIVALENT,
-        _find_gpu,
-        holding("cuda", "GPU", "gpu_device_name"),
-        example=Example("model.cuda()"),
     ),
     Rule(
         "LF901",

@@ -12,9 +12,8 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, shell_texts, simple_line
 from migration.python.source import CellSource, once_a_cell
 from migration.rules.rule import Example, Match, Rule
-from migration.shell.installs import PipCall, pip_call, unquoted_bounds
+from migration.shell.installs import PipCall, pip_call
 
-_CUDA = re.compile(r"(?:\+|/|-|\b)cu(\d{2,3})(?!\d)|\bcuda(\d{2,3})(?!\d)", re.IGNORECASE)
 # `%pip` interpolates its line twice, the second time with its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
@@ -80,19 +79,6 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         )
 
 
-def _find_other(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in _pip_calls(source):
-        if call.interpreter == "other":
-            words = call.command.words
-            wrote = found.text[words[call.first].start : words[call.last].end]
-            yield from _match(
-                found,
-                call,
-                f"`{wrote}` belongs to a specific Python, which may differ from that of the kernel",
-                action="check which Python these packages are for; for that of the notebook use `%pip`",
-            )
-
-
 # ------------------------------------------------------------------------------------------------------------------- uv
 def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in _pip_calls(source):
@@ -112,54 +98,7 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield from _match(found, call, message, edits)
 
 
-# --------------------------------------------------------------------------------------------------------- requirements
-def _find_bounds(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in _pip_calls(source):
-        if call.subcommand not in ("install", "download", "wheel") or found.words:
-            continue
-        quote = "'" if found.literal and found.literal.quote[0] == '"' else '"'
-        spans = unquoted_bounds(found.text, call)
-        edits = [found.edit(start, end, f"{quote}{found.text[start:end]}{quote}") for start, end in spans]
-        if edits:
-            specs = ", ".join(f"`{found.text[start:end]}`" for start, end in spans)
-            yield from _match(found, call, f"without quotes the shell reads the bound of {specs} as a file name", edits)
-
-
-def _find_cuda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found, call in _pip_calls(source):
-        if not call.installs:
-            continue
-        values = " ".join(item.value for item in call.items)
-        versions = dict.fromkeys(first or second for first, second in _CUDA.findall(values))
-        if versions:
-            # `cu118` and `cu92` name a release, `cuda12` a series.
-            named = " and ".join(re.sub(r"^(9|1\d)(?=\d)", r"\1.", version) for version in versions)
-            message = f"installs builds for CUDA {named}; they need a driver of the machine that supports it"
-            yield from _match(found, call, message)
-
-
 RULES: tuple[Rule, ...] = (
-    Rule(
-        id="LF503",
-        name="version bounds in quotes",
-        matches="`pip install x>=1`, where the shell would write a file named `=1`",
-        writes='`pip install "x>=1"`',
-        keeps=Keeps.EQUIVALENT,
-        find=_find_bounds,
-        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*[<>]"),
-        opt_in=True,
-        example=Example("%pip install x>=1", '%pip install "x>=1"'),
-    ),
-    Rule(
-        id="LF510",
-        name="builds for one CUDA version",
-        matches="`torch==2.0.1+cu118`, `--index-url https://download.pytorch.org/whl/cu118`",
-        writes="nothing: the report names the CUDA version that the driver must support",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_cuda,
-        trigger=holding("pip", like=r"pip(?<=\bpip)\b[^\n]*(?:\\\n[^\n]*)*(?i:cu(?:da)?)\d"),
-        example=Example("%pip install torch==2.0.1+cu118"),
-    ),
     Rule(
         id="LF504",
         name="uv for the kernel",
@@ -179,15 +118,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_lines,
         trigger=_PIP,
         example=Example("!pip install x", "%pip install x"),
-    ),
-    Rule(
-        id="LF508",
-        name="pip of another Python",
-        matches="`!pip2 …`, `!python3.7 -m pip …`, `!/opt/env/bin/pip …`",
-        writes="nothing: the user must decide which Python is meant",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_other,
-        trigger=_PIP,
-        example=Example("!pip2 install x"),
     ),
 )

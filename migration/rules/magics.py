@@ -18,12 +18,12 @@ TENSORFLOW_1_ACTION = (
     "of `tf.compat.v1`"
 )
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
-# Notebooks also spell it `%tensoflow_verion`.
+
+
 _AUTOMAGICS = (
     "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|conda|mamba|load_ext|reload_ext|unload_ext|autoreload|matplotlib|"
     "tensorboard|tensorflow_version|timeit"
 )
-_DETACHED = re.compile(rf"%[ \t]+(?P<name>{_AUTOMAGICS}|reset|config|env|run|time|pylab|pwd|who|whos|store)(?![\w=(.])")
 _BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\]][^\n]*)$", re.MULTILINE)
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
@@ -85,9 +85,6 @@ def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
             if _COLAB_EXTENSION.match(argument):
                 message = f"the extension `{argument}` exists only in Colab"
                 yield Match(use.start, use.end, message, removal(source, use.start, use.end))
-    for use, _ in _uses(source, "xterm"):
-        message, action = "`%xterm` opens a terminal inside Colab", "open a terminal next to the notebook instead"
-        yield Match(use.start, use.end, message, removal(source, use.start, use.end), action, Keeps.NEEDS_HUMAN)
 
 
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -98,15 +95,6 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         start = found.start("name")
         message = f"`{found['name']}` without `%` works only because it is alone in its cell"
         yield Match(start, found.end(), message, (Edit(start, start, "%"),))
-
-
-def _find_detached(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for command in source.commands:
-        found = _DETACHED.match(source.text, command.start) if command.kind == "magic" else None
-        if found:
-            message = f"`% {found['name']}` worked in older Colab versions; a magic's name must follow its `%` directly"
-            edit = Edit(found.start(), found.start("name"), "%")
-            yield Match(command.start, command.end, message, (edit,))
 
 
 RULES: tuple[Rule, ...] = (
@@ -133,11 +121,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF565",
         name="Colab's own extensions",
-        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`, `%xterm`",
+        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`",
         writes="nothing; `pass` if a block would be empty",
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
-        trigger=holding("load_ext", "xterm", like=r"load_ext\b.*(?:google\.colab|colabxterm)|xterm\b"),
+        trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
         example=Example("%load_ext google.colab.data_table\nframe", "frame"),
     ),
     Rule(
@@ -152,15 +140,5 @@ RULES: tuple[Rule, ...] = (
             like=rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]",
         ),
         example=Example("cd folder", "%cd folder"),
-    ),
-    Rule(
-        id="LF570",
-        name="magic apart from its `%`",
-        matches="`% cd folder`, `% matplotlib inline`",
-        writes="`%cd folder`, `%matplotlib inline`",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_detached,
-        trigger=holding("%", like=r"^[ \t]*%[ \t]+\w"),
-        example=Example("% cd folder", "%cd folder"),
     ),
 )

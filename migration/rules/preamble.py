@@ -124,17 +124,14 @@ def _needs(
     texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     text = "\n".join(source.text for source in code)
-    folders = {parameter.folder for parameter in facts.parameters}
     drive_links = any(needs_drive_links(source, facts) for source in code)
-    drive = drive_links or "drive" in folders or _holds(text, facts.drive)
+    drive = drive_links or _holds(text, facts.drive)
     # The runtime uses the current folder as the work folder.
     moves = _RUNTIME in text and _CHANGES_FOLDER.search(text) is not None
     return _Needs(
-        work=drive or moves or "work" in folders or _holds(text, facts.work),
+        work=drive or moves or _holds(text, facts.work),
         drive=drive,
-        kernel=_RUNTIME in text
-        or any(parameter.environment for parameter in facts.parameters)
-        or any(map(_runs_programs, code)),
+        kernel=_RUNTIME in text or any(map(_runs_programs, code)),
         bash=any(needs_bash(source) for source in code),
         drive_links=drive_links,
     )

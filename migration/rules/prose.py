@@ -1,5 +1,4 @@
-"""Markdown: badges and links that open a notebook in Colab are removed; text about Colab's menus and services is
-reported."""
+"""Markdown: badges and links that open a notebook in Colab are removed; text about Colab is reported."""
 
 from __future__ import annotations
 
@@ -48,21 +47,13 @@ _CODE = re.compile(
 )
 _WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]"
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
-_RUNTIME_MENU = re.compile(
+_ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
-    r"|\bruntime\b[\W_]{1,8}(?:and |then |&|press|click|select|choose|change|run all|restart|factory|manage)"
-    r"|\bhardware accelerator\b|\bnotebook settings\b|\bfactory reset\b|\bconnect to a (?:hosted|gpu|tpu) runtime\b"
-    r"|\bentorno de ejecuci[oó]n\b|\bexecution environment type\b"
-    r"|更改运行时|變更執行階段|ランタイムのタイプ",
-    re.IGNORECASE,
-)
-_SERVICES = re.compile(
-    r"\bgoogle\.colab\b|\bdrive\.mount\b|\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b"
-    r"|\bfiles\.(?:upload|download)\b|\buserdata\b|🔑|%tensorflow_version|\bcolab-(?:connect|toolbar)-button\b"
+    r"|\bhardware accelerator\b|\bnotebook settings\b|\bfactory reset\b"
+    r"|\bgoogle\.colab\b|\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b|\bfiles\.(?:upload|download)\b|\buserdata\b"
     r"|\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b"
-    r"|\bcolab (?:file browser|files? (?:panel|pane|tab))\b|\bleft\b.{0,30}\bfolder icon\b"
-    r"|\b(?:files?|folder) (?:icon|panel|pane|tab|explorer|browser)\b.{0,40}\b(?:left|colab)\b",
+    r"|\b(?:files?|folder) (?:icon|panel|pane|tab|explorer|browser)\b",
     re.IGNORECASE,
 )
 
@@ -171,22 +162,11 @@ def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         yield Match(match.start(), match.end(), "link to a cell by Colab's id of it", (edit,), action)
 
 
-def _find_menu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    action = "reword the text for Jupyter: its menu is called Kernel, and the local hardware is used"
-    yield from _once_a_line(source, _RUNTIME_MENU, "text about Colab's Runtime menu", action)
-
-
-def _find_services(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    action = "reword the text: files are in the work folder and the drive folder, secrets in the environment"
-    yield from _once_a_line(source, _SERVICES, "text about Colab's files, drive or secrets", action)
-
-
-def _once_a_line(source: CellSource, pattern: re.Pattern[str], message: str, action: str) -> Iterator[Match]:
-    lines = set()
-    for match in pattern.finditer(source.text):
-        if (line := source.line_of(match.start())) not in lines:
-            lines.add(line)
-            yield Match(match.start(), match.end(), message, (), action)
+def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    by_line = {source.line_of(match.start()): match for match in reversed(list(_ABOUT_COLAB.finditer(source.text)))}
+    action = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
+    for _, match in sorted(by_line.items()):
+        yield Match(*match.span(), "text about Colab's menus, files, drive or secrets", (), action)
 
 
 def _is_code(text: str, at: int) -> bool:
@@ -246,43 +226,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF704",
-        "text about the Runtime menu",
-        "`Runtime > Change runtime type` and the like in markdown",
+        "text about Colab",
+        "its Runtime menu, mounting a drive, `google.colab`, the secrets or files pane, in markdown",
         "nothing; reported",
         Keeps.EQUIVALENT,
-        _find_menu,
-        holding(
-            *("Runtime", "runtime", "RUNTIME", "ccelerator", "otebook Settings", "otebook settings", "actory"),
-            *("Entorno", "entorno", "运行时", "執行階段", "ランタイム"),
-        ),
+        _find_texts,
+        None,
         _MARKDOWN_CELLS,
         any_language=True,
         example=Example("Runtime > Change runtime type"),
-    ),
-    Rule(
-        "LF705",
-        "text about Colab's services",
-        "mounting a drive, `google.colab`, the secrets or files pane, in markdown",
-        "nothing; reported",
-        Keeps.EQUIVALENT,
-        _find_services,
-        holding(
-            *(
-                "google.colab",
-                "colab-",
-                "Mount",
-                "mount",
-                "files.upload",
-                "files.download",
-                "Secret",
-                "secret",
-                "userdata",
-                "🔑",
-            ),
-            *("%tensorflow", " icon", " pane", " tab", " explorer", " browser", " Icon", " Pane", " Tab", " Explorer"),
-        ),
-        _MARKDOWN_CELLS,
-        any_language=True,
-        example=Example("Mount your Google Drive."),
     ),
 )

@@ -115,8 +115,6 @@ def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -
     fired: dict[Trigger, bool] = {}
     concerns_colab = facts.colab.concern(source)
     for rule in _asked_by(held, candidates.rules):
-        if rule.opt_in and not facts.rerunnable:
-            continue
         if (rule.of_colab and not concerns_colab) or (facts.language != "python" and not rule.any_language):
             continue
         if (trigger := rule.trigger) is not None and trigger.pattern is not None:

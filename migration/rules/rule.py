@@ -52,10 +52,9 @@ class Rule:
 
     `find` is called only for cells with the `trigger` and, with `of_colab`, only for cells that may use Colab or ask
     about it (`ColabNames.concern`). `cells` are the cell types. Only rules with `any_language` apply to notebooks in
-    other languages than Python. Rules with `opt_in` are about running a notebook again, not about Colab: they apply
-    with `--rerunnable`. A row with `find` has an `example`. A rule must not match what it writes, so that migrating
-    twice changes nothing. A row without `find` documents what another stage does (the file's structure, outputs,
-    parameters); that stage reports under its id.
+    other languages than Python. A row with `find` has an `example`. A rule must not match what it writes, so that
+    migrating twice changes nothing. A row without `find` documents what another stage does (the file's structure,
+    outputs, parameters); that stage reports under its id.
     """
 
     id: str
@@ -68,7 +67,6 @@ class Rule:
     cells: tuple[str, ...] = ("code",)
     of_colab: bool = False
     any_language: bool = False
-    opt_in: bool = False
     example: Example | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Rules for packages that pip does not install: those of the system, of conda, of other languages' managers.
+"""Rules for packages that pip does not install: those of the system, of conda.
 
 A notebook cannot install them without administrator rights, so its lines become comments or do nothing, and the finding
 lists what to install by other means.
@@ -22,22 +22,6 @@ from migration.shell.installs import SystemCall, pipelines, system_call
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
-_MANAGERS: dict[str, tuple[str, ...]] = {
-    "npm": ("install", "i", "add"),
-    "yarn": ("global",),
-    "gem": ("install",),
-    "cargo": ("install",),
-    "go": ("install",),
-    "brew": ("install",),
-    "snap": ("install",),
-    "yum": ("install",),
-    "dnf": ("install",),
-    "apk": ("add",),
-    "pacman": ("-S",),
-    "easy_install": (),
-}
-
-
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 
 
@@ -161,23 +145,6 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             )
 
 
-def _find_managers(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for found in shell_texts(source):
-        for command in found.commands:
-            name = command.program
-            values = [word.value for word in command.arguments]
-            verbs = _MANAGERS.get(name)
-            if verbs is None or (verbs and not any(value in verbs for value in values[:2])):
-                continue
-            if name == "npm" and not {"-g", "--global", "--location=global"} & set(values):
-                continue
-            yield Match(
-                *found.span(command),
-                f"installs a program with {name} for the whole machine",
-                action=f"make sure that {name} is installed and run the line once by hand, or delete it",
-            )
-
-
 _SYSTEM = holding(
     *("apt", "dpkg", "gdebi", "ldconfig", "update-alternatives"),
     like=r"\b(?:apt|aptitude|dpkg|gdebi|ldconfig|update-alternatives|add-apt-repository)\b",
@@ -223,15 +190,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_conda,
         trigger=holding("conda", "mamba"),
         example=Example("!conda install x"),
-    ),
-    Rule(
-        id="LF524",
-        name="other package managers",
-        matches="`npm install -g`, `gem install`, `cargo install`, `brew install`, `easy_install`",
-        writes="nothing",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_managers,
-        trigger=holding(*_MANAGERS, like=rf"\b(?:{'|'.join(_MANAGERS)})[ \t'\"]"),
-        example=Example("!npm install -g x"),
     ),
 )

@@ -129,8 +129,8 @@ def test_checking_counts_what_only_colab_has():
     path.write_text(json.dumps(plain), encoding="utf-8")
     assert migrate_file(Task(path, None, 0), Options(mode="check")).report.findings == ()
     strict = migrate_file(Task(path, None, 0), Options(mode="check", strict=True)).report
-    assert {"LF821", "LF811"} <= set(strict.rules)
-    assert strict.hazards[0].rule == "LF821"
+    assert {"LF822", "LF811"} <= set(strict.rules)
+    assert strict.hazards[0].rule == "LF822"
 
 
 def test_a_finding_has_its_line_in_the_file():

@@ -143,6 +143,5 @@ def test_the_table_of_rules_as_text_and_as_json():
         "matches": "an import",
         "writes": "nothing",
         "keeps": "exact",
-        "opt_in": False,
         "anchor": "docs/migration-rules.md#lf201",
     }

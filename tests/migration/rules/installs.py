@@ -10,7 +10,7 @@ RULES = (*installs.RULES, *system_installs.RULES)
 
 
 def rewritten(text, facts=None, language="python"):
-    facts = facts or NotebookFacts(language=language, rerunnable=True)
+    facts = facts or NotebookFacts(language=language)
     new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=RULES, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
     assert again is new

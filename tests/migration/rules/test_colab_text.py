@@ -22,9 +22,8 @@ def _one(text):
     [
         ("# from google.colab import files\n", "# from landfall_runtime import files\n", "LF230"),
         ("a()  # import google.colab.files as f", "a()  # import landfall_runtime.files as f", "LF230"),
-        ("#from google.colab.patches import cv2_imshow", "#from landfall_runtime import cv2_imshow", "LF230"),
+        ("#from google.colab.patches import cv2_imshow", "#from landfall_runtime.patches import cv2_imshow", "LF230"),
         ("# from google import colab", "# import landfall_runtime as colab", "LF230"),
-        ("# if 'google.colab' in sys.modules: a()", "# if False: a()", "LF230"),
         ("# google.colab above\n%%time\na()", "# landfall_runtime above\n%%time\na()", "LF230"),
         ("code = 'from google.colab import files'", "code = 'from landfall_runtime import files'", "LF233"),
         ("t = '''\n  import google.colab\n  x\n'''", "t = '''\n  import landfall_runtime\n  x\n'''", "LF233"),
@@ -59,9 +58,6 @@ def test_unambiguous_text_is_rewritten(before, after, rule):
         ("%%javascript\ngoogle.colab.kernel.comms.open()\nconst a = google.colab.b", "LF232", [2, 3]),
         ('%%html\n<link href="/nbextensions/google.colab/tabbar.css">', "LF232", [2]),
         ("%%writefile a.html\n<script>google.colab.kernel.invokeFunction(1)</script>", "LF232", [2]),
-        ("print('files from google.colab are not there')", "LF236", [1]),
-        ("names = ['google.colab', 'torch']", "LF236", [1]),
-        ("t = 'from google.colab.things import nothing'", "LF236", [1]),
     ],
 )
 def test_ambiguous_text_is_a_manual_step(text, rule, lines):
@@ -89,4 +85,4 @@ def test_messages_of_the_author_are_unchanged(text):
     cell = text if text.startswith("t =") else f'print("{text}")'
     new, found = _one(cell)
     assert new == cell
-    assert [finding.rule for finding in found] == ["LF236"]
+    assert found == []

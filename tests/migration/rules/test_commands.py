@@ -6,15 +6,15 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import commands, downloads
+from migration.rules import commands
 from migration.rules.commands import needs_bash
 from migration.rules.rewriting import rewrite
 
-RULES = (*downloads.RULES, *commands.RULES)
+RULES = commands.RULES
 
 
 def _rewrite(text):
-    facts = NotebookFacts(rerunnable=True)
+    facts = NotebookFacts()
     new, found = rewrite(CellSource(text), cell_type="code", rules=RULES, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=RULES, facts=facts)
     assert again is new
@@ -25,17 +25,15 @@ def _rewrite(text):
 @pytest.mark.parametrize(
     "before, after",
     [
-        ("!serve &", '!(trap "" HUP; serve > /dev/null 2>&1 &)'),
-        ("!serve > log &", '!(trap "" HUP; serve > log 2>&1 &)'),
-        ("!serve > log 2>&1 &", '!(trap "" HUP; serve > log 2>&1 &)'),
-        ("!serve 2> log &", '!(trap "" HUP; serve 2> log > /dev/null &)'),
-        ("!serve &> log &  ", '!(trap "" HUP; serve &> log &)  '),
-        ("!nohup serve -p {port} &", '!(trap "" HUP; nohup serve -p {port} >> nohup.out 2>&1 &)'),
+        ("!serve &", '!(trap "" HUP; (serve) > /dev/null 2>&1 &)'),
+        ("!serve > log &", '!(trap "" HUP; (serve > log) > /dev/null 2>&1 &)'),
+        ("!serve &> log &  ", '!(trap "" HUP; (serve &> log) > /dev/null 2>&1 &)  '),
+        ("!nohup serve -p {port} &", '!(trap "" HUP; (nohup serve -p {port}) >> nohup.out 2>&1 &)'),
+        ("!nohup serve > log &", '!(trap "" HUP; (nohup serve > log) > /dev/null 2>&1 &)'),
         ("!cd a && serve &", '!(trap "" HUP; (cd a && serve) > /dev/null 2>&1 &)'),
-        ("!cd a && serve > log &", '!(trap "" HUP; (cd a && serve > log) > /dev/null 2>&1 &)'),
-        ("if a:\n  x = !serve &", 'if a:\n  x = !(trap "" HUP; serve > /dev/null 2>&1 &)'),
-        ("!serve \\\n  --port 1 &\nx = 1", '!(trap "" HUP; serve \\\n  --port 1 > /dev/null 2>&1 &)\nx = 1'),
-        ("get_ipython().system('serve &')", "get_ipython().system('(trap \"\" HUP; serve > /dev/null 2>&1 &)')"),
+        ("!(cd a; serve) &", '!(trap "" HUP; ( (cd a; serve)) > /dev/null 2>&1 &)'),
+        ("if a:\n  x = !serve &", 'if a:\n  x = !(trap "" HUP; (serve) > /dev/null 2>&1 &)'),
+        ("!serve \\\n  --port 1 &\nx = 1", '!(trap "" HUP; (serve \\\n  --port 1) > /dev/null 2>&1 &)\nx = 1'),
     ],
 )
 def test_a_background_command_is_detached(before, after):
@@ -103,13 +101,12 @@ def _text(path):
 @pytest.mark.parametrize(
     "before, after",
     [
-        ("!kill -9 -1\nx = 1", "x = 1"),
-        ("if a:\n  !kill -9 -1", "if a:\n  pass"),
-        ("if a:\n  !pkill -9 python3\n  b()", "if a:\n  b()"),
+        ("!kill -9 -1\nx = 1", "!true\nx = 1"),
+        ("if a:\n  !pkill -9 python3\n  b()", "if a:\n  !true\n  b()"),
         ("!pip list; pkill python", "!pip list; true"),
-        ("!sudo shutdown now", ""),
+        ("!sudo shutdown now", "!true"),
         ("%%bash\nls\nkill -9 $PPID\n", "%%bash\nls\ntrue\n"),
-        ("os.system('killall python')\nx = 1", "x = 1"),
+        ("os.system('killall python')\nx = 1", "os.system('true')\nx = 1"),
     ],
 )
 def test_commands_that_end_kernel_or_machine_are_removed(before, after):
@@ -179,7 +176,6 @@ def test_bash_syntax_is_recognised(text):
         "os.system('[[ -e a ]]')",
         "%cd {a,b}",
         '!(trap "" HUP; serve > /dev/null 2>&1 &)',
-        "![ -d r/.git ] || git clone https://h/r",
     ],
 )
 def test_portable_shell_lines_are_recognised(text):

@@ -62,27 +62,3 @@ def test_several_secrets_import_os_once():
 def test_secrets_in_text_and_other_languages_are_masked():
     assert _rewrite(f"My token is {_TOKEN}.", cell_type="markdown")[0] == "My token is <HF_TOKEN>."
     assert _rewrite(f'token <- "{_TOKEN}"', language="r")[0] == 'token <- "<HF_TOKEN>"'
-
-
-@pytest.mark.parametrize(
-    "text, lines",
-    [
-        ('api_key = "YOUR_API_KEY"', [1]),
-        ("a = 1\nos.environ['HF_TOKEN'] = ''", [2]),
-        ("openai.api_key = 'sk-...'", [1]),
-        ("model = load(token='<your token>')", [1]),
-        ("push(token='YOUR_TOKEN')\npull(token='YOUR_TOKEN')", [1]),
-        ("# api_key = 'YOUR_API_KEY'", []),
-        ("f(password='')", []),
-        ("mask_token = ''", []),
-        ("words = Tokenizer(100, oov_token='<oov>')", []),
-        ("words = Words(begin_seq_token='<BEGIN>', hf_token='<HF_TOKEN>')", [1]),
-        ("token = '<fill>'", [1]),
-        ("max_tokens = 5", []),
-        ('api_key = ""  # type: str secret', []),
-    ],
-)
-def test_secrets_to_fill_in_are_reported(text, lines):
-    new, found = _rewrite(text)
-    assert new == text
-    assert [finding.line for finding in found] == lines

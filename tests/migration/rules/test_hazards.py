@@ -18,8 +18,8 @@ def _found(text):
 @pytest.mark.parametrize(
     "text, rules",
     [
-        ("!sudo ls", ["LF821"]),
-        ("os.system('sudo ls')", ["LF821"]),
+        ("!sudo ls", ["LF822"]),
+        ("os.system('sudo ls')", ["LF822"]),
         ("!tar -C / -xf a.tar", ["LF822"]),
         ("!tar xf a.tar --directory=/usr/lib", ["LF822"]),
         ("!unzip a.zip -d /opt/a", ["LF822"]),
@@ -32,16 +32,14 @@ def _found(text):
         ("!sed -i 's/a/b/' /etc/hosts", ["LF822"]),
         ("!echo a | tee /etc/apt/sources.list.d/b.list", ["LF822"]),
         ("%%bash\nls\nrm -rf /var/cache/a", ["LF822"]),
-        ("!curl -fsSL https://a.example/i.sh | sh", ["LF823"]),
-        ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF823", "LF821"]),
-        ('!bash -c "$(curl -fsSL https://a.example/i.sh)"', ["LF823"]),
+        ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF822"]),
+        ("!npm install -g a", ["LF822"]),
+        ("!go install a@latest", ["LF822"]),
+        ("!ln -s $DRIVE_DIR /mydrive", ["LF822"]),
         ("!rm -rf *", ["LF824"]),
         ("!rm -r $WORK_DIR", ["LF824"]),
         ("!rm -rf ./", ["LF824"]),
         ("shutil.rmtree(WORK_DIR)", ["LF824"]),
-        ("demo.launch(share=True)", ["LF825"]),
-        ("!npx localtunnel --port 8501", ["LF825"]),
-        ("url = ngrok.connect(8501)", ["LF825"]),
         (f"p = '{_HOME}/.kaggle'", ["LF831"]),
         ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
@@ -64,8 +62,8 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "shutil.rmtree('build')",
         "!pip install a",
         "!mkdir -p a/b",
+        "!npm install a",
         "# !sudo ls",
-        "share = False",
         "x = 'usr/local/cuda'",
         f"url = 'https://a.example{_HOME}/b'",
         "print('sudo')",
@@ -84,4 +82,4 @@ def test_a_colab_path_ends_at_a_command_separator():
 
 
 def test_the_line_of_the_command_is_named():
-    assert _found("a = 1\nif a:\n    !ls && sudo make install\n") == [("LF821", 3), ("LF822", 3)]
+    assert _found("a = 1\nif a:\n    !ls && sudo make install\n") == [("LF822", 3)]

@@ -125,14 +125,6 @@ def test_local_magics_are_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
-def test_a_terminal_magic_is_a_manual_step():
-    new, found = _rewrite("!ls\n%load_ext colabxterm\n%xterm")
-    assert new == "!ls"
-    (finding,) = [finding for finding in found if finding.keeps is Keeps.NEEDS_HUMAN]
-    assert finding.rule == "LF565"
-    assert "terminal" in finding.action
-
-
 @pytest.mark.parametrize(
     "before, after, keeps",
     [
@@ -166,21 +158,6 @@ def test_an_automagic_gets_its_percent_sign(before, after, keeps):
 )
 def test_possible_python_is_unchanged(text):
     assert _rewrite(text) == (text, [])
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("% cd folder", "%cd folder"),
-        ("x = 1\n%  matplotlib inline\n", "x = 1\n%matplotlib inline\n"),
-        ("if a:\n  % reset -f", "if a:\n  %reset -f"),
-    ],
-)
-def test_a_magic_separated_from_its_sign_is_joined(before, after):
-    new, (finding,) = _rewrite(before)
-    assert new == after
-    assert (finding.rule, finding.keeps) == ("LF570", Keeps.EQUIVALENT)
-    assert compiles(new)
 
 
 @pytest.mark.parametrize(

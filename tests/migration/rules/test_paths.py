@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.analysis.facts import NotebookFacts, collect_facts
-from migration.analysis.mounts import drive_links
+from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import DEFAULT_MOUNTS
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
@@ -89,19 +88,6 @@ def test_strings_use_the_local_folders(before, after):
     value = _evaluated(after)
     plain = _evaluated(before)
     assert str(value) == _with_folders(str(plain))
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("os.path.ismount('/content/drive')", "os.path.isdir(DRIVE_DIR)"),
-        ("if not Path('/content/gdrive/').is_mount(): a()", "if not Path(f'{DRIVE_DIR}/').is_dir(): a()"),
-        ("os.path.ismount('/content/x')", "os.path.ismount(f'{WORK_DIR}/x')"),
-        ("os.path.ismount(path)", "os.path.ismount(path)"),
-    ],
-)
-def test_an_existing_drive_counts_as_mounted(before, after):
-    assert migrated(before)[0] == after
 
 
 def _with_folders(text):
@@ -245,24 +231,6 @@ def test_the_mount_point_is_only_equivalent():
     assert finding.keeps is Keeps.EXACT
 
 
-def test_a_link_to_the_drive_is_the_drive_folder():
-    link = CellSource("!mkdir x && ln -s /content/gdrive/My\\ Drive/ /mydrive && ls /mydrive")
-    assert drive_links([link], ("/content/gdrive",)) == ["/mydrive"]
-    assert drive_links([CellSource("!ln -s /content/gdrive/My\\ Drive/x /content/y")], ("/content/gdrive",)) == []
-    mounts = ("/content/gdrive", "/mydrive")
-    assert migrated(link.text, mounts=mounts)[0] == '!mkdir x && true && ls "$DRIVE_DIR"'
-    assert migrated("if a:\n  !ln -s /content/gdrive/MyDrive /mydrive", mounts=mounts)[0] == (
-        "if a:\n  pass  # the drive folder is DRIVE_DIR: no link to it is needed"
-    )
-    assert migrated("x = '/mydrive/y'", mounts=mounts)[0] == "x = f'{DRIVE_DIR}/y'"
-
-
-def test_the_facts_contain_the_links():
-    cells = ["from google.colab import drive\ndrive.mount('/content/gdrive')", "!ln -s /content/gdrive/MyDrive /mine"]
-    facts = collect_facts([CellSource(text, index=index) for index, text in enumerate(cells)])
-    assert facts.mounts == ("/content/gdrive", "/mine")
-
-
 @pytest.mark.parametrize(
     "text, needed",
     [
@@ -278,14 +246,6 @@ def test_the_facts_contain_the_links():
 )
 def test_links_are_needed_where_the_name_is_appended_at_run_time(text, needed):
     assert needs_drive_links(CellSource(text), NotebookFacts()) is needed
-
-
-def test_colab_sample_data_is_reported_as_absent():
-    new, found = migrated("a = read('/content/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')")
-    assert new == "a = read(f'{WORK_DIR}/sample_data/mnist_test.csv')\nb = read('sample_data/anscombe.json')"
-    samples = [finding for finding in found if finding.rule == "LF410"]
-    assert [(finding.line, finding.keeps) for finding in samples] == [(1, Keeps.NEEDS_HUMAN), (2, Keeps.NEEDS_HUMAN)]
-    assert migrated("!rm -rf sample_data\nsample_data / 2")[1] == []
 
 
 PIECES = ["'/content/x'", "f'/content/{a}'", "'{}/content'", "b'/content'", "'/content/drive/MyDrive'", "!ls /content"]

@@ -93,26 +93,3 @@ def test_packages_to_install_are_named():
 )
 def test_read_only_commands_are_unchanged(text):
     assert rewritten(text) == (text, [])
-
-
-@pytest.mark.parametrize(
-    "text, rule",
-    [
-        ("!conda install -y -c conda-forge x", "LF523"),
-        ("%conda install x", "LF523"),
-        ("!/usr/local/bin/mamba install x", "LF523"),
-        ("%%bash\nconda env create -f e.yml", "LF523"),
-        ("os.system('mamba install x')", "LF523"),
-        ("import condacolab", "LF523"),
-        ("condacolab.install()", "LF523"),
-        ("!npm install -g x", "LF524"),
-        ("!sudo npm i --global x", "LF524"),
-        ("!gem install x", "LF524"),
-        ("!cargo install x", "LF524"),
-        ("!brew install x", "LF524"),
-    ],
-)
-def test_other_package_managers_are_a_manual_step(text, rule):
-    new, found = rewritten(text)
-    assert new == text
-    assert [(finding.rule, finding.keeps) for finding in found] == [(rule, Keeps.NEEDS_HUMAN)]

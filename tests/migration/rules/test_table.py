@@ -17,7 +17,7 @@ def applied(rule: Rule, text: str) -> tuple[str, bool]:
     language = rule.example.language if rule.example else "python"
     source, kind = CellSource(text, language=language), rule.cells[0]
     facts = collect_facts([source] if kind == "code" else [], language=language)
-    facts = replace(facts, local_configs=LOCAL_CONFIGS, rerunnable=True)
+    facts = replace(facts, local_configs=LOCAL_CONFIGS)
     new, findings = rewrite(source, cell_type=kind, rules=[rule], facts=facts)
     return new.text, any(finding.rule == rule.id for finding in findings)
 

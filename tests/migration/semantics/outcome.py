@@ -18,7 +18,6 @@ import PIL.Image
 
 from migration.migrate import Migration, migrate
 from migration.rules.preamble import Folders
-from migration.rules.table import RULES
 from tests.migration.semantics.kernels import COLAB_CONTENT, HERE, CellRun, Machine, copy_modules, environment
 
 # Programs that not every machine has, and what they print.
@@ -30,7 +29,6 @@ _REMARKS = re.compile(
     re.MULTILINE,
 )
 _CONTENT = re.compile(r"(?P<address>https?://\S+)|(?:(?<![\w.])|(?<= -\w))/content(?![\w-])")
-OPT_IN = frozenset(rule.id for rule in RULES if rule.opt_in)
 _NAMES = {"START_DIR", "WORK_DIR", "DRIVE_DIR"}
 PREAMBLE_NAMES = {"work_dir", "drive_dir", *_NAMES, *(f"LANDFALL_{name}" for name in _NAMES)}
 
@@ -106,8 +104,7 @@ class Machines:
         """Runs a case; `migration` replaces the result of `migrate`."""
         _write(_fresh(self.folder / "workspace"), case.files if case.in_workspace else {})
         workspace = self.folder / "workspace" if case.in_workspace else None
-        notebook, rerunnable = notebook_of(case.cells), not OPT_IN.isdisjoint(case.rules)
-        migration = migration or migrate(notebook, folders=case.folders, workspace=workspace, rerunnable=rerunnable)
+        migration = migration or migrate(notebook_of(case.cells), folders=case.folders, workspace=workspace)
         new_cells = migration.notebook["cells"]
         sources = [cell["source"] if cell["cell_type"] == "code" else "" for cell in new_cells]
         with ThreadPoolExecutor(2) as pool:

@@ -262,23 +262,6 @@ google.colab.auth.authenticate_user(project_id=project)
         environment={"GOOGLE_APPLICATION_CREDENTIALS": "/dev/null"},
     ),
     Case(
-        "a link to the drive",
-        cells(r"""
-from google.colab import drive
-drive.mount('/content/gdrive')
-!ln -s /content/gdrive/My\ Drive/ /mydrive
-# ----
-!cat /mydrive/in/data.csv
-# ----
-!mkdir -p /mydrive/out && cp /mydrive/in/data.csv /mydrive/out/copy.csv
-# ----
-print(open('/mydrive/out/copy.csv').read())
-"""),
-        ("LF203", "LF401"),
-        drive={"in/data.csv": "a,b\n1,2\n"},
-        private_root=True,
-    ),
-    Case(
         "folders that the notebook names itself",
         cells(r"""
 import os

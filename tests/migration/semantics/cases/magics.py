@@ -51,9 +51,7 @@ more
 %load_ext google.colab.data_table
 z = 3
 # ----
-%xterm
-# ----
-% cd -q /content
+%cd -q /content
 # ----
 cd /content
 """),
@@ -65,7 +63,6 @@ cd /content
             "LF563",
             "LF565",
             "LF567",
-            "LF570",
             "LF601",
             "LF602",
         ),

@@ -39,7 +39,7 @@ url = 'http://example.org/data.csv'
 !git clone -q http://example.org/project.git 2> /dev/null
 !ls project/tool.py
 """),
-        ("LF535", "LF536", "LF537"),
+        ("LF402", "LF404"),
         needs=("git", "wget", "curl"),
     ),
     Case(

@@ -65,7 +65,7 @@ api_key = ""  #@param {type:"string"}
 print(repr(api_key))
 """.replace("SECRET", _TOKEN)
         ),
-        ("LF612", "LF801"),
+        ("LF603", "LF801"),
         environment={"HF_TOKEN": _TOKEN, "TOKEN": _TOKEN},
     ),
     Case(
