@@ -18,13 +18,15 @@ from core.livefile import LiveFile
 from core.lock import Lock
 from core.numbers import finite
 from core.owner import Owner
-from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes
+from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes, text_of
 from core.redaction import redacted, redacted_text
 from core.workspace import json_text, utc_now, write_text, writing
 
 log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
+# More than a hundred thousand epochs.
+_LARGEST_LOSSES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -298,9 +300,10 @@ def write_loss_csv(path: Path, history: Sequence[EpochRecord]) -> None:
 
 
 def read_loss_csv(path: Path) -> list[EpochRecord]:
-    """Raises ValueError for a file of other columns, a truncated row or cells that are not numbers."""
+    """Raises ValueError for a file of other columns, a truncated row, cells that are not numbers or too many bytes."""
     columns = list(EpochRecord.__dataclass_fields__)
-    header, *rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()] or [[]]
+    lines = text_of(read_bytes(path, largest=_LARGEST_LOSSES)).splitlines()
+    header, *rows = [line.split(",") for line in lines] or [[]]
     if header != columns or any(len(row) != len(columns) for row in rows):
         raise ValueError(f"{path}: a line does not have the columns {', '.join(columns)}")
     return [EpochRecord(int(epoch), *(float(cell) for cell in rest)) for epoch, *rest in rows]

@@ -140,9 +140,9 @@ def _failure(task: Task, reason: str) -> Result:
 
 
 def _migrated(task: Task, options: Options) -> Callable[[], Result]:
+    notebook, repairs = _read(task.input)  # first, because it refuses pipes and devices
     with task.input.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    notebook, repairs = _read(task.input)
     lines = lines_of_cells(task.input.read_bytes(), len(notebook["cells"])) if options.details else []
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)

@@ -258,6 +258,47 @@ def test_an_array_bomb_is_rejected(cage):
     assert caught.value.path == path
 
 
+def one_text(num_rows: int) -> pa.Array:
+    """A text of half a MiB in each row, stored once."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(num_rows, np.int32)), pa.array(["x" * 2**19]))
+
+
+def test_a_text_that_a_parquet_file_repeats_is_not_unpacked(cage):
+    path = cage / "texts.parquet"
+    pq.write_table(pa.table({"a": np.arange(300.0), "s": one_text(300)}), path, compression="zstd")
+    with pytest.raises(DataError, match="100 times") as caught:
+        read_recordings(path, root=cage, stream="patchtst", settings=Data())
+    assert caught.value.path == path
+
+
+def test_lists_in_a_parquet_file_are_not_unpacked(cage):
+    path, num_values = cage / "lists.parquet", 20_000_000
+    offsets = pa.array([0, num_values // 2, num_values], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(num_values, np.int8)))
+    pq.write_table(pa.table({"a": [0.5, 1.5], "b": lists, "c": [{"x": 1}, {"x": 2}]}), path)
+    usual = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counting)
+    try:
+        (recording,) = read_recordings(path, root=cage, stream="patchtst", settings=Data())
+    finally:
+        pa.set_memory_pool(usual)
+    assert recording.channels == ("a",)
+    assert counting.max_memory() < num_values
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_on_its_side_is_rejected(cage, suffix):
+    path, names = cage / f"wide.{suffix}", [f"c{number}" for number in range(100_001)]
+    if suffix == "csv":
+        path.write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    else:
+        pq.write_table(pa.table({name: [1.0] for name in names}), path)
+    with pytest.raises(DataError, match="100001 columns") as caught:
+        read_recordings(path, root=cage, stream="patchtst", settings=Data())
+    assert caught.value.path == path
+
+
 @pytest.mark.parametrize(("suffix", "stream"), [("parquet", "patchtst"), ("npy", "swinmae")])
 def test_a_file_that_takes_too_much_processor_time_is_rejected(cage, monkeypatch, suffix, stream):
     monkeypatch.setattr("core.data.files._CPU_SECONDS", 0.0)
@@ -306,6 +347,18 @@ def test_a_bundle_that_would_fill_the_disk_is_rejected(workspace, cage):
     assert path.stat().st_size < 10**6
     with pytest.raises(OutputError, match="more than 100 times its size"):
         import_artifacts(path, root=workspace)
+
+
+@pytest.mark.parametrize("column", ["score", "recording"])
+def test_scores_far_larger_than_their_file_are_not_imported(workspace, cage, column):
+    """The export loads all of them."""
+    folder = cage / "drive/artifacts/scores"
+    folder.mkdir(parents=True)
+    values = {"score": np.zeros(14_000_000), "recording": one_text(300)}
+    pq.write_table(pa.table({column: values[column]}), folder / "patchtst_scores.parquet", compression="zstd")
+    with pytest.raises(OutputError, match="100 times"):
+        import_artifacts(cage / "drive", root=workspace)
+    assert not (workspace / "artifacts/scores").exists()
 
 
 def test_a_checkpoint_with_code_is_not_imported(workspace, cage, capsys):

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from core.data.dialects import Dialect, refuse_doubles, row_widths, sniff
-from core.data.files import in_time, refuse_large
+from core.data.dialects import Dialect, check_names, row_widths, sniff
+from core.data.files import in_time, refuse_bomb, refuse_large
 from core.data.timestamps import TIME_NAMES, holds_times
 from core.errors import DataError, WriteError, first_line
 from core.numbers import counted
@@ -132,22 +133,48 @@ def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 def _parquet_blocks(
     path: Path, scratch: Path | None, columns: Collection[str] | None, at_once: bool
 ) -> Iterator[Table]:
-    with pq.ParquetFile(path, pre_buffer=False) as file:  # otherwise it keeps everything that was read
-        described = file.metadata
-        refuse_doubles(file.schema_arrow.names, path)
-        refuse_large(path, 8 * described.num_rows * (len(columns) if columns else described.num_columns), scratch)
+    described = pq.read_metadata(path)
+    refuse_bomb(path, sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups)))
+    leaves = [described.schema.column(number) for number in range(described.num_columns)]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    # Texts as dictionaries: one that is stored once may be the cell of a million rows. With pre_buffer, the file would
+    # keep everything that was read.
+    with pq.ParquetFile(path, metadata=described, read_dictionary=texts, pre_buffer=False) as file:
+        fields = [field for field in file.schema_arrow if not columns or field.name.strip() in columns]
+        check_names([field.name for field in fields], path)
+        refuse_large(path, 8 * described.num_rows * len(fields), scratch)
         size = max(1, described.num_rows if at_once else _BLOCK_CELLS // max(1, described.num_columns))
-        names = [name for name in file.schema_arrow.names if name.strip() in columns] if columns else None
+        # Lists and structs are not read: they are no channels, and may unpack to any size.
+        scalars = [field for field in fields if _is_scalar(field.type)]
+        others = [field.name for field in fields if not _is_scalar(field.type)]
         first_row = 1
-        for batch in file.iter_batches(size, columns=names):
-            frame = _frame_of(pa.Table.from_batches([batch]))
+        for batch in file.iter_batches(size, columns=[field.name for field in scalars]):
+            frame = _frame_of(pa.Table.from_batches([batch]), path)
+            if others:
+                frame = frame.join(pd.DataFrame({name: [()] * len(frame) for name in others}))
             yield Table(frame, first_row)
             first_row += len(frame)
         if first_row == 1:
-            yield Table(_frame_of(file.schema_arrow.empty_table()), first_row)
+            yield Table(_frame_of(pa.schema(scalars).empty_table(), path), first_row)
 
 
-def _frame_of(table: pa.Table) -> pd.DataFrame:
+def _is_scalar(kind: pa.DataType) -> bool:
+    types = pa.types
+    return any(is_one(kind) for is_one in (types.is_primitive, types.is_decimal, types.is_dictionary, types.is_null))
+
+
+def _frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
+    """Raises DataError for texts, as dictionaries, that together are far longer than their file."""
+    num_bytes = 0
+    for number, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = table.column(number)
+        if field.type.value_type in (pa.string(), pa.binary()):
+            lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+            num_bytes += sum(pc.sum(length).as_py() or 0 for length in lengths)
+        refuse_bomb(path, num_bytes)
+        table = table.set_column(number, field.name, column.cast(field.type.value_type))
     try:
         frame = table.to_pandas()
     except (ValueError, KeyError, TypeError):  # the pandas metadata of the file contradicts its columns

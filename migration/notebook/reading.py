@@ -15,7 +15,9 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
-from core.errors import UsageError
+from core.errors import UsageError, first_line
+from core.reading import UnreadableError
+from core.reading import read_bytes as read_foreign
 from migration.notebook.findings import Finding, Keeps, Notes
 from migration.notebook.repairing import MANY_LINES, repaired
 
@@ -86,11 +88,11 @@ def _bytes_of(path: Path) -> bytes:
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a notebook")
     try:
-        return path.read_bytes()
+        return read_foreign(path)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (OSError, UnreadableError) as error:
+        raise UsageError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def _decoded(data: bytes, name: str, notes: Notes) -> str:

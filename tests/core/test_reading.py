@@ -33,6 +33,7 @@ BAD_JSON = {
     "nested deeper than others walk": "[" * 200 + "]" * 200,
     "a number of 100,000 digits": '{"pid": ' + "9" * 100_000 + "}",
     "a number of 100 digits": "9" * 100,
+    "more values than fit in memory": "[" + "[]," * 10_000_000 + "[]]",
     "empty": "",
 }
 BAD_YAML = {

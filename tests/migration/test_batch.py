@@ -54,6 +54,16 @@ def test_a_notebook_is_written_and_its_input_is_unchanged():
     assert not any("/content" in source for source in sources("local_a.ipynb"))
 
 
+def test_pipes_and_devices_are_rejected():
+    os.mkfifo("pipe.ipynb")
+    Path("device.ipynb").symlink_to("/dev/zero")
+    for name in ("pipe.ipynb", "device.ipynb"):
+        report = one(Path(name))
+        assert report.status == "failed"
+        assert "regular file" in report.error
+    assert files() == ["device.ipynb", "pipe.ipynb"]
+
+
 def test_a_second_migration_of_the_input_writes_nothing():
     path = save(Path("a.ipynb"), code("!pip install numpy==1.26\n%cd /content"))
     first = one(path)
