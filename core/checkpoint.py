@@ -200,9 +200,11 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise CheckpointError(
-            path, f"cannot be read: {error.strerror}", hint="check its permissions, and the disk"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(path, f"cannot be read: {error.strerror}", hint="check its permissions, and the disk")
 
 
 class _Description(dict[str, Any]):
@@ -218,7 +220,11 @@ class _Description(dict[str, Any]):
 
 def _sidecars(path: Path) -> list[dict[str, Any]]:
     """The content of the sidecar and, while the file is being replaced, its previous content."""
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except OSError as error:  # its folder may not be searched
+        raise _unreadable(path, error) from error
+    if not is_there:
         hint = "train first (landfall train), or score without a model: landfall score --detector charts"
         raise CheckpointError(path, "does not exist", hint=hint)
     sidecar, hint = sidecar_path(path), "restore it, or train again"

@@ -45,10 +45,9 @@ def read_bytes(path: Path, *, largest: int = LARGEST_JSON) -> bytes:
     if path.exists() and not path.is_file():
         raise UnreadableError("is not a regular file")
     with path.open("rb") as file:
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise UnreadableError(f"is larger than {largest >> 10} KiB")
-    return content
+        if os.fstat(file.fileno()).st_size > largest:
+            raise UnreadableError(f"is larger than {largest >> 10} KiB")
+        return file.read()
 
 
 def text_of(content: bytes) -> str:

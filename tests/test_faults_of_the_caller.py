@@ -123,6 +123,7 @@ def test_an_empty_resume_argument_is_reported(workspace):
         ("configs/patchtst_ssl_local.yaml", TRAIN, "", EXIT_USAGE),
         ("data/fdc", "pipelines.check_data_quality", "--config configs/patchtst_ssl_local.yaml", EXIT_DATA),
         ("checkpoints/patchtst_ssl.json", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
+        ("checkpoints", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
     ],
 )
 def test_unreadable_files_are_named(workspace, path, module, arguments, code):
