@@ -28,7 +28,7 @@ class Journal:
             self._file = path.open("ab")
 
     def resume(self, stored: dict[str, Any]) -> None:
-        """Continues a journal from what `store` returned. Raises OutputError if it is shorter than then."""
+        """Continues a journal from what `state` returned. Raises OutputError if it is shorter than then."""
         length = stored["bytes"]
         if self.path.stat().st_size < length:
             hint = "restore the file, or remove it with the state to begin again at the first row"
@@ -54,13 +54,16 @@ class Journal:
         with writing(self.path):
             self._file.flush()
 
-    def store(self) -> dict[str, Any]:
-        """Writes all lines to the disk. Returns the length, and the keys of lines that are ahead of the state."""
+    def state(self) -> dict[str, Any]:
+        """The length, and the keys of lines that are ahead of the state; valid after `sync`."""
+        self.flush()
+        return {"bytes": self.path.stat().st_size, "ahead": sorted(self._known)}
+
+    def sync(self) -> None:
+        """Writes all lines to the disk; another thread may add lines meanwhile."""
         with writing(self.path):
-            self._file.flush()
             os.fsync(self._file.fileno())
             flush_folder(self.path.parent)
-        return {"bytes": self.path.stat().st_size, "ahead": sorted(self._known)}
 
     def _key_of(self, line: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(line[name] for name in self._key)

@@ -2,7 +2,8 @@
 
 Per round, each file with new rows gives at most `limit` of them, so that memory does not depend on how much is waiting:
 a logger that is faster than the scores only makes the files longer. Then scores and events are appended, and at most
-once per `STORE_EVERY_S` the state of all files is stored.
+once per `STORE_EVERY_S` the state of all files is stored. A thread waits for the disk, which may take longer than a
+score may.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Storing fifty files takes 60 ms, most of them to flush the disk.
 STORE_EVERY_S, LOOK_FOR_FILES_EVERY_S, TABLE_EVERY_S = 5.0, 1.0, 60.0
 
 
@@ -85,6 +86,8 @@ class Watch:
         self._stored_at = self._looked_at = self._tabled_at = -np.inf
         self._is_tabled = False  # whether the table has all closed events
         self._is_stored = True
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="state of a monitor")
+        self._writing: Future[None] | None = None
         self._events = Journal(self.paths.events, ("id", "state"))
         self._scores = Journal(self.paths.scores, ("recording", "row")) if keeps_scores else None
         self._live = LiveDocument(root, config.stream, monitor.detector.threshold.value, self.paths.events)
@@ -117,8 +120,8 @@ class Watch:
                 found = True
                 self._write(scored)
         self._is_stored &= not found
-        if not self._is_stored and time.monotonic() - self._stored_at > STORE_EVERY_S:
-            self.store()
+        if not self._is_stored and time.monotonic() - self._stored_at > STORE_EVERY_S and self._has_written():
+            self._store()
         if time.monotonic() - self._tabled_at > TABLE_EVERY_S:
             self._write_table()
         self._live.refresh()
@@ -134,15 +137,34 @@ class Watch:
         self._live.refresh(ended=True)
 
     def store(self) -> None:
-        """Makes everything so far permanent."""
-        journals = {"events": self._events.store()} | ({"scores": self._scores.store()} if self._scores else {})
+        """Makes everything so far permanent. Raises WriteError if it cannot be written."""
+        self._store()
+        self._writing.result()
+
+    def _store(self) -> None:
+        """The same in the background, after what is being written."""
+        journals = {"events": self._events} | ({"scores": self._scores} if self._scores else {})
         header = {
             "detector": self._identity,
-            "journals": journals,
+            "journals": {name: journal.state() for name, journal in journals.items()},
             "files": [relative(path, self._data_root) for path in self._files],
         }
-        write_state(self.paths.state, header, {str(at): file.state() for at, file in enumerate(self._files.values())})
+        arrays = {str(at): file.state() for at, file in enumerate(self._files.values())}
+
+        def write() -> None:
+            for journal in journals.values():
+                journal.sync()
+            write_state(self.paths.state, header, arrays)
+
+        self._writing = self._disk.submit(write)
         self._stored_at, self._is_stored = time.monotonic(), True
+
+    def _has_written(self) -> bool:
+        """Whether the last state is on the disk. Raises WriteError if it could not be written."""
+        if self._writing is None or not self._writing.done():
+            return self._writing is None
+        self._writing.result()
+        return True
 
     # ------------------------------------------------------------------------------------------------------------ state
     def _resume(self) -> None:

@@ -14,7 +14,7 @@ def test_lines_of_a_killed_writer_stay_and_are_not_written_again(tmp_path):
     path = tmp_path / "events.jsonl"
     first = Journal(path, ("id",))
     first.add({"id": 1})
-    stored = first.store()
+    stored = first.state()
     first.add({"id": 2, "value": 0.1})
     first.flush()
     with path.open("ab") as file:
@@ -22,12 +22,12 @@ def test_lines_of_a_killed_writer_stay_and_are_not_written_again(tmp_path):
 
     again = Journal(path, ("id",))
     again.resume(stored)
-    stored = again.store()  # before it has reached line 2, and then it is killed too
+    stored = again.state()  # before it has reached line 2, and then it is killed too
     once_more = Journal(path, ("id",))
     once_more.resume(stored)
     for number in (2, 3, 4):
         once_more.add({"id": number, "value": 0.2})
-    assert once_more.store()["ahead"] == []
+    assert once_more.state()["ahead"] == []
     assert path.read_text().splitlines() == [
         '{"id": 1}', '{"id": 2, "value": 0.1}', '{"id": 3, "value": 0.2}', '{"id": 4, "value": 0.2}'
     ]  # fmt: skip

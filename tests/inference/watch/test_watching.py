@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import signal
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -16,7 +18,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, WriteError
+from inference.watch import watching
+from inference.watch.state_file import write_state
 from inference.watch.watching import Watch
 from tests.inference.watch.following import (
     arguments_of,
@@ -178,6 +182,39 @@ def test_memory_does_not_grow_with_the_rows_that_wait(trained):
         (trained / f"data/live/{number}.csv").unlink()
     assert peaks[1] < 1.3 * peaks[0]
     assert states[1] < states[0] + 200
+
+
+def test_a_slow_disk_does_not_delay_scores_and_a_full_one_is_an_error(trained, live, monkeypatch):
+    """The state is stored by a thread. What it could not write is raised before the next state is stored."""
+    released, answers = threading.Event(), []
+
+    def write_slowly(path: Path, *state: Any) -> None:
+        assert released.wait(60)
+        if answers:
+            raise answers.pop()
+        write_state(path, *state)
+
+    watch = Watch(monitor_of(trained, LIVE), root=trained, keeps_scores=True)
+    monkeypatch.setattr(watching, "write_state", write_slowly)
+    monkeypatch.setattr(watching, "STORE_EVERY_S", 0.0)
+    for second in range(20, 23):
+        with live.open("a") as file:
+            file.write(rows(second, 1))
+        assert watch.round()
+    assert len(lines_of(trained, "scores")) == 23, "no state is on the disk yet"
+    answers.append(WriteError(watch.paths.state, OSError(errno.ENOSPC, "No space left on device")))
+    released.set()
+    with live.open("a") as file:
+        file.write(rows(23, 1))
+
+    def go_on() -> None:
+        for _ in range(500):
+            watch.round()
+            watch._is_stored = False
+            time.sleep(0.01)
+
+    with pytest.raises(WriteError):
+        go_on()
 
 
 # ------------------------------------------------------------------------------------------------------------ the rules
