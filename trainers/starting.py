@@ -17,11 +17,14 @@ log = logging.getLogger(__name__)
 
 # Configuration that decides the shape of a weight.
 _SHAPES = ("model.", "data.window", "scalogram.image_size")
+# What a model knows of single channels, one row for each.
+_OF_CHANNELS = "channel_c1d"
 
 
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
     """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
-    order of windows are the new run's. Returns the origin, for the run's record.
+    order of windows are the new run's. Embeddings of channels stay as they are if their number differs: they are
+    learned anew for the channels of this data. Returns the origin, for the run's record.
 
     Raises CheckpointError if it is damaged, or of another stream or another shape of model.
     """
@@ -30,8 +33,11 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
         raise CheckpointError(
             path, f"is a model of the stream {state['stream']}, not {config.stream}", hint="name one of this stream"
         )
+    weights, own = dict(state["model"]), model.state_dict()
+    if _OF_CHANNELS in weights and _OF_CHANNELS in own and len(weights[_OF_CHANNELS]) != len(own[_OF_CHANNELS]):
+        weights[_OF_CHANNELS] = own[_OF_CHANNELS]
     try:
-        model.load_state_dict(state["model"])
+        model.load_state_dict(weights)
     except RuntimeError as error:
         current = config.model_dump(mode="json")
         differing = [change for change in config_changes(state["config"], current) if change.startswith(_SHAPES)]

@@ -44,11 +44,11 @@ class TransformersPatchTST(PatchTST):
         del self.embed, self.position_nd, self.dropout, self.layers
         self.encoder, self.head = theirs.model.encoder, theirs.head
 
-    def encode(self, x_bcnp: Tensor) -> Tensor:
+    def encode(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
         return self.encoder(patch_input=x_bcnp).last_hidden_state
 
-    def encode_newest(self, x_bcnp: Tensor) -> Tensor:
-        return self.encode(x_bcnp)[:, :, -1:]
+    def encode_newest(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
+        return self.encode(x_bcnp, mask_bcn)[:, :, -1:]
 
 
 @contextmanager

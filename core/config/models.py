@@ -10,9 +10,15 @@ from pydantic import Field
 from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Positive, Ratio, Section
 
 ModelSize = Literal["custom", "auto", "full", "reduced"]
+Output = Literal["point", "gaussian"]
+MaskKind = Literal["patches", "channels", "newest"]
 _SIZE = (
     "`custom` uses the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these, by "
     "hardware tier. A size that is set after this key is kept."
+)
+_OUTPUT = (
+    "`point` predicts values, as published; `gaussian` also their variance, from the same input, and errors are then "
+    "divided by it, so that an error counts less where the model knows that it cannot predict."
 )
 
 
@@ -25,6 +31,20 @@ class PatchTSTModel(Section):
         16, description="Samples between the starts of two patches; must equal the patch length, as `auto` does."
     )
     mask_ratio: Ratio = Field(0.4, description="Share of masked patches, equal in every sample.")
+    masks: tuple[MaskKind, ...] = Field(
+        ("patches",),
+        min_length=1,
+        description="Kinds of masks in training, each for about as many windows: `patches` masks random patches of "
+        "each channel, as published, `channels` all patches of random channels, `newest` the newest patch of all.",
+    )
+    output: Output = Field("point", description=_OUTPUT)
+    channel_attention: Literal["none", "all", "groups"] = Field(
+        "none",
+        description="Attention between channels, in each layer between tokens of the same time: `none`, as published; "
+        "`all`; or `groups`, through `channel_groups` learned summaries, whose cost grows linearly with the number of "
+        "channels. Scores then use predictions of a channel from the other channels, while all its patches are masked.",
+    )
+    channel_groups: Count = Field(16, description="Learned summaries of the channels for `channel_attention: groups`.")
     d_model: Count = Field(128, description="Width of the encoder.")
     num_heads: Count = Field(4, description="Attention heads.")
     num_layers: Count = Field(3, description="Encoder layers.")
@@ -61,6 +81,26 @@ class PatchTSTModel(Section):
             yield Contradiction(
                 f"decoder_width = {self.decoder_width} is not divisible by decoder_heads = {self.decoder_heads}",
                 ("decoder_width", "decoder_heads"),
+            )
+        if self.drop_masked_tokens and self.channel_attention != "none":
+            yield Contradiction(
+                "channel_attention needs the tokens of all patches, which drop_masked_tokens removes",
+                ("channel_attention", "drop_masked_tokens"),
+            )
+        if self.drop_masked_tokens and self.masks != ("patches",):
+            yield Contradiction(
+                "drop_masked_tokens needs the same number of masked patches in each channel: masks = [patches]",
+                ("masks", "drop_masked_tokens"),
+            )
+        if self.instance_norm and self.channel_attention != "none":
+            yield Contradiction(
+                "instance_norm has no visible value to standardise a masked channel by, as channel_attention needs",
+                ("instance_norm", "channel_attention"),
+            )
+        if "channels" in self.masks and self.channel_attention == "none":
+            yield Contradiction(
+                "a masked channel is predicted from other channels, which channel_attention = none prevents",
+                ("masks", "channel_attention"),
             )
 
 

@@ -78,6 +78,8 @@ def _outline_patchtst(config: Config) -> _Outline:
     decoder = model.decoder_layers if model.drop_masked_tokens else 0
     weights = model.num_layers * model.d_model * (4 * model.d_model + 2 * model.d_ff)
     weights += decoder * 4 * model.decoder_width**2 + model.patch_length * model.d_model
+    if model.channel_attention == "groups":
+        weights += model.num_layers * model.channel_groups * model.d_model
     num_patches = config.data.window / model.patch_length
     return _Outline(model.num_layers + decoder, weights, num_patches * (model.d_model + 1 / model.mask_ratio))
 

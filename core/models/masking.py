@@ -13,6 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+# Of predicted variances, in scaled units: standard deviations of 0.02 to 20.
+LOG_VARIANCE_RANGE = (-8.0, 6.0)
+
 
 class MaskedOutput(NamedTuple):
     """The result of a masked model.
@@ -21,6 +24,7 @@ class MaskedOutput(NamedTuple):
     reconstruction: shape and units of the input. Only masked units are predictions from other units.
     mask: bool, True if a unit was masked.
     count: scalar float32, number of values that `loss` averages: the weight of this batch.
+    log_variance: of the predictions, shape and units of the reconstruction; None if the model does not predict it.
 
     Loss and reconstruction are float32, also under autocast; float64 if the weights are.
     """
@@ -29,6 +33,7 @@ class MaskedOutput(NamedTuple):
     reconstruction: Tensor
     mask: Tensor
     count: Tensor
+    log_variance: Tensor | None = None
 
 
 def num_masked(num_units: int, ratio: float) -> int:
@@ -85,6 +90,32 @@ def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tens
     return (squared * chosen).sum() / count.clamp(min=1), count
 
 
+def likelihood_loss(loss: Tensor, prediction: Tensor, log_variance: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
+    """The value of `loss`, the squared error, with the gradient of a Gaussian likelihood, so that losses of models with
+    and without a variance can be compared.
+
+    Each value counts with the square root of its variance, without which the prediction of what is noisy is not learned
+    (β-NLL, Seitzer, Tavakoli, Antic, Martius: On the Pitfalls of Heteroscedastic Uncertainty Estimation with
+    Probabilistic Neural Networks, ICLR 2022). The other arguments are those of `masked_mse`.
+    """
+    squared = at_least_float32(prediction - target).square()
+    weight = (0.5 * log_variance.detach()).exp()
+    likelihood = 0.5 * (log_variance + squared * (-log_variance).exp()) * weight
+    likelihood = (likelihood * chosen).sum() / chosen.sum().clamp(min=1)
+    return loss.detach() + (likelihood - likelihood.detach())
+
+
+def log_variance_of(values: Tensor) -> Tensor:
+    """Log variance from the output of a linear layer, limited to what the squares of float32 can be divided by."""
+    return at_least_float32(values).clamp(*LOG_VARIANCE_RANGE)
+
+
+def standardised_error(prediction: Tensor, log_variance: Tensor | None, target: Tensor) -> Tensor:
+    """Squared errors, divided by the predicted variance if there is one; NaN where the target is missing."""
+    squared = (prediction - target).square()
+    return squared if log_variance is None else squared * (-log_variance).exp()
+
+
 def at_least_float32(values: Tensor) -> Tensor:
     """float16 and bfloat16 values as float32, others unchanged: sums and losses need the precision."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
@@ -131,17 +162,20 @@ class MaskedModel(nn.Module):
     def inpaint(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Predicts every unit while it is masked: (reconstruction, error), both with the shape of x.
 
-        A few passes mask complementary sets of units. error is the squared difference in the units of x, NaN where x is
-        missing. Runs in evaluation mode, so the result of a sample does not depend on the other samples of the batch.
+        A few passes mask complementary sets of units. error is the squared difference in the units of x, divided by the
+        predicted variance if the model predicts one, and NaN where x is missing. Runs in evaluation mode, so the result
+        of a sample does not depend on the other samples of the batch.
         """
         x = x.to(self.dtype)
-        reconstruction = torch.zeros_like(x)
+        reconstruction = error = torch.zeros_like(x)
         with evaluating(self):
             for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
                 mask = mask_n.expand(1, *self.unit_shape)  # of all samples
-                predicted = self(x, mask, num_masked=size).reconstruction
-                reconstruction = torch.where(self.masked_values(mask), predicted, reconstruction)
-        return reconstruction, (reconstruction - x).square()
+                output, values = self(x, mask, num_masked=size), self.masked_values(mask)
+                of_pass = standardised_error(output.reconstruction, output.log_variance, x)
+                reconstruction = torch.where(values, output.reconstruction, reconstruction)
+                error = torch.where(values, of_pass, error)
+        return reconstruction, error
 
     @property
     def blocks(self) -> Sequence[nn.Module]:

@@ -5,17 +5,22 @@ Nie, Nguyen, Sinthong, Kalagnanam: A Time Series is Worth 64 Words: Long-term Fo
 Each channel is split into patches and processed separately by one shared Transformer encoder. Masked patches are set to
 zero, and a linear head predicts them from the visible ones.
 
+With `channel_attention`, each layer also attends between channels, at the same patch. A masked channel is then
+predicted from the others, so `forecast` finds channels that no longer fit each other, as most process faults do.
+
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. A small decoder inserts a
 learned token for each masked patch and predicts it, as in He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are
 Scalable Vision Learners, CVPR 2022.
 
-Shape suffixes: b batch, t time, c channel, n patch, v visible patch, p sample within a patch, d width.
+Shape suffixes: b batch, t time, c channel, n patch, v visible patch, p sample within a patch, d width, g group of
+channels, q pass.
 A missing value is NaN. It is zero in the input and excluded from instance statistics, loss and error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +29,20 @@ from torch import Tensor, nn
 from core.config.schema import PatchTSTModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
-from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, evaluating, masked_mse
+from core.models.masking import (
+    MaskedModel,
+    MaskedOutput,
+    at_least_float32,
+    complementary_masks,
+    evaluating,
+    likelihood_loss,
+    log_variance_of,
+    masked_mse,
+    random_mask,
+    standardised_error,
+)
 from core.models.normalisation import WindowBatchNorm
-from core.models.positions import sinusoids
+from core.models.positions import STD, sinusoids
 
 # Added to the variance of a window with instance normalisation. Inputs are scaled to unit spread over the train split,
 # so a window with less than a tenth of that spread is not amplified to unit variance.
@@ -79,6 +95,50 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value)
 
 
+class ChannelAttention(nn.Module):
+    """Multi-head attention between the channels of one patch of one window, as in transformers' PatchTST, whose two
+    attentions share their weights."""
+
+    def __init__(self, settings: PatchTSTModel):
+        super().__init__()
+        self.attention = SelfAttention(settings)
+
+    def forward(self, z_bcnd: Tensor) -> Tensor:
+        return self.attention(z_bcnd.transpose(1, 2)).transpose(1, 2)
+
+
+class GroupAttention(nn.Module):
+    """The same through G learned summaries: they attend to the channels, and the channels to them. Its cost is linear
+    in the number of channels (Lee and others: Set Transformer, ICML 2019; Zhang, Yan: Crossformer, ICLR 2023)."""
+
+    def __init__(self, settings: PatchTSTModel):
+        super().__init__()
+        width = settings.d_model
+        self.num_heads = settings.num_heads
+        self.summary_gd = nn.Parameter(STD * torch.randn(settings.channel_groups, width))
+        self.query, self.summary_query = nn.Linear(width, width), nn.Linear(width, width)
+        self.channels, self.summaries = nn.Linear(width, 2 * width), nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, z_bcnd: Tensor) -> Tensor:
+        z_bncd = z_bcnd.transpose(1, 2)
+        query = self._heads(self.summary_query(self.summary_gd), 1)[0]
+        summary = attend(query.expand(*z_bncd.shape[:2], -1, -1, -1), *self._heads(self.channels(z_bncd), 2))
+        summary = self.summaries(summary.transpose(-3, -2).flatten(-2))
+        z = attend(self._heads(self.query(z_bncd), 1)[0], *self._heads(summary, 2))
+        return self.out(z.transpose(-3, -2).flatten(-2)).transpose(1, 2)
+
+    def _heads(self, z: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """(…, L, parts · D) to tensors (…, heads, L, D / heads)."""
+        return z.unflatten(-1, (parts, self.num_heads, -1)).transpose(-4, -2).unbind(-3)
+
+
+CHANNEL_ATTENTIONS: dict[str, Callable[[PatchTSTModel], nn.Module]] = {
+    "all": ChannelAttention,
+    "groups": GroupAttention,
+}
+
+
 class EncoderLayer(nn.Module):
     """Attention, then feed-forward; each with a residual and a norm before (pre-norm) or after it (post-norm)."""
 
@@ -94,23 +154,31 @@ class EncoderLayer(nn.Module):
         )
         self.norm_attention = NORMS[settings.norm](settings)
         self.norm_feed_forward = NORMS[settings.norm](settings)
+        self.channel_attention = self.norm_channels = None
+        if settings.channel_attention != "none":
+            self.channel_attention = CHANNEL_ATTENTIONS[settings.channel_attention](settings)
+            self.norm_channels = NORMS[settings.norm](settings)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, z_bcnd: Tensor) -> Tensor:
-        if self.pre_norm:
-            z_bcnd = z_bcnd + self.dropout(self.attention(self.norm_attention(z_bcnd)))
-            return z_bcnd + self.dropout(self.feed_forward(self.norm_feed_forward(z_bcnd)))
-        z_bcnd = self.norm_attention(z_bcnd + self.dropout(self.attention(z_bcnd)))
-        return self.norm_feed_forward(z_bcnd + self.dropout(self.feed_forward(z_bcnd)))
+        return self._after_attention(self._add(self.attention, self.norm_attention, z_bcnd))
 
     def newest(self, z_bcnd: Tensor) -> Tensor:
         """The result of `forward` for the last token in evaluation mode: (B, C, 1, D)."""
         z_bc1d = z_bcnd[:, :, -1:]
         if self.pre_norm:
-            z_bc1d = z_bc1d + self.attention.newest(self.norm_attention(z_bcnd))
-            return z_bc1d + self.feed_forward(self.norm_feed_forward(z_bc1d))
-        z_bc1d = self.norm_attention(z_bc1d + self.attention.newest(z_bcnd))
-        return self.norm_feed_forward(z_bc1d + self.feed_forward(z_bc1d))
+            return self._after_attention(z_bc1d + self.attention.newest(self.norm_attention(z_bcnd)))
+        return self._after_attention(self.norm_attention(z_bc1d + self.attention.newest(z_bcnd)))
+
+    def _after_attention(self, z_bcnd: Tensor) -> Tensor:
+        if self.channel_attention is not None:
+            z_bcnd = self._add(self.channel_attention, self.norm_channels, z_bcnd)
+        return self._add(self.feed_forward, self.norm_feed_forward, z_bcnd)
+
+    def _add(self, sublayer: nn.Module, norm: nn.Module, z_bcnd: Tensor) -> Tensor:
+        if self.pre_norm:
+            return z_bcnd + self.dropout(sublayer(norm(z_bcnd)))
+        return norm(z_bcnd + self.dropout(sublayer(z_bcnd)))
 
 
 class Decoder(nn.Module):
@@ -146,7 +214,8 @@ class PatchTST(MaskedModel):
     learned; see `core.models.positions` for their initial values.
 
     `inpaint` returns errors in the units of its input, also with `instance_norm`. Errors divided by the spread of each
-    window would be as large for a quiet window as for an active one, so no threshold could compare them.
+    window would be as large for a quiet window as for an active one, so no threshold could compare them. With `output:
+    gaussian`, errors are divided by the predicted variance.
     """
 
     channel_axis = 2
@@ -165,7 +234,36 @@ class PatchTST(MaskedModel):
         self.dropout = nn.Dropout(settings.dropout)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_layers))
         self.decoder = Decoder(settings, self.num_patches) if settings.drop_masked_tokens else None
-        self.head = nn.Linear(self.decoder.width if self.decoder else settings.d_model, settings.patch_length)
+        width = self.decoder.width if self.decoder else settings.d_model
+        self.head = nn.Linear(width, settings.patch_length)
+        self.variance_head = nn.Linear(width, settings.patch_length) if settings.output == "gaussian" else None
+        self.channel_c1d = self.mask_token_d = None
+        if settings.channel_attention != "none":
+            self.channel_c1d = nn.Parameter(STD * torch.randn(num_channels, 1, settings.d_model))
+            self.mask_token_d = nn.Parameter(torch.zeros(settings.d_model))
+        self.register_buffer("forecast_masks_qcn", self._forecast_masks().contiguous(), persistent=False)
+
+    def _forecast_masks(self) -> Tensor:
+        """Masks of the passes of `forecast`: bool (Q, C, N); together, they mask the newest patch of each channel."""
+        if self.settings.channel_attention == "none" or self.num_channels == 1:
+            return (torch.arange(self.num_patches) == self.num_patches - 1).expand(1, self.num_channels, -1)
+        channels_qc = complementary_masks(self.num_channels, self.mask_ratio)
+        return channels_qc.unsqueeze(-1).expand(-1, -1, self.num_patches)
+
+    def draw_mask(
+        self, batch_size: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
+        """A random mask for each window, bool (B, C, N): of one of the kinds in `masks`, drawn at random."""
+        drawn = [
+            MASKS[kind](self, batch_size, generator=generator, device=device or self.passes_qn.device)
+            for kind in self.settings.masks
+            if kind != "channels" or self.num_channels > 1
+        ] or [_mask_patches(self, batch_size, generator=generator, device=device or self.passes_qn.device)]
+        if len(drawn) == 1:
+            return drawn[0]
+        noise_device = generator.device if generator is not None else drawn[0].device
+        kind_b = torch.randint(len(drawn), (batch_size,), generator=generator, device=noise_device)
+        return torch.stack(drawn)[kind_b.to(drawn[0].device), torch.arange(batch_size, device=drawn[0].device)]
 
     def forward(
         self,
@@ -198,43 +296,63 @@ class PatchTST(MaskedModel):
             x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
         visible_bcnp = x_bcnp.masked_fill(masked_bcn1, 0.0)
         if self.decoder is None:
-            z_bcnd = self.encode(visible_bcnp)
+            z_bcnd = self.encode(visible_bcnp, mask_bcn)
         else:
             num_visible = self.num_patches - (self.num_masked if num_masked is None else num_masked)
             z_bcnd = self._encode_visible(self.decoder, visible_bcnp, mask_bcn, num_visible)
-        prediction_bcnp = at_least_float32(self.head(z_bcnd))
-        loss, count = masked_mse(prediction_bcnp, x_bcnp, masked_bcn1 & observed_bcnp)
+        prediction_bcnp, log_variance_bcnp = self._predict(z_bcnd)
+        chosen_bcnp = masked_bcn1 & observed_bcnp
+        loss, count = masked_mse(prediction_bcnp, x_bcnp, chosen_bcnp)
+        if log_variance_bcnp is not None and self.training:
+            loss = likelihood_loss(loss, prediction_bcnp, log_variance_bcnp, x_bcnp, chosen_bcnp)
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
-        return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count)
+            log_variance_bcnp = None if log_variance_bcnp is None else log_variance_bcnp + 2 * scale_bc11.log()
+        variance = None if log_variance_bcnp is None else self.unpatchify(log_variance_bcnp)
+        return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count, variance)
+
+    def _predict(self, z_bcnd: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Values (B, C, N, P) and, with `output: gaussian`, the logarithm of their variance, from tokens."""
+        log_variance_bcnp = None if self.variance_head is None else log_variance_of(self.variance_head(z_bcnd))
+        return at_least_float32(self.head(z_bcnd)), log_variance_bcnp
 
     @torch.no_grad()
     def forecast(self, x_btc: Tensor) -> tuple[Tensor, Tensor]:
-        """Predicts the newest patch of each window from the previous ones: (reconstruction, error), both (B, P, C).
+        """Predicts the newest patch of each window, and uses no later row: (reconstruction, error), both (B, P, C).
 
-        One pass that masks only this patch, instead of the passes of `inpaint`; its last layer computes only this
-        token. Units, missing values and evaluation mode are those of `inpaint`.
+        One pass masks only this patch. With `channel_attention`, a few passes mask complementary sets of channels
+        completely, so that a channel is predicted from the others, and a fault that lasts does not explain itself. The
+        last layer computes the newest tokens only. Units, missing values and evaluation mode are those of `inpaint`.
         """
         with evaluating(self):
             x_bcnp = self.patchify(x_btc)
             observed_bcnp = ~x_bcnp.isnan()
             newest_bcp = x_bcnp[:, :, -1]
-            mask_n = torch.arange(self.num_patches, device=x_bcnp.device) == self.num_patches - 1
             x_bcnp = x_bcnp.masked_fill(~observed_bcnp, 0.0)
-            if self.settings.instance_norm:
-                mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~mask_n.unsqueeze(-1))
-                x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
-            visible_bcnp = x_bcnp.masked_fill(mask_n.unsqueeze(-1), 0.0)
-            if self.decoder is None:
-                z_bc1d = self.encode_newest(visible_bcnp)
-            else:
-                mask_bcn = mask_n.expand(*x_bcnp.shape[:3])
-                z_bc1d = self._encode_visible(self.decoder, visible_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
-            predicted_bc1p = at_least_float32(self.head(z_bc1d))
-            if self.settings.instance_norm:
-                predicted_bc1p = predicted_bc1p * scale_bc11 + mean_bc11
-        predicted_bcp = predicted_bc1p[:, :, 0]
-        return tuple(each.transpose(1, 2) for each in (predicted_bcp, (predicted_bcp - newest_bcp).square()))
+            predicted_bcp = error_bcp = torch.zeros_like(newest_bcp)
+            for mask_cn in self.forecast_masks_qcn:
+                of_pass = self._newest(x_bcnp, observed_bcnp, mask_cn)
+                error = standardised_error(*of_pass, newest_bcp)
+                is_masked_c1 = mask_cn[:, -1:]
+                predicted_bcp = torch.where(is_masked_c1, of_pass[0], predicted_bcp)
+                error_bcp = torch.where(is_masked_c1, error, error_bcp)
+        return predicted_bcp.transpose(1, 2), error_bcp.transpose(1, 2)
+
+    def _newest(self, x_bcnp: Tensor, observed_bcnp: Tensor, mask_cn: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The prediction of the newest patch under a mask, and its log variance or None: (B, C, P)."""
+        if self.settings.instance_norm:
+            mean_bc11, scale_bc11 = instance_statistics(x_bcnp, observed_bcnp & ~mask_cn.unsqueeze(-1))
+            x_bcnp = (x_bcnp - mean_bc11) / scale_bc11 * observed_bcnp
+        visible_bcnp, mask_bcn = x_bcnp.masked_fill(mask_cn.unsqueeze(-1), 0.0), mask_cn.expand(*x_bcnp.shape[:3])
+        if self.decoder is None:
+            z_bc1d = self.encode_newest(visible_bcnp, mask_bcn)
+        else:
+            z_bc1d = self._encode_visible(self.decoder, visible_bcnp, mask_bcn, self.num_patches - 1)[:, :, -1:]
+        predicted_bc1p, log_variance_bc1p = self._predict(z_bc1d)
+        if self.settings.instance_norm:
+            predicted_bc1p = predicted_bc1p * scale_bc11 + mean_bc11
+            log_variance_bc1p = None if log_variance_bc1p is None else log_variance_bc1p + 2 * scale_bc11.log()
+        return predicted_bc1p[:, :, 0], None if log_variance_bc1p is None else log_variance_bc1p[:, :, 0]
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -244,17 +362,25 @@ class PatchTST(MaskedModel):
         """Masked patches (B, C, N) to masked values (B, T, C)."""
         return mask_bcn.repeat_interleave(self.settings.patch_length, -1).transpose(1, 2)
 
-    def encode_newest(self, x_bcnp: Tensor) -> Tensor:
+    def encode_newest(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
         """The token of the newest patch, (B, C, 1, D); for evaluation, without dropout."""
-        z_bcnd = self.embed(x_bcnp) + self.position_nd
+        z_bcnd = self._tokens(x_bcnp, mask_bcn)
         for layer in self.layers[:-1]:
             z_bcnd = layer(z_bcnd)
         return self.layers[-1].newest(z_bcnd)
 
-    def encode(self, x_bcnp: Tensor) -> Tensor:
+    def encode(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
         """Patches (B, C, N, P), zero where masked or missing, to tokens (B, C, N, D)."""
-        z_bcnd = self.dropout(self.embed(x_bcnp) + self.position_nd)
+        z_bcnd = self.dropout(self._tokens(x_bcnp, mask_bcn))
         return run_blocks(self.layers, z_bcnd, recompute=self.gradient_checkpointing)
+
+    def _tokens(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
+        """Embedded patches with positions. Between channels, a masked patch must differ from one that is zero, and a
+        channel from the others."""
+        z_bcnd = self.embed(x_bcnp)
+        if self.channel_c1d is not None:
+            z_bcnd = torch.where(mask_bcn.unsqueeze(-1), self.mask_token_d.to(z_bcnd.dtype), z_bcnd) + self.channel_c1d
+        return z_bcnd + self.position_nd
 
     def _encode_visible(self, decoder: Decoder, x_bcnp: Tensor, mask_bcn: Tensor, num_visible: int) -> Tensor:
         """Tokens (B, C, N, decoder width) of all patches; the encoder processes the first `num_visible` visible ones.
@@ -276,6 +402,25 @@ class PatchTST(MaskedModel):
     def unpatchify(self, x_bcnp: Tensor) -> Tensor:
         """Patches (B, C, N, P) to windows (B, T, C)."""
         return x_bcnp.flatten(-2).transpose(1, 2)
+
+
+def _mask_patches(model: PatchTST, batch_size: int, **where: Any) -> Tensor:
+    return random_mask((batch_size, model.num_channels), model.num_patches, model.mask_ratio, **where)
+
+
+def _mask_channels(model: PatchTST, batch_size: int, **where: Any) -> Tensor:
+    mask_bc = random_mask((batch_size,), model.num_channels, model.mask_ratio, **where)
+    return mask_bc.unsqueeze(-1).expand(-1, -1, model.num_patches)
+
+
+def _mask_newest(model: PatchTST, batch_size: int, *, device: torch.device | str, **_: Any) -> Tensor:
+    newest_n = torch.arange(model.num_patches, device=device) == model.num_patches - 1
+    return newest_n.expand(batch_size, model.num_channels, -1)
+
+
+MASKS: dict[str, Callable[..., Tensor]] = {
+    "patches": _mask_patches, "channels": _mask_channels, "newest": _mask_newest
+}  # fmt: skip
 
 
 def instance_statistics(x_bcnp: Tensor, used_bcnp: Tensor) -> tuple[Tensor, Tensor]:

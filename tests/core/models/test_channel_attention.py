@@ -1,0 +1,196 @@
+"""Attention between channels, masks of channels, and the predicted variance of PatchTST."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from core.config.compose import load_config
+from core.config.schema import PatchTSTModel
+from core.errors import ConfigError
+from core.models.patchtst import PatchTST
+from tests.core.models.test_patchtst import renamed
+from tests.support import REPO_ROOT
+
+BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 5, 8
+NUM_PATCHES = WINDOW // PATCH
+KINDS = ("patches", "channels", "newest")
+
+
+def build(channels=CHANNELS, **changes) -> PatchTST:
+    torch.manual_seed(0)
+    sizes = {"patch_length": PATCH, "patch_stride": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
+    settings = PatchTSTModel(**{**sizes, "channel_attention": "all", **changes})
+    return PatchTST(settings, num_channels=channels, window=WINDOW)
+
+
+def windows(batch=BATCH, channels=CHANNELS, seed=1):
+    return torch.randn(batch, WINDOW, channels, generator=torch.Generator().manual_seed(seed))
+
+
+each_attention = pytest.mark.parametrize("attention", ["all", "groups"])
+
+
+# ------------------------------------------------------------------------------------------------------ the attention
+@pytest.mark.parametrize("changes", [{}, {"pre_norm": True, "norm": "layer"}])
+def test_the_encoder_equals_that_of_transformers(changes):
+    """Theirs has one set of weights for both attentions, and neither mask tokens nor embeddings of channels."""
+    transformers = pytest.importorskip("transformers")
+    model = build(**changes).eval()
+    s = model.settings
+    config = transformers.PatchTSTConfig(
+        num_input_channels=CHANNELS, context_length=WINDOW, patch_length=PATCH, patch_stride=PATCH,
+        num_hidden_layers=s.num_layers, d_model=s.d_model, ffn_dim=s.d_ff, num_attention_heads=s.num_heads,
+        norm_type=f"{s.norm}norm", pre_norm=s.pre_norm, positional_encoding_type="random", scaling=None,
+        channel_attention=True,
+    )  # fmt: skip
+    theirs = transformers.PatchTSTForPretraining(config).eval()
+    weights = renamed(dict(model.named_parameters()), model)
+    inner = "batchnorm." if s.norm == "batch" else ""
+    with torch.no_grad():
+        model.channel_c1d.zero_()
+        model.mask_token_d.copy_(model.embed.bias)
+        for number, layer in enumerate(model.layers):
+            layer.channel_attention.attention.load_state_dict(layer.attention.state_dict())
+            for kind in ("weight", "bias"):
+                weight = torch.rand(s.d_model)
+                getattr(layer.norm_channels, kind).copy_(weight)
+                weights[f"model.encoder.layers.{number}.norm_sublayer2.{inner}{kind}"] = weight
+    unknown = theirs.load_state_dict(weights, strict=False).missing_keys
+    assert all("running" in name or "num_batches" in name for name in unknown)
+    x_bcnp = model.patchify(windows())
+    nothing = torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
+    with torch.no_grad():
+        expected = theirs.model.encoder(patch_input=x_bcnp).last_hidden_state
+        torch.testing.assert_close(model.encode(x_bcnp, nothing), expected, atol=1e-5, rtol=1e-4)
+
+
+@each_attention
+def test_a_channel_depends_on_the_others_and_windows_do_not(attention):
+    model, x = build(channel_attention=attention).eval(), windows()
+    mask = torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
+    mask[:, 0] = True
+    before = model(x, mask).reconstruction
+    other = x.clone()
+    other[0, :, 1] += 1
+    after = model(other, mask).reconstruction
+    assert (after[0, :, 0] - before[0, :, 0]).abs().min() > 1e-6
+    torch.testing.assert_close(after[1:], before[1:])
+
+
+@each_attention
+def test_the_newest_token_is_that_of_all_tokens(attention):
+    model = build(channel_attention=attention, norm="layer", pre_norm=True).eval()
+    x_bcnp, mask = model.patchify(windows()), torch.zeros(BATCH, CHANNELS, NUM_PATCHES, dtype=torch.bool)
+    mask[:, 2] = True
+    with torch.no_grad():
+        torch.testing.assert_close(model.encode_newest(x_bcnp, mask), model.encode(x_bcnp, mask)[:, :, -1:])
+
+
+def test_the_cost_of_groups_grows_linearly_with_the_number_of_channels():
+    def operations(attention, channels):
+        model, x = build(channels, channel_attention=attention, channel_groups=4).eval(), windows(1, channels)
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(x)
+        return counter.get_total_flops()
+
+    assert operations("groups", 128) < 1.01 * 4 * operations("groups", 32)
+    assert operations("all", 128) > 1.2 * 4 * operations("all", 32)
+
+
+# -------------------------------------------------------------------------------------------------------------- masks
+def test_kinds_of_masks():
+    generator = torch.Generator().manual_seed(0)
+    mask = build(masks=KINDS).draw_mask(300, generator=generator)
+    newest = (mask.sum((1, 2)) == CHANNELS) & mask[:, :, -1].all(1)
+    channels = mask.any(2).sum(1) == 2  # 40 % of five
+    patches = (mask.sum(2) == 3).all(1)  # 40 % of six, rounded up
+    assert (newest.int() + channels.int() + patches.int()).eq(1).all()
+    assert all(70 < each.sum() < 130 for each in (newest, channels, patches))
+    assert torch.equal(mask, build(masks=KINDS).draw_mask(300, generator=torch.Generator().manual_seed(0)))
+    assert mask[channels].all(2).sum() == 2 * channels.sum()
+
+
+def test_a_single_channel_is_never_masked_completely():
+    mask = build(1, masks=("channels",)).draw_mask(20)
+    assert (mask.sum(2) == 3).all()
+
+
+# ----------------------------------------------------------------------------------------------------------- forecast
+def test_a_forecast_uses_other_channels_and_nothing_of_the_own_one():
+    model, x = build().eval(), windows()
+    expected, error = model.forecast(x)
+    own = x.clone()
+    own[:, :, 3] += torch.randn(WINDOW)
+    changed, changed_error = model.forecast(own)
+    torch.testing.assert_close(changed[..., 3], expected[..., 3])
+    assert (changed[..., 0] - expected[..., 0]).abs().max() > 1e-6
+    torch.testing.assert_close(changed_error[..., 3], (own[:, -PATCH:, 3] - expected[..., 3]).square())
+    assert error.shape == (BATCH, PATCH, CHANNELS)
+
+
+def test_the_forecast_of_a_single_channel_uses_its_past():
+    model, x = build(1).eval(), windows(channels=1)
+    expected, _ = model.forecast(x)
+    past, newest = x.clone(), x.clone()
+    past[:, 0] += 1
+    newest[:, -1] += 1
+    assert not torch.equal(model.forecast(past)[0], expected)
+    assert torch.equal(model.forecast(newest)[0], expected)
+
+
+# ----------------------------------------------------------------------------------------------------------- variance
+def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient():
+    point, gaussian = build(norm="layer"), build(norm="layer", output="gaussian")
+    gaussian.load_state_dict(point.state_dict(), strict=False)
+    x, mask = windows(), point.draw_mask(BATCH)
+    losses = [model(x, mask).loss for model in (point, gaussian)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
+    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
+    assert gaussian.variance_head.weight.grad.abs().sum() > 0
+
+
+def test_a_variance_is_learned_and_divides_the_error():
+    """Channels of noise with standard deviations of 0.2 and 2: errors are about 1 in both."""
+    torch.manual_seed(0)
+    model = build(2, output="gaussian", masks=KINDS, norm="layer", pre_norm=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    scale_c = torch.tensor([0.2, 2.0])
+    for _ in range(200):
+        optimizer.zero_grad()
+        model(torch.randn(32, WINDOW, 2) * scale_c).loss.backward()
+        optimizer.step()
+    x = torch.randn(256, WINDOW, 2) * scale_c
+    expected, error = model.forecast(x)
+    squared = (x[:, -PATCH:] - expected).square()
+    assert error.mean((0, 1)).sub(1).abs().max() < 0.2
+    assert (squared / error).mean((0, 1)).sqrt() == pytest.approx(scale_c, rel=0.15)
+
+
+def test_errors_in_all_positions_are_divided_too():
+    model, x = build(output="gaussian").eval(), windows()
+    x[0, 0, 0] = float("nan")
+    reconstruction, error = model.inpaint(x)
+    with torch.no_grad():
+        masks = [mask.expand(1, CHANNELS, -1) for mask in model.passes_qn]
+        passes = [(model.masked_values(mask), model(x, mask)) for mask in masks]
+    variance = sum(values * output.log_variance.exp() for values, output in passes)
+    torch.testing.assert_close(error, (x - reconstruction).square() / variance, equal_nan=True)
+    assert error.isnan().sum() == 1
+
+
+# ------------------------------------------------------------------------------------------------------ configuration
+@pytest.mark.parametrize(
+    "overrides, key",
+    [
+        (["model.masks=[channels]"], "model.masks"),
+        (["model.channel_attention=all", "model.drop_masked_tokens=true"], "model.drop_masked_tokens"),
+        (["model.channel_attention=all", "model.instance_norm=true"], "model.instance_norm"),
+        (["model.masks=[newest]", "model.drop_masked_tokens=true"], "model.drop_masked_tokens"),
+        (["model.masks=[]"], "model.masks"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(overrides, key):
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        load_config("configs/patchtst_ssl.yaml", overrides, root=REPO_ROOT, environment={})
