@@ -34,7 +34,7 @@ from inference.entries import SplitErrors
 from inference.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
 from inference.injected_faults import NORMAL, inject
-from inference.model_weight import WeightChoice, choose_weight, without_faults
+from inference.model_weight import WeightChoice, choose_weight, not_compared
 from inference.split_scores import channel_baseline, score_split
 from inference.thresholds import calibrate
 
@@ -176,12 +176,12 @@ def weight_choice(
     baselines that were fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
     halves = _split(config, reference, errors, features or reference_features(config, reference))
     if halves is None:
-        return without_faults("half of the calibration data is too little to inject faults")
+        return not_compared("half of the calibration data is too little to inject faults")
     second = halves.second
     if config.stream == "patchtst" and not config.scoring.look_ahead:
         second = windows_ending_in(reference["calibration"], second)
     if not len(second):
-        return without_faults("half of the calibration data is shorter than a window")
+        return not_compared("half of the calibration data is shorter than a window")
     own_past = _own_past(config, halves.reference)
     with _without_messages():  # they are logged for the whole
         charts, _ = _fit_charts(config, halves.reference, own_past, halves.features)

@@ -13,12 +13,14 @@ import numpy as np
 
 from inference.injected_faults import NORMAL
 
-WEIGHTS = (0.0, 0.03, 0.1, 0.3, 0.7, 0.9, 1.0)
+BOTH = 0.5
+# Charts alone, both components, the model alone.
+WEIGHTS = (0.0, BOTH, 1.0)
 # Fewer faults show nothing.
 FEWEST_FAULTS = 12
-# A gain that is smaller does not justify a model: injected faults are simpler than real ones.
+# One component counts alone only where it finds clearly more, because injected faults are simpler than real ones: by
+# at least this share of the faults, and significantly at 5 %.
 TOLERANCE = 0.02
-# A gain that is not significant at 5 % does not justify a model either.
 _STANDARD_ERRORS = 2.0
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
@@ -44,39 +46,38 @@ class WeightChoice:
         return {"weight": self.weight, "num_faults": self.num_faults, "found": found, "reason": self.reason}
 
 
-def without_faults(reason: str) -> WeightChoice:
-    """Charts alone, because the model cannot be compared with them."""
-    return WeightChoice(0.0, 0, {}, reason)
+def not_compared(reason: str) -> WeightChoice:
+    """Equal weights, because nothing shows that a component is worth less."""
+    return WeightChoice(BOTH, 0, {}, reason)
 
 
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
-    """The smallest weight that finds as much as the best one, within `TOLERANCE` and `_STANDARD_ERRORS` of the paired
-    difference over the faults (after the one-standard-error rule of Breiman et al., Classification and Regression
-    Trees, 1984).
+    """Equal weights, unless one component alone finds clearly more: by `TOLERANCE`, and by `_STANDARD_ERRORS` of the
+    paired difference over the faults.
 
     score_of: from a weight to scores (S,), NaN where there is none. fault_s: int64 (S,), as in `InjectedFaults`.
     """
     number_f = np.unique(fault_s[fault_s >= 0])
     if len(number_f) < FEWEST_FAULTS:
-        return without_faults(
+        return not_compared(
             f"calibration data has room for {len(number_f)} injected faults, {FEWEST_FAULTS} are needed"
         )
     found_wf = np.array([found(score_of(weight), fault_s) for weight in WEIGHTS])
     mean_w = found_wf.mean(axis=1)
     best = int(mean_w.argmax())
     if mean_w[best] < _ENOUGH:
-        return without_faults(
+        return not_compared(
             f"the best weight finds {100 * mean_w[best]:.0f} % of {len(number_f)} faults injected into calibration "
             f"data; a comparison needs {100 * _ENOUGH:.0f} %"
         )
-    behind_wf = found_wf[best] - found_wf
-    error_w = behind_wf.std(axis=1, ddof=1) / np.sqrt(len(number_f))
-    at = int(np.flatnonzero(behind_wf.mean(axis=1) <= np.maximum(_STANDARD_ERRORS * error_w, TOLERANCE))[0])
+    gain_f = found_wf[best] - found_wf[WEIGHTS.index(BOTH)]
+    needed = max(_STANDARD_ERRORS * gain_f.std(ddof=1) / np.sqrt(len(number_f)), TOLERANCE)
+    weight = WEIGHTS[best] if gain_f.mean() > needed else BOTH
     reason = (
-        f"of {len(number_f)} faults injected into calibration data, scores with weight {WEIGHTS[at]:g} find "
-        f"{100 * mean_w[at]:.0f} %, the charts alone {100 * mean_w[0]:.0f} %, the model alone {100 * mean_w[-1]:.0f} %"
+        f"of {len(number_f)} faults injected into calibration data, both together find {100 * mean_w[1]:.0f} %, the "
+        f"charts alone {100 * mean_w[0]:.0f} %, the model alone {100 * mean_w[2]:.0f} %"
     )
-    return WeightChoice(WEIGHTS[at], len(number_f), dict(zip(WEIGHTS, mean_w.tolist(), strict=True)), reason)
+    return WeightChoice(weight, len(number_f), dict(zip(WEIGHTS, mean_w.tolist(), strict=True)), reason)
 
 
 def found(score_s: np.ndarray, fault_s: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 # channel that the model predicts almost exactly would else raise an alarm at one step of its resolution.
 BASELINE_FLOOR = 1e-3
 _VALUES_AT_A_TIME = 2**19
+# A component that is below a tenth of its reference is as normal as it can be: it must not hide the other one.
+_QUIET = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class SplitScores:
     channel_error_sc: float32 (S, C) errors of which the score is the mean: relative to their baseline, smoothed.
     top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
     row_s, rows_per_entry: as in `SplitErrors`.
-    model_share_s: float32 (S,) share of the score that comes from the model's errors, 0 to 1; the rest comes from the
-        control charts. None if it was not kept.
+    model_share_s: float32 (S,) share of the logarithm of the score that comes from the model's errors, 0 to 1; the rest
+        comes from the control charts. None if it was not kept.
     residual_sc: float64 (S, C) scaled residuals of rows that come in pieces, to attribute events
         (`inference.charts.attribution`). None where events are attributed by the errors, and for complete recordings,
         whose residuals are computed again for each event.
@@ -90,8 +92,11 @@ def score_split(
     model_weight: float = 1.0,
     smooth: Ewma | None = None,
 ) -> SplitScores:
-    """The weighted sum of the model's errors, relative to their baseline and smoothed, and those of the charts; then
-    averaged over the channels observed at each entry.
+    """Scores from the model's errors, relative to their baseline and smoothed, and from those of the charts.
+
+    Each component is averaged over the channels observed at each entry; the score is their weighted geometric mean, the
+    exponential of the weighted sum of their logarithms. So a component that is ten times its reference counts the same,
+    however large the other usually becomes in a fault (after Fisher's combination of independent tests, 1925).
 
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
     smoothing_span: of the causal exponentially weighted mean of the model's errors within a segment; 1 does not smooth.
@@ -119,27 +124,52 @@ def score_split(
             if smoothing_span > 1:
                 normalised_nc = smooth(normalised_nc, errors.segment_s[piece])
             if model_weight < 1.0:
-                normalised_nc, of_model_nc = _fused(normalised_nc, np.minimum(chart_sc[piece], ERROR_CAP), model_weight)
-                both_n, of_model_n = np.nansum(normalised_nc, axis=1), np.nansum(of_model_nc, axis=1)
-                model_share_s[piece] = np.divide(of_model_n, both_n, out=np.zeros(len(both_n)), where=both_n > 0)
+                chart_nc = np.minimum(chart_sc[piece], ERROR_CAP)
+                normalised_nc, model_share_s[piece] = _fused(normalised_nc, chart_nc, model_weight)
         observed_nc = ~np.isnan(normalised_nc)
-        count_n = observed_nc.sum(axis=1)
-        sum_n = np.where(observed_nc, normalised_nc, 0.0).sum(axis=1)
-        score_s[piece] = np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan), where=count_n > 0)
+        score_s[piece] = _mean_of_observed(normalised_nc)
         largest_n = np.where(observed_nc, normalised_nc, -np.inf).argmax(axis=1)
-        top_channel_s[piece] = np.where(count_n > 0, largest_n, -1)
+        top_channel_s[piece] = np.where(observed_nc.any(axis=1), largest_n, -1)
         normalised_sc[piece] = normalised_nc
     return SplitScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
+
+
+def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:
+    """Errors (n, C) whose mean over channels is the weighted geometric mean of the means of both components, and the
+    share (n,) of its logarithm that comes from the model.
+
+    A channel has the weighted sum of its shares in both components. Where one component has no value, the other counts.
+    """
+    mean_2n = np.stack([_mean_of_observed(each) for each in (model_nc, chart_nc)])
+    known_2n = ~np.isnan(mean_2n)
+    weight_2n = known_2n * np.array([[model_weight], [1 - model_weight]])
+    weight_2n = np.where(known_2n.all(axis=0), weight_2n, known_2n)
+    log_2n = weight_2n * np.log(np.maximum(np.where(known_2n, mean_2n, 1.0), _QUIET))
+    is_known_nc = ~np.isnan(model_nc) | ~np.isnan(chart_nc)
+    share_nc = sum(weight_2n[at][:, np.newaxis] * _shares(each) for at, each in enumerate((model_nc, chart_nc)))
+    fused_nc = np.exp(log_2n.sum(axis=0))[:, np.newaxis] * is_known_nc.sum(axis=1, keepdims=True) * share_nc
+    above_2n = np.maximum(log_2n, 0.0)
+    both_n = above_2n.sum(axis=0)
+    model_share_n = np.divide(above_2n[0], both_n, out=weight_2n[0].copy(), where=both_n > 0)
+    return np.where(is_known_nc, fused_nc, np.nan), model_share_n
+
+
+def _shares(values_nc: np.ndarray) -> np.ndarray:
+    """Shares of the channels in the sum of each row, equal ones where it is 0; 0 where there is no value."""
+    observed_nc = ~np.isnan(values_nc)
+    values_nc = np.where(observed_nc, values_nc, 0.0)
+    values_nc = np.where(values_nc.sum(axis=1, keepdims=True) > 0, values_nc, observed_nc.astype(values_nc.dtype))
+    return values_nc / np.maximum(values_nc.sum(axis=1, keepdims=True), np.finfo(values_nc.dtype).tiny)
+
+
+def _mean_of_observed(values_nc: np.ndarray) -> np.ndarray:
+    """Mean of each row over its values, NaN where it has none: (n,)."""
+    observed_nc = ~np.isnan(values_nc)
+    count_n = observed_nc.sum(axis=1)
+    sum_n = np.where(observed_nc, values_nc, 0.0).sum(axis=1)
+    return np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan), where=count_n > 0)
 
 
 def model_mean(smoothing_span: int, num_channels: int) -> Ewma:
     """The mean that smooths errors of the model relative to their baseline."""
     return Ewma(smoothing_span, num_channels, centre=1.0)
-
-
-def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted sum of both components, or the one that has a value, and the model's part of it: (n, C) each."""
-    weight_nc = np.where(np.isnan(model_nc), 0.0, np.where(np.isnan(chart_nc), 1.0, model_weight))
-    of_model_nc = np.where(weight_nc > 0, weight_nc * model_nc, 0.0)
-    of_charts_nc = np.where(weight_nc < 1, (1 - weight_nc) * chart_nc, 0.0)
-    return of_model_nc + of_charts_nc, of_model_nc

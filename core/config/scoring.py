@@ -46,9 +46,9 @@ class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
     model_weight: FractionOrAuto = Field(
         1.0,
-        description="Weight of the model in a score; the rest is the weight of the control charts. 0 uses the charts "
-        "only, 1 the model only. `auto` takes the smallest weight that finds as many faults as the best one among "
-        "faults injected into the calibration split; no label is used.",
+        description="Weight of the model in a score, the weighted geometric mean of model and control charts. 0 uses "
+        "the charts only, 1 the model only. `auto` gives both the same weight, unless one alone finds clearly more of "
+        "the faults that are injected into the calibration split; no label is used.",
     )
     look_ahead: bool = Field(
         False,

@@ -237,11 +237,17 @@ def test_the_split_with_the_largest_error_sets_the_baseline():
     assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
 
-def test_charts_count_by_their_weight_and_alone_without_a_model_error():
-    errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan]])
-    chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan]], dtype=np.float32)
+def test_the_score_is_the_geometric_mean_of_model_and_charts():
+    errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan], [1.0, 1.0]])
+    chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan], [np.nan, np.nan]], dtype=np.float32)
     scores = score_split(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
-    np.testing.assert_allclose(scores.channel_error_sc, [[1.0, 3.0], [0.25 * ERROR_CAP, 2.0], [5.0, np.nan]], rtol=1e-6)
+    capped = (ERROR_CAP + 2) / 2
+    first, second = 1**0.25 * 2**0.75, capped**0.25 * 0.1**0.75  # charts without an error count as a tenth of 1
+    np.testing.assert_allclose(scores.score_s, [first, second, 5.0, 0.5], rtol=1e-6)
+    # A channel has its shares in the model (1 and 0) and in the charts (1/4 and 3/4), by the weights of both.
+    np.testing.assert_allclose(scores.channel_error_sc[0], 2 * first * np.array([0.4375, 0.5625]), rtol=1e-6)
+    np.testing.assert_allclose(np.nanmean(scores.channel_error_sc, axis=1), scores.score_s, rtol=1e-6)
+    assert scores.model_share_s.tolist() == [0.0, 1.0, 0.0, 1.0]
 
 
 def test_scores_larger_than_memory_are_computed_in_pieces(monkeypatch, tmp_path):
