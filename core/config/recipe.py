@@ -22,6 +22,7 @@ KEYS = (
     "data.score_stride",
     "model.patch_length",
     "model.patch_stride",
+    "model.channel_attention",
     "training.windows_per_epoch",
     "scalogram.frequency_min_hz",
 )
@@ -36,8 +37,10 @@ _LONGEST_WAVE = 2048
 _SAMPLES_A_COLUMN = 2
 # The lowest wavelet has this many cycles in a window; its width is about one cycle (`scalogram.omega0` / 2π).
 _CYCLES = 4
+# Attention between all channels costs as much as the rest of the model at about this number.
+_MOST_CHANNELS = 64
 # Minimum number of training windows, and the longest stride as a share of a window.
-_FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 256, "swinmae": 128}
+_FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 2048, "swinmae": 128}
 _STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
 # Maximum work of an epoch: patches of all channels, or images. 20 epochs take a minute on one core of 2024.
 _PATCHES_AN_EPOCH, _IMAGES_AN_EPOCH, _FEWEST_AN_EPOCH = 175_000, 448, 64
@@ -115,7 +118,7 @@ def lowest_frequency(settings: Scalogram, window: int, sampling_rate_hz: float) 
 
 
 # -------------------------------------------------------------------------------------------------------------- streams
-_Choice = tuple[int | float, str]
+_Choice = tuple[int | float | str, str]
 
 
 def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
@@ -136,6 +139,10 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
         "data.window": (window, why_window),
         "model.patch_length": (patch, why_patch),
         "model.patch_stride": (patch, "model.patch_length"),
+        "model.channel_attention": (
+            "all" if history.num_channels <= _MOST_CHANNELS else "groups",
+            f"{history.num_channels} channels; groups for more than {_MOST_CHANNELS}",
+        ),
         "data.stride": stride,
         "data.score_stride": _score_stride(config, window, patch),
         "training.windows_per_epoch": (
