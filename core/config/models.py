@@ -42,7 +42,8 @@ class PatchTSTModel(Section):
         "none",
         description="Attention between channels, in each layer between tokens of the same time: `none`, as published; "
         "`all`; or `groups`, through `channel_groups` learned summaries, whose cost grows linearly with the number of "
-        "channels; `auto` uses groups for more than 64 channels. Scores then use predictions of a channel from the other channels, while all its patches are masked.",
+        "channels; `auto` uses groups for more than 64 channels. Scores then use predictions of a channel from the "
+        "other channels, while all its patches are masked.",
     )
     channel_groups: Count = Field(16, description="Learned summaries of the channels for `channel_attention: groups`.")
     d_model: Count = Field(128, description="Width of the encoder.")

@@ -85,10 +85,16 @@ def test_every_choice_has_its_reason():
     config = local("patchtst")
     _, reasons = resolved(config, History({"train": [9_000], "validation": [3_000]}, 8))
     assert [reason.split(" = ")[0] for reason in reasons] == [
-        "data.window", "model.patch_length", "model.patch_stride", "data.stride", "data.score_stride",
-        "training.windows_per_epoch",
+        "data.window", "model.patch_length", "model.patch_stride", "model.channel_attention", "data.stride",
+        "data.score_stride", "training.windows_per_epoch",
     ]  # fmt: skip
     assert all(reason.split(": ")[1] for reason in reasons)
+
+
+@pytest.mark.parametrize("channels, attention", [(1, "all"), (64, "all"), (65, "groups")])
+def test_many_channels_attend_through_groups(channels, attention):
+    config, _ = resolved(local("patchtst"), History({"train": [9_000], "validation": [3_000]}, channels))
+    assert config.model.channel_attention == attention
 
 
 def test_published_configurations_have_no_automatic_values():

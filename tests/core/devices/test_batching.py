@@ -153,7 +153,7 @@ def resolved(loaded: LoadedConfig, name: str):
 def test_on_a_cpu_the_models_are_the_small_ones():
     process, reason = resolved(local("patchtst"), "cpu")
     model = process.model
-    assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == (128, 4, 3, 256)
+    assert (model.d_model, model.num_heads, model.num_layers, model.d_ff) == (64, 4, 3, 128)
     assert (model.size, reason.split()[-1]) == ("reduced", "cpu")
     vibration, _ = resolved(local("swinmae"), "cpu")
     assert vibration.model == SwinMAEModel(
