@@ -18,10 +18,9 @@ BOTH = 0.5
 WEIGHTS = (0.0, BOTH, 1.0)
 # Fewer faults show nothing.
 FEWEST_FAULTS = 12
-# One component counts alone only where it finds clearly more, because injected faults are simpler than real ones: by
-# at least this share of the faults, and significantly at 5 %.
-TOLERANCE = 0.02
-_STANDARD_ERRORS = 2.0
+# A component that finds less than this share of what the other finds is uninformative. Smaller differences say little,
+# because injected faults are simpler than real ones.
+_INFORMATIVE = 0.5
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
 # Where the best weight finds less, normal scores differ too much for the injected faults to compare anything.
@@ -52,8 +51,7 @@ def not_compared(reason: str) -> WeightChoice:
 
 
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
-    """Equal weights, unless one component alone finds clearly more: by `TOLERANCE`, and by `_STANDARD_ERRORS` of the
-    paired difference over the faults.
+    """Equal weights, unless one component finds less than half of what the other finds.
 
     score_of: from a weight to scores (S,), NaN where there is none. fault_s: int64 (S,), as in `InjectedFaults`.
     """
@@ -62,22 +60,19 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
         return not_compared(
             f"calibration data has room for {len(number_f)} injected faults, {FEWEST_FAULTS} are needed"
         )
-    found_wf = np.array([found(score_of(weight), fault_s) for weight in WEIGHTS])
-    mean_w = found_wf.mean(axis=1)
-    best = int(mean_w.argmax())
-    if mean_w[best] < _ENOUGH:
+    share = {weight: float(found(score_of(weight), fault_s).mean()) for weight in WEIGHTS}
+    charts, both, model = share.values()
+    if max(share.values()) < _ENOUGH:
         return not_compared(
-            f"the best weight finds {100 * mean_w[best]:.0f} % of {len(number_f)} faults injected into calibration "
+            f"the best weight finds {100 * max(share.values()):.0f} % of {len(number_f)} faults injected into calibration "
             f"data; a comparison needs {100 * _ENOUGH:.0f} %"
         )
-    gain_f = found_wf[best] - found_wf[WEIGHTS.index(BOTH)]
-    needed = max(_STANDARD_ERRORS * gain_f.std(ddof=1) / np.sqrt(len(number_f)), TOLERANCE)
-    weight = WEIGHTS[best] if gain_f.mean() > needed else BOTH
+    weight = 0.0 if model < _INFORMATIVE * charts else 1.0 if charts < _INFORMATIVE * model else BOTH
     reason = (
-        f"of {len(number_f)} faults injected into calibration data, both together find {100 * mean_w[1]:.0f} %, the "
-        f"charts alone {100 * mean_w[0]:.0f} %, the model alone {100 * mean_w[2]:.0f} %"
+        f"of {len(number_f)} faults injected into calibration data, both together find {100 * both:.0f} %, the charts "
+        f"alone {100 * charts:.0f} %, the model alone {100 * model:.0f} %"
     )
-    return WeightChoice(weight, len(number_f), dict(zip(WEIGHTS, mean_w.tolist(), strict=True)), reason)
+    return WeightChoice(weight, len(number_f), share, reason)
 
 
 def found(score_s: np.ndarray, fault_s: np.ndarray) -> np.ndarray:

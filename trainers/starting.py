@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 # Configuration that decides the shape of a weight.
 _SHAPES = ("model.", "data.window", "scalogram.image_size")
 # What a model knows of single channels, one row for each.
-_OF_CHANNELS = "channel_c1d"
+OF_CHANNELS = "channel_c1d"
 
 
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
             path, f"is a model of the stream {state['stream']}, not {config.stream}", hint="name one of this stream"
         )
     weights, own = dict(state["model"]), model.state_dict()
-    if _OF_CHANNELS in weights and _OF_CHANNELS in own and len(weights[_OF_CHANNELS]) != len(own[_OF_CHANNELS]):
-        weights[_OF_CHANNELS] = own[_OF_CHANNELS]
+    if OF_CHANNELS in weights and OF_CHANNELS in own and len(weights[OF_CHANNELS]) != len(own[OF_CHANNELS]):
+        weights[OF_CHANNELS] = own[OF_CHANNELS]
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

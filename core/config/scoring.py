@@ -47,8 +47,8 @@ class Scoring(Section):
     model_weight: FractionOrAuto = Field(
         1.0,
         description="Weight of the model in a score, the weighted geometric mean of model and control charts. 0 uses "
-        "the charts only, 1 the model only. `auto` gives both the same weight, unless one alone finds clearly more of "
-        "the faults that are injected into the calibration split; no label is used.",
+        "the charts only, 1 the model only. `auto` gives both the same weight, unless one finds less than half of what "
+        "the other finds of faults that are injected into the calibration split; no label is used.",
     )
     look_ahead: bool = Field(
         False,

@@ -37,7 +37,7 @@ def scores(entries: np.ndarray, *, shift: float, seed: int) -> np.ndarray:
     [(2.0, 2.0, BOTH), (2.5, 0.0, 0.0), (0.5, 3.0, 1.0), (9.0, 9.0, BOTH)],
     ids=["both find some", "the charts alone", "the model alone", "both find all"],
 )
-def test_a_component_counts_alone_only_where_it_finds_clearly_more(entries, charts, model, weight):
+def test_a_component_counts_alone_only_where_the_other_finds_little(entries, charts, model, weight):
     chart_s, model_s = scores(entries, shift=charts, seed=0), scores(entries, shift=model, seed=1)
     choice = choose_weight(lambda each: (1 - each) * chart_s + each * model_s, entries)
     assert (choice.weight, choice.num_faults, tuple(choice.found)) == (weight, NUM_FAULTS, WEIGHTS)

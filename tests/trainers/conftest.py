@@ -19,6 +19,7 @@ TINY = (
     "training.windows_per_epoch=0",
     "model.patch_length=8",
     "model.patch_stride=8",
+    "model.channel_attention=all",
     "model.d_model=16",
     "model.num_heads=2",
     "model.num_layers=1",

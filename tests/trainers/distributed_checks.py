@@ -248,7 +248,8 @@ def assert_same_state(one: tuple[dict, dict], other: tuple[dict, dict]) -> None:
 @check
 def parts_of_weights_learn_what_whole_ones_learn(world: World, configure: Configure) -> None:
     """Weights, moments, running statistics and gradient norms; each strategy resumes the checkpoint of the other."""
-    settings = (*BATCH_NORM, "model.drop_masked_tokens=true")
+    published = ("model.channel_attention=none", "model.masks=[patches]", "model.output=point")
+    settings = (*published, *BATCH_NORM, "model.drop_masked_tokens=true")
     whole, parts = Training(world, configure(*settings)), Training(world, configure(*settings, FSDP))
     own = sum(weight.to_local().numel() for weight in parts.model.parameters())
     assert own < 0.6 * sum(weight.numel() for weight in whole.model.parameters())

@@ -33,7 +33,10 @@ def test_a_single_process_uses_the_single_device_strategy(workspace, strategy):
     assert held.model_state().keys() == model.state_dict().keys()
 
 
-@pytest.mark.parametrize("overrides", [(), ("model.drop_masked_tokens=true",)])
+PUBLISHED = ("model.channel_attention=none", "model.masks=[patches]", "model.drop_masked_tokens=true")
+
+
+@pytest.mark.parametrize("overrides", [(), PUBLISHED])
 def test_blocks_contain_nearly_all_weights(workspace, overrides):
     model = model_of(config_of(workspace, *overrides))
     inside = sum(weight.numel() for block in model.blocks for weight in block.parameters())
