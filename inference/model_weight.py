@@ -64,8 +64,8 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
     charts, both, model = share.values()
     if max(share.values()) < _ENOUGH:
         return not_compared(
-            f"the best weight finds {100 * max(share.values()):.0f} % of {len(number_f)} faults injected into calibration "
-            f"data; a comparison needs {100 * _ENOUGH:.0f} %"
+            f"the best weight finds {100 * max(share.values()):.0f} % of {len(number_f)} faults injected into "
+            f"calibration data; a comparison needs {100 * _ENOUGH:.0f} %"
         )
     weight = 0.0 if model < _INFORMATIVE * charts else 1.0 if charts < _INFORMATIVE * model else BOTH
     reason = (
