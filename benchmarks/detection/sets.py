@@ -25,6 +25,7 @@ QUICK: dict[str, tuple[str, ...]] = {
 # The model of the published split predicts masked patches and does not detect faults: its training parameters were
 # chosen on the validation months of ETTh1 only.
 FILLING_IN = (
+    "models/patchtst=published",
     f"data.window={ETT_WINDOW}",
     "data.stride=1",
     "data.guard=0",
