@@ -158,6 +158,12 @@ class MaskedModel(nn.Module):
         """The values of masked units: bool, broadcasts with the input."""
         raise NotImplementedError
 
+    def passes(self) -> Iterator[tuple[Tensor, int | None]]:
+        """The passes of `inpaint`, which together mask every unit once: the mask of all samples, (1, *unit_shape), and
+        the number of masked units in each row."""
+        for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
+            yield mask_n.expand(1, *self.unit_shape), size
+
     @torch.no_grad()
     def inpaint(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Predicts every unit while it is masked: (reconstruction, error), both with the shape of x.
@@ -169,8 +175,7 @@ class MaskedModel(nn.Module):
         x = x.to(self.dtype)
         reconstruction = error = torch.zeros_like(x)
         with evaluating(self):
-            for mask_n, size in zip(self.passes_qn, self._pass_sizes, strict=True):
-                mask = mask_n.expand(1, *self.unit_shape)  # of all samples
+            for mask, size in self.passes():
                 output, values = self(x, mask, num_masked=size), self.masked_values(mask)
                 of_pass = standardised_error(output.reconstruction, output.log_variance, x)
                 reconstruction = torch.where(values, output.reconstruction, reconstruction)

@@ -128,6 +128,15 @@ def test_a_forecast_uses_other_channels_and_nothing_of_the_own_one():
     assert error.shape == (BATCH, PATCH, CHANNELS)
 
 
+def test_all_values_are_predicted_from_other_channels():
+    model, x = build().eval(), windows()
+    assert sum(mask.int() for mask, _ in model.passes()).eq(1).all()
+    expected, _ = model.inpaint(x)
+    own = x.clone()
+    own[:, :, 3] += torch.randn(WINDOW)
+    torch.testing.assert_close(model.inpaint(own)[0][..., 3], expected[..., 3])
+
+
 def test_the_forecast_of_a_single_channel_uses_its_past():
     model, x = build(1).eval(), windows(channels=1)
     expected, _ = model.forecast(x)
@@ -173,8 +182,7 @@ def test_errors_in_all_positions_are_divided_too():
     x[0, 0, 0] = float("nan")
     reconstruction, error = model.inpaint(x)
     with torch.no_grad():
-        masks = [mask.expand(1, CHANNELS, -1) for mask in model.passes_qn]
-        passes = [(model.masked_values(mask), model(x, mask)) for mask in masks]
+        passes = [(model.masked_values(mask), model(x, mask)) for mask, _ in model.passes()]
     variance = sum(values * output.log_variance.exp() for values, output in passes)
     torch.testing.assert_close(error, (x - reconstruction).square() / variance, equal_nan=True)
     assert error.isnan().sum() == 1
