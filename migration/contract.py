@@ -223,7 +223,8 @@ def _source(notebook: str) -> str:
 
 
 def _fault_of_group(assets: Assets, file: str) -> str | None:
-    """Why a group file or table cannot be used; groups are composed with the first configuration that is valid."""
+    """Why a group file or table cannot be used; groups are composed with the first configuration that is valid, those in
+    a folder of a stream with one of that stream."""
     try:
         values, _ = parse_yaml(assets.text(file))
     except UnreadableError as error:
@@ -231,7 +232,10 @@ def _fault_of_group(assets: Assets, file: str) -> str | None:
     if not isinstance(values, dict):
         return "is not a mapping of keys to values"
     folder, _, name = file.removesuffix(".yaml").rpartition("/")
-    runnable = next((name for name, composed in assets.composed.items() if isinstance(composed, dict)), None)
+    stream = folder.rpartition("/")[2]
+    valid = {name: composed for name, composed in assets.composed.items() if isinstance(composed, dict)}
+    fitting = [name for name, composed in valid.items() if stream not in STREAMS or composed.get("stream") == stream]
+    runnable = next(iter(fitting), None)
     try:
         if folder == PROFILE_DIR:
             load_profile(name, assets.root)
