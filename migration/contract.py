@@ -223,8 +223,8 @@ def _source(notebook: str) -> str:
 
 
 def _fault_of_group(assets: Assets, file: str) -> str | None:
-    """Why a group file or table cannot be used; groups are composed with the first configuration that is valid, those in
-    a folder of a stream with one of that stream."""
+    """Why a group file or table cannot be used; groups are composed with the first configuration that is valid, those
+    in a folder of a stream with one of that stream."""
     try:
         values, _ = parse_yaml(assets.text(file))
     except UnreadableError as error:
