@@ -241,11 +241,12 @@ def test_both_methods_agree_for_many_scores():
 
 
 def test_too_few_excesses_and_equal_scores_are_rejected():
-    with pytest.raises(DataError, match=r"\b1499\b.*\b1500\b"):
+    with pytest.raises(DataError, match=r"\b1499\b.*\b1500\b") as few:
         calibrate(sample_of(np.arange(1499.0)), asked(**POT))
     same = np.r_[np.zeros(1995), np.arange(1, 6)]
-    with pytest.raises(DataError, match=r"5 of 2000 .* 30 are"):
+    with pytest.raises(DataError, match=r"\b5 of 2000\b.*\b30\b") as repeated:
         calibrate(sample_of(same), asked(**POT))
+    assert all("scoring.threshold.method=conformal" in caught.value.hint for caught in (few, repeated))
     with pytest.raises(ValidationError, match=r"false_alarm_rate = 0\.2"):
         asked(method="pot", false_alarm_rate=0.2)
 

@@ -76,8 +76,9 @@ def test_rows_keep_their_times_if_the_clock_differs_from_the_rate():
 
 def test_an_unusual_rate_is_resampled_and_an_extreme_one_rejected():
     assert len(resampled(recording_of(tone(5, 1000.0), 1000.0), 97_656.25)) == 97_657
-    with pytest.raises(DataError, match=r"cannot be resampled from 4000 to 1\.5 Hz"):
+    with pytest.raises(DataError, match=r"\b4000\b.*\b1\.5\b") as caught:
         resampled(recording_of(tone(5, 4000.0), 4000.0), 1.5)
+    assert "data.resample_hz" in caught.value.hint
 
 
 def test_segments_are_filtered_separately_and_the_gap_stays():

@@ -190,7 +190,7 @@ def test_impossible_settings_are_rejected():
         build()(noise(axes=4), RATE)
     with pytest.raises(DataError, match="cannot fill"):
         build()(noise(num_samples=63), RATE)
-    with pytest.raises(ConfigError, match="half the sampling rate"):
+    with pytest.raises(ConfigError, match=r"scalogram\.frequency_max_hz.*\b501\b"):
         build(frequency_max_hz=501.0)(noise(), RATE)
     with pytest.raises(ConfigError, match="frequency_min_hz"):
         build(frequency_min_hz=450.0)(noise(), RATE)
