@@ -24,7 +24,7 @@ OF_CHANNELS = "channel_c1d"
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
     """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
     order of windows are the new run's. Embeddings of channels stay as they are if their number differs: they are
-    learned anew for the channels of this data. Returns the origin, for the run's record.
+    learned again for the channels of this data. Returns the origin, for the run's record.
 
     Raises CheckpointError if it is damaged, or of another stream or another shape of model.
     """
