@@ -5,18 +5,16 @@ from __future__ import annotations
 import gc
 import hashlib
 import logging
-import os
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
-from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from shlex import quote
@@ -92,32 +90,22 @@ def run_tasks(
     if jobs == 0:
         jobs = _suitable_jobs(tasks)
     if jobs == 1 or len(tasks) < 2:
+        done = []
         with _few_collections():
-            return list(_in_this_process(tasks, options, on_done))
+            for task in tasks:
+                done.append(migrate_file(task, options))
+                on_done(task)
+        return done
     results = _in_processes(tasks, options, min(jobs, len(tasks)), on_done)
     return [results[task] for task in tasks]
 
 
 def migrate_file(task: Task, options: Options) -> Result:
     """Migrates one notebook. Raises nothing: a failure is a result with the reason."""
-    return _begin(task, options)()
-
-
-def _begin(task: Task, options: Options) -> Callable[[], Result]:
-    """Migrates a notebook in memory. The returned function writes the files. Neither raises anything."""
     try:
-        write_files = _migrated(task, options)
+        return _migrated(task, options)
     except Exception as error:
-        failed = _failed(task, error)
-        return lambda: failed
-
-    def finish() -> Result:
-        try:
-            return write_files()
-        except Exception as error:
-            return _failed(task, error)
-
-    return finish
+        return _failed(task, error)
 
 
 def _failed(task: Task, error: Exception) -> Result:
@@ -139,7 +127,7 @@ def _failure(task: Task, reason: str) -> Result:
     return Result(NotebookReport(input=shown(task.input), status="failed", error=masked(" ".join(reason.split()))))
 
 
-def _migrated(task: Task, options: Options) -> Callable[[], Result]:
+def _migrated(task: Task, options: Options) -> Result:
     notebook, repairs = _read(task.input)  # first, because it refuses pipes and devices
     with task.input.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -178,12 +166,8 @@ def _migrated(task: Task, options: Options) -> Callable[[], Result]:
         drive={path: shown(here / path.removeprefix("MyDrive/")) for path in drive_files(findings)},
     )
     result = Result(report, _diff(report.input, before, migration) if options.diff else "")
-
-    def write_files() -> Result:
-        _write(files, force=options.force)
-        return result
-
-    return write_files
+    _write(files, force=options.force)
+    return result
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
@@ -278,34 +262,6 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*usual)
-
-
-def _in_this_process(tasks: Sequence[Task], options: Options, on_done: Callable[[Task], None]) -> Iterator[Result]:
-    """Overlaps disk and CPU work: while one notebook is migrated, the last one is written and the next one read."""
-
-    def settled(task: Task, writing: Future[Result]) -> Result:
-        result = writing.result()
-        on_done(task)
-        return result
-
-    with ThreadPoolExecutor(1) as writer:
-        last: tuple[Task, Future[Result]] | None = None
-        for task, following in zip_longest(tasks, tasks[1:]):
-            if following is not None:
-                _fetch(following.input)
-            finish = _begin(task, options)
-            if last is not None:
-                yield settled(*last)
-            last = task, writer.submit(finish)
-        if last is not None:
-            yield settled(*last)
-
-
-def _fetch(path: Path) -> None:
-    """Asks the system to read a file ahead, if the system supports it and the file exists."""
-    if hasattr(os, "posix_fadvise"):
-        with suppress(OSError), path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _in_processes(

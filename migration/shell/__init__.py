@@ -18,7 +18,6 @@ __all__ = [
     "Script",
     "Word",
     "commands",
-    "is_simple",
     "read",
 ]
 
@@ -33,10 +32,3 @@ def commands(text: str, offset: int = 0, *, script: bool = False) -> tuple[Comma
 def read(text: str, offset: int = 0, *, script: bool = False) -> Script:
     """The parsed shell text; `offset` is added to positions."""
     return scan(text, offset, script=script)
-
-
-def is_simple(text: str, *, script: bool = False) -> bool:
-    """Whether the text is one simple command and nothing else: no separator, no block, no comment (redirections may
-    be)."""
-    found = read(text, script=script)
-    return len(found.commands) == 1 and not found.blocks and not found.comments and not found.commands[0].after.strip()

@@ -56,7 +56,6 @@ def _check(text, offset, script):
 @given(st.lists(st.sampled_from(_PIECES), max_size=50).map("".join), st.integers(0, 9), st.booleans())
 def test_no_text_fails_and_every_position_is_exact(text, offset, script):
     _check(text, offset, script)
-    shell.is_simple(text, script=script)
 
 
 @pytest.mark.parametrize(
@@ -230,24 +229,3 @@ def test_separators_and_reserved_words_are_kept():
         ("c", "|", ")", (), 1),
         ("d", "||", ";", (), 0),
     ]
-
-
-@pytest.mark.parametrize(
-    "text, simple",
-    [
-        ("a b > c", True),
-        (" a\n", True),
-        ("A=1 a", True),
-        ("a; b", False),
-        ("a;", False),
-        ("a | b", False),
-        ("a &", False),
-        ("a $(b)", False),
-        ("(a)", False),
-        ("a # b", False),
-        ("if a; then b; fi", False),
-        ("", False),
-    ],
-)
-def test_a_simple_text_is_one_command(text, simple):
-    assert shell.is_simple(text, script=True) is simple
