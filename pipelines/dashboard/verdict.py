@@ -165,5 +165,5 @@ def _migration(migration: MigrationState | None) -> Result:
     if not notebooks:
         return "waiting", "no notebook migrated yet"
     if waiting:
-        return "attention", f"{waiting} of {counted(len(notebooks), 'notebook')} need manual changes"
+        return "attention", f"manual changes needed in {waiting} of {counted(len(notebooks), 'notebook')}"
     return "done", f"{counted(len(notebooks), 'notebook')} migrated"
