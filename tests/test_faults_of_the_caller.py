@@ -86,6 +86,16 @@ def test_a_folder_of_runs_without_permission_is_reported(workspace):
         folder.chmod(0o755)
 
 
+def test_reports_without_permission_are_left_out_of_the_export_with_a_warning(workspace):
+    folder = workspace / "artifacts/dqvl/fdc"
+    folder.mkdir(parents=True)
+    folder.chmod(0)
+    try:
+        assert "dqvl/fdc" in check(ended(f"landfall export --repo-root {workspace}"), EXIT_OK)
+    finally:
+        folder.chmod(0o755)
+
+
 def test_a_run_without_permission_is_left_out_with_a_warning(workspace):
     log_dir = workspace / "runs/patchtst_ssl"
     for name in ("open", "closed"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
 from pipelines.dashboard.detail_documents import FileQuality, Quality
-from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
+from pipelines.dashboard.inputs import Problems, changed_at, listed, may_be_listed, read_model
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
@@ -22,8 +22,11 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
     because the model was imported without them, all reports count.
     """
     reports: dict[str, FileQuality] = {}
+    folder = root / config.dqvl.report_dir
+    if not may_be_listed(folder):
+        problems.add(folder, "cannot be read: Permission denied")
     # Oldest first, so that the newest report of a file replaces older ones.
-    for path in sorted(listed(root / config.dqvl.report_dir, "*.json"), key=changed_at):
+    for path in sorted(listed(folder, "*.json"), key=changed_at):
         report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report
