@@ -310,7 +310,7 @@ class PatchTST(MaskedModel):
         prediction_bcnp, log_variance_bcnp = self._predict(z_bcnd)
         chosen_bcnp = masked_bcn1 & observed_bcnp
         loss, count = masked_mse(prediction_bcnp, x_bcnp, chosen_bcnp)
-        if log_variance_bcnp is not None and self.training:
+        if log_variance_bcnp is not None and torch.is_grad_enabled():
             loss = likelihood_loss(loss, prediction_bcnp, log_variance_bcnp, x_bcnp, chosen_bcnp)
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
