@@ -23,9 +23,9 @@ class TransformersPatchTST(PatchTST):
         from transformers import PatchTSTConfig as TheirConfig
         from transformers import PatchTSTForPretraining
 
-        super().__init__(
-            settings.model_copy(update={"drop_masked_tokens": False}), num_channels=num_channels, window=window
-        )
+        of_channels = {"channel_attention": "none", "masks": ("patches",), "output": "point"}
+        settings = settings.model_copy(update={"drop_masked_tokens": False, **of_channels})
+        super().__init__(settings, num_channels=num_channels, window=window)
         theirs = PatchTSTForPretraining(
             TheirConfig(
                 num_input_channels=num_channels,
