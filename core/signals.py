@@ -21,7 +21,9 @@ from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 # Called if the process ends immediately: they remove what would stay behind, such as locks.
 RELEASES: list[Callable[[], None]] = []
+_AFTER_DESTRUCTOR_S = 0.01
 _raises = False
+_other_hook = sys.unraisablehook
 _exit_code_of: Callable[[int], int] = int
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
 
@@ -40,7 +42,7 @@ def heed_signals(ended: Callable[[int], int] | None = None) -> None:
     ended: maps the exit code of the command to that of the process if it ends immediately; None keeps the function of
     an earlier call.
     """
-    global _exit_code_of
+    global _exit_code_of, _other_hook
     if threading.current_thread() is not threading.main_thread():
         return
     if ended is not None:
@@ -62,6 +64,8 @@ def heed_signals(ended: Callable[[int], int] | None = None) -> None:
     for number in STOP_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as with `nohup` and background jobs of a shell
             signal.signal(number, on_signal)
+    if sys.unraisablehook is not _send_again:
+        _other_hook, sys.unraisablehook = sys.unraisablehook, _send_again
 
 
 def raise_signals() -> None:
@@ -75,6 +79,18 @@ def ignore_signals() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+def _send_again(lost: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a destructor or a callback of the garbage collector: the stop request would be
+    lost, and its traceback printed."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        number = getattr(lost.exc_value, "number", signal.SIGINT)
+        again = threading.Timer(_AFTER_DESTRUCTOR_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+    else:
+        _other_hook(lost)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

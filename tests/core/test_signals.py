@@ -26,6 +26,18 @@ def work(arguments):
     time.sleep(30)
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
+_IN_DESTRUCTOR = """
+import argparse, sys, time
+from core.cli import run_command
+class Slow:
+    def __del__(self):
+        print("removing", flush=True)
+        time.sleep(1)
+def work(arguments):
+    Slow()
+    time.sleep(30)
+sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
+"""
 _WITH_EXIT_CODE = """
 import argparse, sys
 from core.cli import run_command
@@ -68,7 +80,9 @@ def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("number, code", CODES)
 @pytest.mark.parametrize(
-    "program", [_COMMAND, _BEFORE, _IN_COMMAND], ids=["while it imports", "before it works", "while it works"]
+    "program",
+    [_COMMAND, _BEFORE, _IN_COMMAND, _IN_DESTRUCTOR],
+    ids=["while it imports", "before it works", "while it works", "while an object is removed"],
 )
 def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, program, tmp_path):
     ended, said = ended_by(number, program, tmp_path)
