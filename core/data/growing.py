@@ -22,7 +22,7 @@ from core.data.dialects import Dialect, sniff
 from core.data.files import PLAIN_TEXT_SUFFIXES, data_suffix, refuse_foreign
 from core.data.recording import NOT_A_TIME
 from core.data.sentinels import SENTINEL
-from core.data.tables import require, time_column
+from core.data.tables import require, time_column, with_decimal_points
 from core.data.timestamps import parse_times
 from core.errors import DataError
 
@@ -133,6 +133,8 @@ class GrowingTable:
             io.StringIO("\n".join([self._header, *texts]) + "\n"),
             engine="c", low_memory=False, index_col=False, sep=self._dialect.delimiter, decimal=self._dialect.decimal,
         )  # fmt: skip
+        if self._dialect.decimal == ",":
+            frame = with_decimal_points(frame)
         frame.columns = [str(name).strip() for name in frame.columns]
         time_n = self._times(frame, line_n)
         values_nc, unread = self._values(frame, line_n)

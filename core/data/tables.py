@@ -25,6 +25,7 @@ from core.errors import DataError, WriteError, first_line
 from core.numbers import counted
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
+_DECIMAL_COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$")
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
@@ -191,6 +192,8 @@ def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | Non
     first_row, notes = 2, None
     for frame in _parsed(path, dialect, size, columns):
         _refuse_odd_cells(frame, dialect, path, first_row)
+        if dialect.decimal == ",":
+            frame = with_decimal_points(frame)
         may_be_short = len(frame.columns) > 1 and frame.iloc[:, -1].isna().any()
         if may_be_short and notes is None:
             notes = _note_on_short_rows(path, dialect)
@@ -254,6 +257,12 @@ def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_r
             if faulty_t.any():
                 row = int(np.argmax(faulty_t)) + first_row
                 raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=remedy)
+
+
+def with_decimal_points(frame: pd.DataFrame) -> pd.DataFrame:
+    """Text columns with decimal points: one cell that is not a number makes a column of decimal commas text."""
+    texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
+    return frame.assign(**{name: frame[name].replace(_DECIMAL_COMMA, r"\1.\2", regex=True) for name in texts})
 
 
 def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:

@@ -80,6 +80,16 @@ def test_a_bad_row_is_named_and_the_next_one_is_read(tmp_path, line, column, is_
     assert rows.values_nc[-1].tolist() == [5, 6]
 
 
+def test_a_bad_row_of_decimal_commas_is_named_alone(tmp_path):
+    path = tmp_path / "day.csv"
+    rows = ["2026-02-01 00:00:00;1,5;2,5", "2026-02-01 00:00:01;bad;2,5", "2026-02-01 00:00:02;1,5;2,5"]
+    path.write_text("\n".join(["timestamp;p;q", *rows, ""]), encoding="utf-8")
+    rows = joined(read_all(GrowingTable(path, ("p", "q"), Data())))
+    np.testing.assert_array_equal(rows.values_nc, np.array([[1.5, 2.5], [np.nan, 2.5], [1.5, 2.5]], dtype=np.float32))
+    [problem] = rows.problems
+    assert (problem.row, problem.column) == (3, "p")
+
+
 def test_a_last_line_without_a_line_break_is_a_row_only_in_a_complete_file(tmp_path):
     path = tmp_path / "day.csv"
     path.write_text("timestamp,p,q\n2026-02-01 00:00:00,1,2\n2026-02-01 00:00:01,3,4", encoding="utf-8")
