@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, DataError, LandfallError
 from core.numbers import aligned, counted, duration_in_words, plain
 from core.redaction import printable
+from core.workspace import SAMPLES
 from pipelines.colour import with_colour
 from pipelines.dashboard.state_documents import TITLES
 from pipelines.stream_configs import LOCAL_FILES, configs_in_use
@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MARKS = {"stop": "✗", "warn": "!", "note": "·"}
-_FOLDERS: dict[Stream, str] = {"patchtst": "data/fdc", "swinmae": "data/vib"}
 _MOST_CHANNELS = 12
 
 
 class Checked(NamedTuple):
-    """Findings about the data of one stream. seconds: to train on `device`; None if it cannot be known."""
+    """Findings about the data of one stream. next: a command. remark: on that command. seconds: to train on `device`;
+    None if it cannot be known.
+    """
 
     stream: Stream
     found: Readiness
     next: str
+    remark: str = ""
     seconds: float | None = None
     device: str | None = None
 
@@ -132,7 +134,7 @@ def _check_files(
     overrides: Sequence[str],
     root: Path,
 ) -> list[Checked]:
-    from pipelines.own_files import by_stream, sensor_files, with_files
+    from pipelines.own_files import by_stream, copying, sensor_files, with_files
     from pipelines.readiness import readiness
 
     files = sensor_files(paths)
@@ -143,21 +145,8 @@ def _check_files(
             load_config(arguments.config or local_config_file(stream), overrides, root=root), own
         )
         found = readiness(loaded.config, root=root, splits=splits)
-        checked.append(_with_time(Checked(stream, found, _copying(own, stream, root)), loaded, arguments, root))
+        checked.append(_with_time(Checked(stream, found, *copying(own, stream, root)), loaded, arguments, root))
     return checked
-
-
-def _copying(files: Sequence[Path], stream: Stream, root: Path) -> str:
-    """The command that brings files to where a run looks for them."""
-    folder = root / _FOLDERS[stream]
-    if all(file.is_relative_to(folder) for file in files):
-        return f"landfall train {stream}"
-    first = files[0]
-    name = first.name if first.name.startswith(("train_", "test_")) else f"train_{first.name}"
-    source = shlex.quote(str(first))
-    return f"mkdir -p {_FOLDERS[stream]} && cp {source} {_FOLDERS[stream]}/{shlex.quote(name)}" + (
-        f"   (and {len(files) - 1} more: train_… to learn from, test_… to score)" if len(files) > 1 else ""
-    )
 
 
 def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Namespace, root: Path) -> Checked:
@@ -202,7 +191,8 @@ def _document(checked: Checked) -> dict[str, Any]:
 
 def _text(checked: Checked) -> str:
     found = checked.found
-    lines = [f"{TITLES[checked.stream][1]}, {checked.stream}", *(f"  {line}" for line in _facts(found))]
+    source = f", sample data in {SAMPLES}/, for data/ has no files" if found.config.data.root == SAMPLES else ""
+    lines = [f"{TITLES[checked.stream][1]}, {checked.stream}{source}", *(f"  {line}" for line in _facts(found))]
     if found.splits:
         lines += ["", *_table(found)]
     if found.findings:
@@ -215,6 +205,8 @@ def _text(checked: Checked) -> str:
         )
     stops = sum(finding.severity == "stop" for finding in found.findings)
     lines.append(f"  ready; next: {checked.next}" if found.is_ready else f"  not ready: {stops} to correct, see ✗")
+    if found.is_ready and checked.remark:
+        lines.append(f"  # {checked.remark}")
     return "\n".join(map(printable, lines))
 
 

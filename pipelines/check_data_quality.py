@@ -48,11 +48,11 @@ def _configurations(arguments: argparse.Namespace) -> Iterable[LoadedConfig]:
 
 
 def _check_stream(loaded: LoadedConfig, arguments: argparse.Namespace) -> dict[str, object]:
-    from core.data.dataset import check_quality
+    from core.data.dataset import check_quality, path_shown
 
     config = loaded.config
     reports = check_quality(config, root=root_of(arguments), run_id=arguments.run_id or "")
-    dropped = [report.file_id for report in reports if report.decision == "drop"]
+    dropped = [path_shown(report.file_id, config) for report in reports if report.decision == "drop"]
     warned = sum(bool(report.warnings) for report in reports)
     log.log(
         logging.WARNING if warned or dropped else logging.INFO,

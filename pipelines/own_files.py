@@ -1,23 +1,28 @@
-"""The configuration that reads files of a user's own, wherever they are and whatever their names."""
+"""Files of a user's own, wherever they are and whatever their names: the configuration that reads them, and the command
+that copies them to where a run looks for them."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from core.config.compose import LoadedConfig, with_values
 from core.config.overrides import stream_meant
 from core.config.schema import STREAMS, Stream
-from core.data.files import ARRAY_SUFFIXES, data_suffix, matches
+from core.data.files import ARRAY_SUFFIXES, data_stem, data_suffix, matches
+from core.data.labels import label_file
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.tables import read_blocks
 from core.errors import DataError
 from core.workspace import relative
 
 _AXES = {"x", "y", "z"}
+_FOLDERS: dict[Stream, str] = {"patchtst": "data/fdc", "swinmae": "data/vib"}
+_PREFIXES = ("train_", "test_")
 
 
 def sensor_files(paths: Sequence[Path]) -> list[Path]:
@@ -68,3 +73,45 @@ def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfi
         values[f"data.splits.{name}.files"] = [glob.escape(relative(file, folder)) for file in of_split[name]]
     config = with_values(loaded.config, values, source=loaded.source)
     return replace(loaded, config=config), [name for name in SPLIT_NAMES if values[f"data.splits.{name}.files"]]
+
+
+def copying(files: Sequence[Path], stream: Stream, root: Path) -> tuple[str, str]:
+    """The command that brings files, with their labels and sidecars, to where a run looks for them; and a remark."""
+    target = _FOLDERS[stream]
+    if all(file.is_relative_to(root / target) for file in files):
+        return f"landfall train {stream}", ""
+    named = [file for file in files if file.name.startswith(_PREFIXES)]
+    unchanged = {other for file in named for other in _with_companions(file)}
+    unchanged |= {path for file in files if (path := file.with_name("dataset.json")).is_file()}
+    commands = [f"mkdir -p {target}"]
+    if unchanged:
+        commands.append(f"cp {' '.join(_globs(unchanged))} {target}/")
+    for file in files:
+        if file not in named:
+            prefix = "test_" if file.name.lower().startswith("test") else "train_"
+            commands += [
+                f"cp {shlex.quote(str(other))} {shlex.quote(f'{target}/{prefix}{other.name}')}"
+                for other in _with_companions(file)
+            ]
+    return " && ".join(commands), "files named train_… are learned from, test_… are scored" if len(named) < len(
+        files
+    ) else ""
+
+
+def _with_companions(file: Path) -> list[Path]:
+    """The file, with its label file and its sidecar where it has them."""
+    sidecar = file.with_name(f"{data_stem(file)}.json")
+    return [file, *filter(None, [label_file(file)]), *([sidecar] if sidecar.is_file() else [])]
+
+
+def _globs(files: Collection[Path]) -> list[str]:
+    """The files as words of a shell: one glob for those of a folder with the same prefix, if it matches no other."""
+    words: list[str] = []
+    left = set(files)
+    for folder in sorted({file.parent for file in files}):
+        for prefix in _PREFIXES:
+            found = set(folder.glob(f"{prefix}*"))
+            if len(found) > 1 and found <= left:
+                words.append(f"{shlex.quote(str(folder))}/{prefix}*")
+                left -= found
+    return words + [shlex.quote(str(file)) for file in sorted(left)]

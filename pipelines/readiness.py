@@ -15,7 +15,7 @@ import numpy as np
 from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
-from core.data.dataset import common_shape, files_of, read_file, with_recipe
+from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
 from core.data.quality import QualityReport, judge
 from core.data.recording import Recording
 from core.data.splits import (
@@ -98,7 +98,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
         except DataError as error:
             findings.append(_stop(error))
     recordings, reports = _read(sorted(files), config, root, data_root, findings)
-    findings += _of_reports(reports, recordings)
+    findings += _of_reports(reports, recordings, config)
     recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
@@ -143,18 +143,21 @@ def _read(
     return recordings, reports
 
 
-def _of_reports(reports: Sequence[QualityReport], recordings: Sequence[Recording]) -> Iterator[Finding]:
+def _of_reports(
+    reports: Sequence[QualityReport], recordings: Sequence[Recording], config: AnyConfig
+) -> Iterator[Finding]:
     for report in reports:
+        file = path_shown(report.file_id, config)
         for fail in report.hard_fails:
-            yield Finding("stop", f"{report.file_id} is not used: {fail['message']}", "correct it, or change dqvl.hard")
+            yield Finding("stop", f"{file} is not used: {fail['message']}", "correct it, or change dqvl.hard")
         for warning in report.warnings:
-            yield Finding("warn", f"{report.file_id}: {warning['message']}")
+            yield Finding("warn", f"{file}: {warning['message']}")
         constant = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
         if constant:
             hint = f"data.exclude=[{','.join(constant)}] leaves them out"
-            yield Finding("warn", f"{report.file_id}: constant: {', '.join(constant)}", hint)
+            yield Finding("warn", f"{file}: constant: {', '.join(constant)}", hint)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
-    yield from (Finding("note", f"{file_id}: {note}") for note, file_id in notes.items())
+    yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
 
 
 # -------------------------------------------------------------------------------------------------------------- splits
@@ -253,12 +256,13 @@ def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Fi
     for recording in recordings:
         if recording.time_source != "timestamp" or len(recording) < 3:
             continue
+        file = path_shown(recording.file_id, config)
         step_n = np.diff(recording.time_ns) / _NS_PER_S
         usual = float(np.median(step_n))
-        rates[recording.file_id] = usual
+        rates[file] = usual
         irregular = float((np.abs(step_n - usual) > _IRREGULAR * usual).mean()) if usual > 0 else 0.0
         if irregular > _MENTIONED:
-            text = f"{recording.file_id}: {irregular:.1%} of the steps differ from the usual {usual:g} s"
+            text = f"{file}: {irregular:.1%} of the steps differ from the usual {usual:g} s"
             yield Finding("warn", text)
     if rates and max(rates.values()) > 1.1 * min(rates.values()):
         slow, fast = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)

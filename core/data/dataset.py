@@ -118,19 +118,21 @@ def load_stream_data(
     splits: Sequence[SplitName] = SPLIT_NAMES,
     scaler: Scaler | None = None,
     run_id: str = "",
+    write_reports: bool = True,
 ) -> StreamData:
     """Loads the named splits. Without a `scaler`, one is fitted on the training split, which `splits` must then name.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
     cut. A recipe that is `auto` is chosen here, from the splits that train and validate.
-    Writes one quality report for each file. Raises DataError for unusable input, QualityError when no file passes.
+    Writes one quality report for each file if `write_reports`. Raises DataError for unusable input, QualityError when
+    no file passes.
     """
     if config.data.root == SAMPLES:
         log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
     data_root = (root / config.data.root).resolve()
     files = sorted({file for name in splits for file in files_of(config, name, data_root)})
     store = Store.of(config, root)
-    recordings, reports = read_all(files, config, root, run_id, store)
+    recordings, reports = read_all(files, config, root, run_id, store, write_reports=write_reports)
     recordings = with_annotations(recordings, config, root)
     channels, rate_hz = common_shape(recordings, config)
     if recipe.is_open(config):
@@ -153,7 +155,8 @@ def load_stream_data(
         raise DataError(
             f"the data has the channels {', '.join(channels)}; the model was trained on {', '.join(scaler.channels)}",
             path=recordings[0].path,
-            hint="score data of the same sensors, or set data.channels",
+            hint=f"score data of the same sensors, set data.channels, train on this data (landfall train "
+            f"{config.stream}), or score without a model (landfall score --detector charts)",
         )
     series = Series.of(recordings, store.joined(recordings), scaler, store.scratch())
     store.forget_oldest()
@@ -200,9 +203,10 @@ def _what_to_copy(config: AnyConfig) -> str:
 
 
 def read_all(
-    files: Sequence[Path], config: AnyConfig, root: Path, run_id: str, store: Store
+    files: Sequence[Path], config: AnyConfig, root: Path, run_id: str, store: Store, *, write_reports: bool = True
 ) -> tuple[list[Recording], list[QualityReport]]:
     """The recordings of the files that pass the quality check, and a report of each file; logs what was decided.
+    Warnings of reports that are not written are not logged.
 
     Raises DataError naming a file that cannot be read, QualityError when no file passes.
     """
@@ -219,9 +223,10 @@ def read_all(
             if config.dqvl.enabled:
                 report = judge(reading.metrics, config.dqvl, stream=config.stream, file_id=file_id, run_id=run_id)
                 reports.append(report)
-                write_report(report, root / config.dqvl.report_dir)
+                if write_reports:
+                    write_report(report, root / config.dqvl.report_dir)
                 for fail in report.hard_fails:
-                    log.warning("%s dropped: %s", file_id, fail["message"])
+                    log.warning("%s dropped: %s", path_shown(file_id, config), fail["message"])
             for note in dict.fromkeys(note for recording in reading.recordings for note in recording.notes):
                 notes[note].append(reading.recordings[0].file_id)
             if report is None or report.decision == "keep":
@@ -229,14 +234,21 @@ def read_all(
             progress.advance()
     if store.num_cached:
         log.info("%d of %d files are cached in %s", store.num_cached, len(files), config.data.store_dir)
-    _log_decisions(notes, reports, config)
+    _log_decisions(notes, reports if write_reports else [], config)
     if not kept:
-        reasons = "; ".join(f"{r.file_id}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails)
+        reasons = "; ".join(
+            f"{path_shown(r.file_id, config)}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails
+        )
         raise QualityError(
             f"none of the {len(files)} files passed the data quality check: {reasons}",
             hint=f"see {config.dqvl.report_dir}, correct the data or change dqvl.hard",
         )
     return kept, reports
+
+
+def path_shown(file_id: str, config: AnyConfig) -> str:
+    """The path of a recording from the workspace, in messages: with the folder of sample data, for example."""
+    return file_id if Path(config.data.root).is_absolute() else Path(config.data.root, file_id).as_posix()
 
 
 def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
@@ -256,13 +268,15 @@ def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> R
 def _log_decisions(notes: Mapping[str, Sequence[str]], reports: Sequence[QualityReport], config: AnyConfig) -> None:
     """Logs each note of the readers and the first quality warning once, however many files they concern."""
     for note, file_ids in notes.items():
-        log.info("%s%s: %s", file_ids[0], f" and {len(file_ids) - 1} more" if len(file_ids) > 1 else "", note)
+        first = path_shown(file_ids[0], config)
+        log.info("%s%s: %s", first, f" and {len(file_ids) - 1} more" if len(file_ids) > 1 else "", note)
     warned = [report for report in reports if report.warnings and report.decision == "keep"]
     if warned:
-        first = warned[0]
+        report = warned[0]
         log.info(
             "%d of %d files kept with warnings, such as %s: %s; all are in %s",
-            len(warned), len(reports), first.file_id, first.warnings[0]["message"], config.dqvl.report_dir,
+            len(warned), len(reports), path_shown(report.file_id, config), report.warnings[0]["message"],
+            config.dqvl.report_dir,
         )  # fmt: skip
 
 
@@ -273,7 +287,7 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
         if other.channels != first.channels:
             extra = sorted(set(other.channels) ^ set(first.channels)) or ["another order"]
             raise DataError(
-                f"its channels differ from those of {first.file_id}: {', '.join(extra[:6])}",
+                f"its channels differ from those of {path_shown(first.file_id, config)}: {', '.join(extra[:6])}",
                 path=other.path,
                 hint="list the common ones in data.channels, or narrow the globs",
             )
@@ -284,7 +298,8 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
             raise DataError("its sampling rate is unknown", path=recording.path, hint="set data.sampling_rate_hz")
         if not np.isclose(recording.sampling_rate_hz, first.sampling_rate_hz, rtol=RATE_TOLERANCE):
             raise DataError(
-                f"is sampled at {recording.sampling_rate_hz:g} Hz, {first.file_id} at {first.sampling_rate_hz:g} Hz",
+                f"is sampled at {recording.sampling_rate_hz:g} Hz, {path_shown(first.file_id, config)} at "
+                f"{first.sampling_rate_hz:g} Hz",
                 path=recording.path,
                 hint="set data.resample_hz to bring all files to one rate, or narrow the globs",
             )

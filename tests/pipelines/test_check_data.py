@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,21 @@ def test_data_of_both_streams_is_ready_and_the_time_to_train_is_measured(workspa
         assert 0 < one["training_seconds"] < 3600
         assert all(split["is_enough"] for split in one["splits"])
     assert not (workspace / "artifacts").exists(), "nothing is written but the store"
+
+
+def test_sample_data_is_named_with_its_folder(workspace, capsys):
+    write_process_data(workspace / "samples/data/fdc")
+    frame = pd.read_csv(workspace / "samples/data/fdc/test_1.csv")
+    frame["stuck"] = 5.0
+    frame.to_csv(workspace / "samples/data/fdc/test_1.csv", index=False)
+    train = pd.read_csv(workspace / "samples/data/fdc/train_1.csv").columns.tolist()
+    assert check_data.main(["--repo-root", str(workspace), "--no-time", f"data.channels=[{','.join(train[1:])}]"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "samples/" in first
+    _, found = check(capsys, workspace, "--no-time")
+    assert "samples/data/fdc/test_1.csv" in "\n".join(
+        texts(found["patchtst"], each) for each in ("stop", "warn", "note")
+    )
 
 
 def test_a_stream_without_data_is_left_out(workspace, capsys):
@@ -200,6 +216,34 @@ def test_the_stream_of_a_file_is_recognised_from_its_content(workspace, tmp_path
     assert code == EXIT_OK, found
     assert set(found) == {stream}
     assert str(tmp_path / name) in found[stream]["next"]
+
+
+@pytest.mark.parametrize("prefixes", [("train_", "test_"), ("", "TEST")])
+def test_the_next_command_copies_every_file_with_labels_and_sidecars(workspace, tmp_path, capsys, prefixes):
+    source = tmp_path / "my export"
+    source.mkdir()
+    for name in (*(f"{prefixes[0]}pump_{number}" for number in (1, 2)), f"{prefixes[1]}pump_3"):
+        pump(1000).to_csv(source / f"{name}.csv", index=False)
+        (source / f"{name}.json").write_text("{}", encoding="utf-8")
+    (source / f"{prefixes[1]}pump_3.labels.csv").write_text("start,end\n3,5\n", encoding="utf-8")
+    (source / "dataset.json").write_text("{}", encoding="utf-8")
+    code, found = check(capsys, workspace, source, "--no-time")
+    assert code == EXIT_OK
+    subprocess.run(["sh", "-c", found["patchtst"]["next"]], cwd=workspace, check=True)
+    copied = sorted(file.name.lower() for file in (workspace / "data/fdc").iterdir())
+    third = "test_pump_3" if prefixes[0] else "test_testpump_3"
+    expected = {f"{name}.{suffix}" for name in ("train_pump_1", "train_pump_2", third) for suffix in ("csv", "json")}
+    assert copied == sorted(expected | {f"{third}.labels.csv", "dataset.json"})
+    assert check(capsys, workspace, "--no-time")[1]["patchtst"]["next"] == "landfall train patchtst"
+
+
+def test_the_next_command_names_files_where_a_glob_would_match_others(workspace, tmp_path, capsys):
+    for number in (1, 2):
+        pump(1000).to_csv(tmp_path / f"train_{number}.csv", index=False)
+    (tmp_path / "train_notes.md").touch()
+    _, found = check(capsys, workspace, tmp_path, "--no-time")
+    subprocess.run(["sh", "-c", found["patchtst"]["next"]], cwd=workspace, check=True)
+    assert {file.name for file in (workspace / "data/fdc").iterdir()} == {"train_1.csv", "train_2.csv"}
 
 
 def test_the_text_ends_with_the_next_step(workspace, capsys):

@@ -340,6 +340,28 @@ def test_each_file_has_a_report_and_failed_files_are_left_out(tmp_path, caplog):
     assert "data/dead.csv dropped: 100.00%" in caplog.text
 
 
+def test_messages_name_files_of_a_data_root_by_their_path_from_the_workspace(tmp_path, caplog):
+    caplog.set_level("INFO")
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    write_ramp(folder, "good.csv", 400)
+    stop_changing(folder / "data/good.csv", folder / "data/dead.csv")
+    config = make_config()
+    config = config.model_copy(update={"data": config.data.model_copy(update={"root": "samples"})})
+    load(tmp_path, config)
+    dropped = [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()]
+    assert [text.partition(" ")[0] for text in dropped] == ["samples/data/dead.csv"]
+
+
+def test_no_report_is_written_or_named_on_request(tmp_path, caplog):
+    caplog.set_level("INFO")
+    write_ramp(tmp_path, "good.csv", 400)
+    data = load(tmp_path, make_config(), write_reports=False)
+    assert len(data.reports) == 1
+    assert not (tmp_path / "artifacts/dqvl").exists()
+    assert "artifacts/dqvl" not in caplog.text
+
+
 def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     stop_changing(tmp_path / "data/one.csv", tmp_path / "data/one.csv")
@@ -381,8 +403,9 @@ def test_a_given_scaler_is_applied_unchanged(tmp_path):
 def test_a_scaler_of_other_channels_is_rejected(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
-    with pytest.raises(DataError, match=r"a, b; .*a, z"):
+    with pytest.raises(DataError, match=r"a, b; .*a, z") as raised:
         load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
+    assert all(way in raised.value.hint for way in ("landfall train patchtst", "--detector charts"))
 
 
 def test_loading_logs_the_number_of_windows(tmp_path, caplog):
