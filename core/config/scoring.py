@@ -53,7 +53,7 @@ class Scoring(Section):
     look_ahead: bool = Field(
         False,
         description="Process sensors: whether the model may also use later rows of a window to predict a row; a score "
-        "is then complete one window later. `false` predicts each patch from previous rows, as a monitor must; a "
+        "is then complete one window later. `false` predicts each patch without later rows, as a monitor must; a "
         "score is complete at the end of its patch.",
     )
     operating_context: Literal["auto", "on", "off"] = Field(

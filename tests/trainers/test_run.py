@@ -235,6 +235,7 @@ def test_with_x64_weights_and_results_are_float64(plant):
     assert environment_of(plant)["device"]["x64"] is True
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_compiled_model_has_the_same_result(plant, monkeypatch):
     """The real compiler takes half a minute; this test only verifies that the setting reaches the model."""
@@ -274,6 +275,7 @@ def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
     assert "optimizer" in checkpoint.load(plant / "checkpoints/patchtst_ssl.last.pt")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
     result = command(plant, "local/devices=cpu", "training.epochs=1", PYTHONHASHSEED="7")

@@ -258,7 +258,10 @@ def test_a_model_without_training_state_is_rejected(plant):
 
 # ------------------------------------------------------------------------------------------------------------- signals
 @pytest.mark.slow
-@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 75)])
+@pytest.mark.parametrize(
+    "number, code",
+    [(signal.SIGTERM, 75), (signal.SIGINT, 130), pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.nightly)],
+)
 def test_a_signal_saves_a_checkpoint_that_resumes(plant, number, code):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), "--run-id", "run-1"]
     overrides = [*TINY, "training.epochs=100000", "logging.every_steps=1"]
