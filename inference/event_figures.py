@@ -1,8 +1,9 @@
 """How found events compare with labelled faults, and with events at random times.
 
-A labelled fault is a run of scores labelled anomalous. An event is matched to a fault by its start alone: it must be
-inside the fault, or at most `event_gap` + 1 scores before it. So one long event that runs over many faults counts for
-one of them at most, and an event that began earlier for another reason counts for none.
+A labelled fault is a run of scores labelled anomalous. An event is matched to the fault in which it starts, otherwise
+to the one in which its highest score is; up to `event_gap` + 1 scores before a fault count as inside it. So one long
+event that runs over many faults counts for one of them at most, and an event whose first alarms came before the fault
+counts if the fault is what it is about.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _SECONDS_PER_HOUR = 3600.0
 class LabelledFaults:
     """Faults and events of the labelled recordings, by lines of the score table.
 
-    first_f, last_f: int64 (F,), of each fault. start_e: int64 (E,), first line of each event.
-    fault_s: int64 (S,), the fault that an event which starts at this line is matched to, -1 for none.
+    first_f, last_f: int64 (F,), of each fault. start_e, peak_e: int64 (E,), line of the first and of the highest score
+    of each event. fault_s: int64 (S,), the fault at this line or shortly after it, -1 for none.
     """
 
     first_f: np.ndarray
     last_f: np.ndarray
     start_e: np.ndarray
+    peak_e: np.ndarray
     fault_s: np.ndarray
 
     @classmethod
@@ -47,25 +49,36 @@ class LabelledFaults:
             early = np.arange(max(0, first - settings.event_gap - 1), first)
             fault_s[early[(recording_s[early] == recording_s[first]) & (fault_s[early] < 0)]] = fault
             fault_s[first : last + 1] = fault
-        start_e = event_spans(scores, settings)[0]
-        return cls(first_f, last_f, start_e[labelled_s[start_e]], fault_s)
+        start_e, last_e = (line_e[labelled_s[line_e]] for line_e in event_spans(scores, settings))
+        score_s = scores["score"].to_numpy()
+        peak_e = [first + np.nanargmax(score_s[first : last + 1]) for first, last in zip(start_e, last_e, strict=True)]
+        return cls(first_f, last_f, start_e, np.array(peak_e, dtype=np.int64), fault_s)
+
+    def matched(self, start: np.ndarray, peak: np.ndarray) -> np.ndarray:
+        """The fault of events with these lines, -1 for none; of any shape."""
+        return np.where(self.fault_s[start] >= 0, self.fault_s[start], self.fault_s[peak])
+
+    @property
+    def fault_e(self) -> np.ndarray:
+        """The fault of each event, -1 for none."""
+        return self.matched(self.start_e, self.peak_e)
 
     @property
     def found_f(self) -> np.ndarray:
         """The faults with a matched event: bool (F,)."""
-        return np.isin(np.arange(len(self.first_f)), self.fault_s[self.start_e])
+        return np.isin(np.arange(len(self.first_f)), self.fault_e)
 
     @property
     def line_of_event_f(self) -> np.ndarray:
         """Line at which the first event matched to each fault that was found starts: int64 (F',)."""
-        fault_e = self.fault_s[self.start_e]
+        fault_e = self.fault_e
         _, first_e = np.unique(fault_e, return_index=True)
         return self.start_e[first_e[fault_e[first_e] >= 0]]
 
     @property
     def num_false(self) -> int:
         """Events without a matched fault."""
-        return int((self.fault_s[self.start_e] < 0).sum())
+        return int((self.fault_e < 0).sum())
 
 
 def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
@@ -74,7 +87,7 @@ def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
     faults_total, faults_found · false_events: events matched to no fault · recorded_hours: time that the scores cover ·
     false_events_per_hour · event_precision: share of the events that are matched · event_recall: share of the faults
     found · event_recall_by_chance, event_recall_by_chance_q95: mean and 95 % quantile of the recall of the same events
-    at random times: all starts of a recording are shifted by one random number of scores, circularly, 1000 times ·
+    at random times: all events of a recording are shifted by one random number of scores, circularly, 1000 times ·
     event_delay_seconds: median time from the start of a fault to that of the first event matched to it, over the faults
     found; negative for an event that started earlier.
     """
@@ -115,12 +128,15 @@ def missed_faults(scores: pd.DataFrame, settings: Scoring) -> pd.DataFrame:
 def _found_by_chance(scores: pd.DataFrame, faults: LabelledFaults) -> np.ndarray:
     """How many faults are found when the events of each recording are shifted: int64 (K,), one count per shift."""
     generator = np.random.default_rng(_SEED)
-    found_kf = np.zeros((_SHIFTS, len(faults.first_f) + 1), dtype=bool)  # the last column: starts outside of all
+    found_kf = np.zeros((_SHIFTS, len(faults.first_f) + 1), dtype=bool)  # the last column: events of no fault
     for first, stop in _recordings(scores):
-        start_e = faults.start_e[(faults.start_e >= first) & (faults.start_e < stop)]
+        of_recording_e = (faults.start_e >= first) & (faults.start_e < stop)
         shift_k = generator.integers(0, stop - first, size=_SHIFTS)
-        line_ke = first + (start_e - first + shift_k[:, None]) % (stop - first)
-        found_kf[np.arange(_SHIFTS)[:, None], faults.fault_s[line_ke]] = True
+        start_ke, peak_ke = (
+            first + (line_e[of_recording_e] - first + shift_k[:, None]) % (stop - first)
+            for line_e in (faults.start_e, faults.peak_e)
+        )
+        found_kf[np.arange(_SHIFTS)[:, None], faults.matched(start_ke, peak_ke)] = True
     return found_kf[:, :-1].sum(axis=1)
 
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from core.thinning import runs_of
 
+# Below this area under the ROC curve of rows, scores count as near chance (0.5).
+NEAR_CHANCE = 0.6
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -30,6 +33,11 @@ class Detection:
     false_alarm_rate: float
     miss_rate: float
     prevalence: float
+
+
+def is_near_chance(auroc: float | None) -> bool:
+    """Whether scores hardly separate labelled faults from normal rows; False without labels."""
+    return auroc is not None and auroc < NEAR_CHANCE
 
 
 def detection_metrics(score_n: np.ndarray, label_n: np.ndarray, threshold: float) -> Detection:

@@ -72,7 +72,7 @@ def split_errors(
     of the model holds the series and a batch.
 
     look_ahead: whether a row of process sensors counts in every window that contains it, so also as predicted from
-    later rows; else only in the first window whose newest patch it is in, as predicted from the rows before that patch,
+    later rows; else only in the first window whose newest patch it is in, as predicted without later rows,
     so that its error does not depend on how many rows follow. Vibration has one score per window, at its end, and never
     looks ahead.
     keep_expected: keep the predictions of rows of process sensors.

@@ -64,7 +64,10 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     reference = load_splits(_calibration_alone(config), scoring, ("calibration",), root=root).splits
     windows, split = reference["calibration"], config.data.splits.calibration
     refuse_training_rows(config, scoring, windows)
-    log.info("fitting to %s to %s of the files of data.splits.calibration", split.start, split.stop)
+    log.info(
+        "calibrating run %s with %s to %s of the files of data.splits.calibration",
+        scoring.run_id, split.start, split.stop,
+    )  # fmt: skip
     with memory.applied(scoring.plan):
         errors = model_errors(config, scoring, windows, "calibration")
         errors_of = partial(model_errors, config, scoring, label="injected faults")

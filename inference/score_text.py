@@ -7,17 +7,18 @@ from typing import Any
 
 import pandas as pd
 
-from core.numbers import aligned, duration_in_words, plain, ratio_in_words
+from core.numbers import aligned, counted, duration_in_words, plain, ratio_in_words
 from core.redaction import printable
+from inference.metrics import is_near_chance
 from inference.summary import title_of
 
-_MOST_EVENTS, _MOST_CHANNELS = 10, 3
+_MOST_EVENTS, _MOST_CHANNELS, _MOST_MISSED = 10, 3, 3
 _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 
 
 def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str) -> str:
     """events: as `inference.events.find_events` returns them. The peak is in multiples of the threshold."""
-    lines = [title_of(dict(summary))]
+    lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
         rows = [_HEAD, *(_row(event) for event in worst.head(_MOST_EVENTS).to_dict("records"))]
@@ -26,6 +27,57 @@ def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
     lines += ["", "next: landfall export && landfall dashboard"]
     return "\n".join(map(printable, lines))
+
+
+def against_labels(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was found in labelled data, with and without the model: (name, text) of each line; empty without labels."""
+    if not summary.get("detection"):
+        return []
+    detection, missed = summary["detection"], summary.get("missed_faults", [])
+    total, found, auroc = (detection.get(name) for name in ("faults_total", "faults_found", "auroc"))
+    lines = []
+    if total:
+        chance = detection["event_recall_by_chance"] * total
+        most = detection["event_recall_by_chance_q95"] * total
+        lines.append(("faults found", f"{found} of {total} (by chance {chance:.1f}, at most {most:.0f} in 95 %)"))
+    if missed:
+        rest = f"; and {len(missed) - _MOST_MISSED} more" if len(missed) > _MOST_MISSED else ""
+        lines.append(("missed", "; ".join(map(_fault, missed[:_MOST_MISSED])) + rest))
+    if detection.get("false_events") is not None:
+        lines.append(("false events", _false_events(detection)))
+    if auroc is not None:
+        near = "  ! near chance: the scores hardly separate faults from normal rows" if is_near_chance(auroc) else ""
+        lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
+    if alone := (summary.get("charts_alone") or {}).get("detection"):
+        lines.append(("charts alone", _charts_alone(alone)))
+    if choice := summary.get("detector", {}).get("weight_choice"):
+        lines.append(("weight of the model", f"{choice['weight']:g}: {choice['reason']}"))
+    return lines
+
+
+def _charts_alone(detection: Mapping[str, Any]) -> str:
+    """The result of the control charts without the model."""
+    faults, auroc = f"{detection['faults_found']} of {detection['faults_total']} faults found", detection["auroc"]
+    ranked = "" if auroc is None else f", row AUROC {auroc:.3f}"
+    return f"{faults}, {counted(detection['false_events'], 'false event')}{ranked} (without the model)"
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    time = fault["start"].replace("T", " ") if fault["start"] else f"second {fault['start_seconds']:.1f}"
+    name = f"{fault['fault']}, " if fault["fault"] else ""
+    return f"{name}{fault['recording'].rpartition('/')[2]} from {time}"
+
+
+def _false_events(detection: Mapping[str, Any]) -> str:
+    hours, rate = detection["recorded_hours"], detection["false_events_per_hour"]
+    time = f"{hours:,.1f} recorded hours" if hours >= 1 else f"{60 * hours:.1f} recorded minutes"
+    per_hour = f", {_short(rate)} per hour" if rate is not None else ""
+    return f"{detection['false_events']} in {time}{per_hour}"
+
+
+def _short(value: float) -> str:
+    """Two digits or an integer, never an exponent."""
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}" if value >= 0.001 else "less than 0.001"
 
 
 def detection_table(summary: Mapping[str, Any]) -> pd.DataFrame:
@@ -42,7 +94,7 @@ def _detection_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if total:
         by_chance = plain(total * found["event_recall_by_chance"], 2)
         rows[:0] = [
-            ("faults found", f"{found['faults_found']} of {total}", "faults in which an event starts"),
+            ("faults found", f"{found['faults_found']} of {total}", "faults in which an event starts or has its peak"),
             ("by chance", by_chance, "the same events at random times"),
         ]
     if found["faults_found"]:

@@ -58,7 +58,9 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
 
 @torch.no_grad()
 def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
-    """Errors of the newest patch of windows of process sensors, predicted from the rows before it alone.
+    """Errors of the newest patch of windows of process sensors, predicted without any later row: from the rows before
+    it or, by a model with attention between channels, from the other channels. Divided by the predicted variance, if
+    any.
 
     batch: as in `infer_score`. Returns `error` and `expected`, float32 (B, P, C), of the last P rows of each window; as
     deterministic as `infer_score`.

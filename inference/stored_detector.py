@@ -52,7 +52,7 @@ def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | Non
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = _prepared(config)
     scoring = load_scoring_model(path, plan, config=config)
-    log.info("scoring with run %s on %s in float32", scoring.run_id, plan.name)
+    log.info("the model is that of run %s, on %s in float32", scoring.run_id, plan.name)
     return config, scoring
 
 

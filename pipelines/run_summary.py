@@ -12,7 +12,7 @@ from core.config.schema import Stream
 from core.numbers import counted
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
-from pipelines.dashboard.lights import is_near_chance
+from inference.score_text import against_labels
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import TITLES
@@ -20,7 +20,6 @@ from pipelines.export_training_dashboard_state import DEFAULT_OUT
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
 
-_MOST_MISSED = 3
 _NOTEBOOKS = "artifacts/notebooks"
 
 Summary = dict[str, Any]
@@ -59,56 +58,8 @@ def _found(stream: Stream, summary: Summary | None) -> str:
         count = f"{counted(summary['events'], 'event')} in {counted(summary['recordings'], 'recording')}"
         lines.append(f"    {count}; there are no labels to compare them with")
     else:
-        lines += [f"    {name:<13} {text}" for name, text in _against_labels(summary)]
+        lines += [f"    {name:<13} {text}" for name, text in against_labels(summary)]
     return "\n".join(lines)
-
-
-def _against_labels(summary: Summary) -> list[tuple[str, str]]:
-    detection, missed = summary["detection"], summary.get("missed_faults", [])
-    total, found, auroc = (detection.get(name) for name in ("faults_total", "faults_found", "auroc"))
-    lines = []
-    if total:
-        chance = detection["event_recall_by_chance"] * total
-        most = detection["event_recall_by_chance_q95"] * total
-        lines.append(("faults found", f"{found} of {total} (by chance {chance:.1f}, at most {most:.0f} in 95 %)"))
-    if missed:
-        rest = f"; and {len(missed) - _MOST_MISSED} more" if len(missed) > _MOST_MISSED else ""
-        lines.append(("missed", "; ".join(map(_fault, missed[:_MOST_MISSED])) + rest))
-    if detection.get("false_events") is not None:
-        lines.append(("false events", _false_events(detection)))
-    if auroc is not None:
-        near = "  ! near chance: the scores hardly separate faults from normal rows" if is_near_chance(auroc) else ""
-        lines.append(("row AUROC", f"{auroc:.3f} (chance is 0.5){near}"))
-    if alone := (summary.get("charts_alone") or {}).get("detection"):
-        lines.append(("charts alone", _charts_alone(alone)))
-    if choice := summary.get("detector", {}).get("weight_choice"):
-        lines.append(("weight of the model", f"{choice['weight']:g}: {choice['reason']}"))
-    return lines
-
-
-def _charts_alone(detection: Mapping[str, Any]) -> str:
-    """The result of the control charts without the model."""
-    faults, auroc = f"{detection['faults_found']} of {detection['faults_total']} faults found", detection["auroc"]
-    ranked = "" if auroc is None else f", row AUROC {auroc:.3f}"
-    return f"{faults}, {counted(detection['false_events'], 'false event')}{ranked} (without the model)"
-
-
-def _fault(fault: Mapping[str, Any]) -> str:
-    time = fault["start"].replace("T", " ") if fault["start"] else f"second {fault['start_seconds']:.1f}"
-    name = f"{fault['fault']}, " if fault["fault"] else ""
-    return f"{name}{fault['recording'].rpartition('/')[2]} from {time}"
-
-
-def _false_events(detection: Mapping[str, Any]) -> str:
-    hours, rate = detection["recorded_hours"], detection["false_events_per_hour"]
-    time = f"{hours:,.1f} recorded hours" if hours >= 1 else f"{60 * hours:.1f} recorded minutes"
-    per_hour = f", {_short(rate)} per hour" if rate is not None else ""
-    return f"{detection['false_events']} in {time}{per_hour}"
-
-
-def _short(value: float) -> str:
-    """Two digits or an integer, never an exponent."""
-    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}" if value >= 0.001 else "less than 0.001"
 
 
 # ----------------------------------------------------------------------------------------------------------- and then

@@ -81,9 +81,10 @@ def held_out(
     if num_others >= max(fewest, num_calibration):
         yield others_k2, calibration_k2
         return
+    how_many = f"only {num_others}" if num_others else "no"
     log.info(
-        "the %d calibration rows are scored out of fold: there are only %d other reference rows to fit charts to",
-        num_calibration, num_others,
+        "the %d calibration rows are scored out of fold: there are %s other reference rows to fit charts to",
+        num_calibration, how_many,
     )  # fmt: skip
     folds = folds_of(reference_k2)
     for left_out, fold_k2 in enumerate(folds):

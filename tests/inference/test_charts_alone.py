@@ -15,6 +15,7 @@ from core.errors import EXIT_OK, EXIT_USAGE, OutputError
 from inference import recalibrate
 from inference.detector_file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
+from inference.score_text import against_labels
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
 from pipelines.run_summary import summary_text
 from pipelines.validate_training_outputs import ValidationReport
@@ -144,6 +145,10 @@ def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, c
         assert (reported["alarms"], reported["events"]) == (alone["alarms"], alone["events"])
         assert reported["detection"] == alone["detection"]
     assert both["threshold"]["value"] != alone["threshold"]["value"]
+    lines = dict(against_labels(both))
+    assert f"{alone['detection']['auroc']:.3f}" in lines["charts alone"]
+    assert f"{both['detection']['auroc']:.3f}" in lines["row AUROC"]
+    assert "charts alone" not in dict(against_labels(alone))
 
 
 def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(trained):

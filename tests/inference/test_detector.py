@@ -28,6 +28,7 @@ from inference.stored_detector import detector_and_data, load_splits, open_model
 from inference.thresholds import calibrate
 from tests.inference.charts.plants import Splits, plant
 from tests.inference.trained_workspace import configuration
+from tests.support import IN_NIGHTLY
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 # Every recording with a past of its own: the first rows of each are normal, the rest is scored.
@@ -71,8 +72,8 @@ def assert_same(one: Scored, other: Scored) -> None:
         ("swinmae", []),
         ("patchtst", OWN_PAST),
         ("patchtst", ["scoring.model_weight=1"]),
-        ("swinmae", ["scoring.model_weight=1"]),
-        ("swinmae", ["data.store_dir=''"]),
+        pytest.param("swinmae", ["scoring.model_weight=1"], marks=IN_NIGHTLY),
+        pytest.param("swinmae", ["data.store_dir=''"], marks=IN_NIGHTLY),
     ],
 )
 def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, overrides, caplog):
@@ -86,7 +87,14 @@ def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, override
     assert file_of(trained, stream).read_bytes() == written
 
 
-@pytest.mark.parametrize(("stream", "overrides"), [("patchtst", []), ("swinmae", []), ("patchtst", OWN_PAST)])
+@pytest.mark.parametrize(
+    ("stream", "overrides"),
+    [
+        ("patchtst", []),
+        pytest.param("swinmae", [], marks=IN_NIGHTLY),
+        pytest.param("patchtst", OWN_PAST, marks=IN_NIGHTLY),
+    ],
+)
 def test_the_benchmark_uses_the_scores_of_the_detector(trained, stream, overrides):
     loaded = configuration(stream, trained, *overrides)
     config, scoring = open_model(loaded, root=trained, checkpoint=None)

@@ -57,6 +57,21 @@ def test_an_event_is_matched_by_its_start(make_table, start, found, false):
     assert figures["event_delay_seconds"] == pytest.approx(start - 20 if found else np.nan, nan_ok=True)
 
 
+@pytest.mark.parametrize(("peak", "found", "false"), [(16, 0, 1), (18, 1, 0), (24, 1, 0), (27, 0, 1)])
+def test_an_event_that_starts_earlier_is_matched_by_its_highest_score(make_table, peak, found, false):
+    """Alarms from 10 on, the fault of 20-24; the event is one because no gap is longer than `event_gap`."""
+    score = np.maximum(at(60, (10, 30), value=2), at(60, (peak, peak), value=9))
+    figures = figures_of(make_table({"a": score.tolist()}, labels={"a": at(60, (20, 24))}))
+    assert (figures["faults_found"], figures["false_events"]) == (found, false)
+    assert figures["event_delay_seconds"] == pytest.approx(-10 if found else np.nan, nan_ok=True)
+
+
+def test_an_event_is_matched_to_the_fault_in_which_it_starts(make_table):
+    score = np.maximum(at(60, (11, 45), value=2), at(60, (31, 31), value=9))
+    table = make_table({"a": score.tolist()}, labels={"a": at(60, (10, 12), (30, 32))})
+    assert missed_faults(table, SETTINGS)["start_seconds"].tolist() == [30.0]
+
+
 def test_one_long_event_does_not_find_all_faults_it_covers(make_table):
     faults = [(10, 12), (20, 22), (30, 32), (40, 42)]
     for start, found, false in ((0, 0, 1), (11, 1, 0)):

@@ -51,7 +51,9 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
     file = file_of(trained, stream)
     old = score(trained, stream)
     written = file.read_bytes()
-    assert calibrate(trained, stream, *NEWER[stream]) == EXIT_OK
+    with caplog.at_level(logging.INFO):
+        assert calibrate(trained, stream, *NEWER[stream]) == EXIT_OK
+    assert "calibrating run " in caplog.text
     output = json.loads(capsys.readouterr().out)
     change = output["change"]
     assert output["detector"] == f"checkpoints/{stream}_ssl.detector.npz"

@@ -30,9 +30,11 @@ def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     worst = events.loc[events["severity"].idxmax()]
     lines = text.splitlines()
     assert lines[0].startswith(f"patchtst: {counted(len(events), 'event')}")
-    assert lines[3].split()[0] == str(worst["event_id"])
-    assert worst["recording"] in lines[3]
-    assert worst["top_channels"].split("; ")[0] in lines[3]
+    assert lines[1].split()[:2] == ["faults", "found"]
+    first = lines[1 + next(n for n, line in enumerate(lines) if line.startswith("  event "))]
+    assert first.split()[0] == str(worst["event_id"])
+    assert worst["recording"] in first
+    assert worst["top_channels"].split("; ")[0] in first
     assert lines[-1].startswith("next: landfall export")
 
 

@@ -15,6 +15,7 @@ from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.groups import groups_of, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
+from tests.support import IN_NIGHTLY
 
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
@@ -126,7 +127,9 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
 
 
-@pytest.mark.parametrize("num_channels, blocks", [(1, None), (8, 9), (100, 5), (600, 1), (1025, None)])
+@pytest.mark.parametrize(
+    "num_channels, blocks", [(1, None), (8, 9), (100, 5), pytest.param(600, 1, marks=IN_NIGHTLY), (1025, None)]
+)
 def test_many_channels_have_fewer_regressors(num_channels, blocks):
     values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)
     cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10)
@@ -287,6 +290,10 @@ def test_calibration_rows_are_scored_out_of_fold_if_other_splits_are_short(caplo
     fold_sc = errors_of(first, values_nc, np.array([[500, 750]]))  # the third of four folds, which it did not see
     np.testing.assert_allclose(calibration_sc[100:350], fold_sc, rtol=1e-5)
     assert "only 400 other reference rows" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        fit_process(Splits([values_nc]).of(calibration={0: (0, 1000)}), span=10)
+    assert "no other reference rows" in caplog.text
 
 
 def test_a_common_regression_scores_recordings_without_reference_rows():

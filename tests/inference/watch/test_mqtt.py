@@ -103,6 +103,7 @@ class Publisher:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker):
     settings, publisher = settings_of(trained, broker), Publisher(broker)
     frame = pd.read_csv(trained / "data/fdc/test_1.csv")
