@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="landfall pipeline", description="Trains, scores, validates and exports both streams."
+        prog="landfall pipeline", description="Trains, scores, validates and exports each stream that has data."
     )
     add_stream_config_arguments(parser)
     add_root_argument(parser)

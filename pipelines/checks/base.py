@@ -14,6 +14,7 @@ from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError
 from core.git import tracked_files
 from core.redaction import printable, redacted
+from inference.summary import read_summary
 from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,13 @@ class Context:
     def artifacts(self, stream: Stream) -> Path:
         return self.root / self.config(stream).logging.artifacts_dir
 
+    def has_no_model(self, stream: Stream) -> bool:
+        """Whether control charts alone scored the stream and no model was trained, which they do not need."""
+        summary = read_summary(self.config(stream), root=self.root)
+        is_by_charts = summary is not None and summary.get("detector", {}).get("kind") == "charts"
+        path = self.checkpoint(stream)
+        return is_by_charts and not path.exists() and not path.with_suffix(".json").exists()
+
     def splits_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
         """The splits whose files are missing because the model was imported without them."""
         if not is_imported(self.root, stream, self.checkpoint(stream)):
@@ -105,6 +113,7 @@ class Check:
     once for each stream.
 
     needs: id of an earlier check of the same stream; if it failed, this check is skipped, because it would fail too.
+    of_model: skipped where control charts alone scored and there is no model.
     """
 
     id: str
@@ -114,6 +123,7 @@ class Check:
     per_stream: bool = False
     is_smoke: bool = False
     needs: str | None = None
+    of_model: bool = False
 
     def items(self, context: Context, earlier: Sequence[Item] = ()) -> list[Item]:
         if not self.per_stream:
@@ -121,6 +131,10 @@ class Check:
         failed = {item.id for item in earlier if item.status == "FAIL"}
 
         def run(stream: Stream) -> str:
+            if self.of_model and context.has_no_model(stream):
+                raise CheckSkipped(
+                    "control charts alone scored, without a model", f"`landfall train {stream}` trains a model"
+                )
             if f"{self.group}.{self.needs}.{stream}" in failed:
                 raise CheckSkipped(f"the check of the {self.needs} failed", f"fix the {self.needs} first")
             return self.run(context, stream)

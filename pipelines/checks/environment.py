@@ -38,7 +38,7 @@ def locked_packages(context: Context) -> str:
         more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
         raise CheckWarned(
             f"{len(differing)} of {len(pins)} differ from requirements.lock: {', '.join(differing[:_NAMED])}{more}",
-            "`make setup` installs the tested versions",
+            "`make -B setup` installs the tested versions again",
         )
     return f"{len(pins)} packages have the versions of requirements.lock"
 

@@ -14,7 +14,7 @@ from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
 from core.numbers import counted, finite, plain
-from core.promotion import weights_path
+from core.promotion import compare, weights_path
 from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
@@ -41,9 +41,12 @@ def checkpoint_fits(context: Context, stream: Stream) -> str:
 
 
 def newest_run_is_promoted(context: Context, stream: Stream) -> str:
-    """Warns if the promoted model, which scoring uses, is that of an older run."""
+    """Warns if the promoted model, which scoring uses, is that of an older run that is not better."""
     promoted, newest = checkpoint.describe(context.checkpoint(stream)), _last_run(context, stream)
     if promoted["run_id"] != newest:
+        weights = weights_path(context.root, context.config(stream), newest)
+        if weights.is_file() and not (verdict := compare(checkpoint.describe(weights), promoted)).replaces:
+            return f"the newest run, {newest}, is worse: {verdict.reason}"
         raise CheckWarned(
             f"run {newest} is newer than the model, which is that of run {promoted['run_id']} "
             f"(validation loss {promoted['val_loss']:.5f})",
@@ -159,7 +162,8 @@ def quality_reports(context: Context, stream: Stream) -> str:
 
 
 def scores_match(context: Context, stream: Stream) -> str:
-    """Scores, events and figure belong to the checkpoint, and the alarms follow from scores and threshold."""
+    """Scores, events and figure belong to the checkpoint, or to control charts alone, and the alarms follow from scores
+    and threshold. Warns if a model was not used."""
     import pandas as pd
 
     folder = context.artifacts(stream) / "scores"
@@ -167,13 +171,13 @@ def scores_match(context: Context, stream: Stream) -> str:
     frame = _read(folder / f"{stream}_scores.parquet", pd.read_parquet, context)
     events = _read(folder / f"{stream}_events.csv", pd.read_csv, context)
     _size_of_png(folder / f"{stream}_timeline.png", context)
-    if summary["checkpoint_sha256"] is None:
-        raise CheckFailed("the scores are those of control charts alone, without the model", "run `landfall score`")
-    if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
-        raise CheckFailed("the scores come from another checkpoint", "run `landfall score`")
-    detector = summary.get("made_of", {}).get("model", {}).get("detector")
-    if detector != detector_sha256(context.checkpoint(stream)):
-        raise CheckFailed("the scores come from another detector", "run `landfall score`")
+    is_by_charts = summary["checkpoint_sha256"] is None
+    if not is_by_charts:
+        if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
+            raise CheckFailed("the scores come from another checkpoint", "run `landfall score`")
+        detector = summary.get("made_of", {}).get("model", {}).get("detector")
+        if detector != detector_sha256(context.checkpoint(stream)):
+            raise CheckFailed("the scores come from another detector", "run `landfall score`")
     threshold = summary["threshold"]["value"]
     if not (frame["alarm"] == (frame["score"] > threshold)).all():
         raise CheckFailed("alarms do not follow from scores and threshold", "run `landfall score`")
@@ -186,7 +190,12 @@ def scores_match(context: Context, stream: Stream) -> str:
         raise CheckFailed("no score is a number", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
     found = f"{counted(alarms, 'alarm')} in {counted(len(events), 'event')}"
-    return f"{summary['scores']} scores, {found}, threshold {plain(threshold)}"
+    if is_by_charts and not context.has_no_model(stream):
+        raise CheckWarned(
+            f"control charts alone scored, without the model: {found}", "`landfall score` scores with the model"
+        )
+    by = ", by control charts alone" if is_by_charts else ""
+    return f"{summary['scores']} scores, {found}, threshold {plain(threshold)}{by}"
 
 
 def executed_notebook(context: Context, stream: Stream) -> str:
@@ -230,12 +239,28 @@ def dashboard_state(context: Context) -> str:
 
 
 CHECKS = (
-    Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True),
-    Check("newest", "V-03", "Newest run", newest_run_is_promoted, per_stream=True, needs="checkpoint"),
-    Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True),
-    Check("loss-artifacts", "V-03", "Loss CSV and figure", loss_artifacts_agree, per_stream=True, needs="checkpoint"),
-    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint"),
-    Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, per_stream=True, needs="checkpoint"),
+    Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True, of_model=True),
+    Check("newest", "V-03", "Newest run", newest_run_is_promoted, per_stream=True, needs="checkpoint", of_model=True),
+    Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True, of_model=True),
+    Check(
+        "loss-artifacts",
+        "V-03",
+        "Loss CSV and figure",
+        loss_artifacts_agree,
+        per_stream=True,
+        needs="checkpoint",
+        of_model=True,
+    ),
+    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint", of_model=True),
+    Check(
+        "tensorboard",
+        "V-03",
+        "TensorBoard events",
+        tensorboard_events,
+        per_stream=True,
+        needs="checkpoint",
+        of_model=True,
+    ),
     Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
     Check("scores", "V-03", "Scores and events", scores_match, per_stream=True, needs="checkpoint"),
     Check(
@@ -246,6 +271,7 @@ CHECKS = (
         per_stream=True,
         is_smoke=True,
         needs="checkpoint",
+        of_model=True,
     ),
     Check(
         "collapse",
@@ -255,6 +281,7 @@ CHECKS = (
         per_stream=True,
         is_smoke=True,
         needs="checkpoint",
+        of_model=True,
     ),
     Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
     Check("dashboard", "V-03", "Dashboard state", dashboard_state),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -125,10 +124,8 @@ def _model_and_input(
     config = context.config(stream)
     scoring = load_scoring_model(context.checkpoint(stream), DeviceManager(config).plan(processes=1))
     config = as_trained(config, scoring.config.model_dump(mode="json"))
-    with tempfile.TemporaryDirectory() as folder:
-        # Reading checks the files again; the reports of the run must not be overwritten.
-        elsewhere = config.model_copy(update={"dqvl": config.dqvl.model_copy(update={"report_dir": folder})})
-        data = load_stream_data(elsewhere, root=context.root, splits=[split], scaler=scoring.scaler)
+    # Reading checks the files again; the reports of the run must not be overwritten.
+    data = load_stream_data(config, root=context.root, splits=[split], scaler=scoring.scaler, write_reports=False)
     windows = data.splits[split]
     index_b = np.linspace(0, len(windows) - 1, min(most, len(windows))).astype(np.int64)
     inputs = Inputs(windows.subset(index_b), scoring.transform, scoring.device)

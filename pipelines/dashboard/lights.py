@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.numbers import counted, plain
+from inference.metrics import is_near_chance
 from pipelines.dashboard.state_documents import Checkpoint, Light, ScoreSummary
-
-# Below this area under the ROC curve of rows, scores count as near chance (0.5).
-NEAR_CHANCE = 0.6
 
 
 def light_of(
@@ -50,9 +48,9 @@ def is_stale(checkpoint: Checkpoint | None, scores: ScoreSummary) -> bool:
     return checkpoint is not None and checkpoint.run_id != scores.run_id
 
 
-def is_near_chance(auroc: float | None) -> bool:
-    """Whether scores hardly separate labelled faults from normal rows; False without labels."""
-    return auroc is not None and auroc < NEAR_CHANCE
+def is_by_charts_alone(checkpoint: Checkpoint | None, scores: ScoreSummary | None) -> bool:
+    """Whether control charts scored and there is no model, which they do not need."""
+    return checkpoint is None and scores is not None and scores.run_id is None
 
 
 def _warnings(scores: ScoreSummary) -> Iterator[str]:

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from core.config.schema import Stream
 from core.numbers import counted
-from pipelines.dashboard.lights import NEAR_CHANCE, is_near_chance, is_stale
+from inference.metrics import NEAR_CHANCE, is_near_chance
+from pipelines.dashboard.lights import is_by_charts_alone, is_stale
 from pipelines.dashboard.state_documents import (
     Checklist,
     MigrationState,
@@ -119,14 +120,23 @@ def _quality(streams: Streams) -> Result:
 
 
 def _train(streams: Streams) -> Result:
-    states = {"attention" if s.collapsed and s.state == "completed" else _TRAINING[s.state] for s in streams.values()}
+    conditions = {name: _training(stream) for name, stream in streams.items()}
+    states = {state for state, _ in conditions.values()}
     if states == {"waiting"}:
         return "waiting", "nothing trained yet"
-    conditions = ", ".join(f"{s.title} {'collapsed' if s.collapsed else s.state}" for s in streams.values())
+    detail = ", ".join(f"{streams[name].title} {text}" for name, (_, text) in conditions.items())
     order: tuple[NodeState, ...] = ("running", "failed", "attention")
     # One stream is trained and the other is not: that needs attention, too.
     otherwise: NodeState = "done" if states == {"done"} else "attention"
-    return next((state for state in order if state in states), otherwise), conditions
+    return next((state for state in order if state in states), otherwise), detail
+
+
+def _training(stream: StreamState) -> Result:
+    if stream.state == "not started" and is_by_charts_alone(stream.checkpoint, stream.scores):
+        return "done", "not trained (control charts alone)"
+    if stream.collapsed:
+        return "attention" if stream.state == "completed" else _TRAINING[stream.state], "collapsed"
+    return _TRAINING[stream.state], stream.state
 
 
 def _score(streams: Streams) -> Result:
@@ -151,11 +161,11 @@ def _validate(streams: Streams, checklist: Checklist | None) -> Result:
     failed, skipped, warned = (status.count(name) for name in ("FAIL", "SKIP", "WARN"))
     total = counted(len(status), "check")
     rest = (f", {counted(warned, 'warning')}" if warned else "") + (f", {skipped} skipped" if skipped else "")
-    ended = max((s.finished_at for s in streams.values() if s.finished_at), default=None)
+    ended = [time for s in streams.values() for time in (s.finished_at, s.scores and s.scores.scored_at) if time]
+    if ended and checklist.generated_at and checklist.generated_at < max(ended):
+        return "attention", "a run or a scoring ended after the last validation: run `landfall validate`"
     if not checklist.passed:
         return "failed", f"{failed} of {total} failed{rest}"
-    if ended and checklist.generated_at and checklist.generated_at < ended:
-        return "attention", "a run ended after the last validation"
     return "done", f"{len(status) - skipped - warned} of {total} passed{rest}"
 
 

@@ -202,7 +202,7 @@ def event_lines(stream: str, number: int) -> list[dict[str, Any]]:
     ]
 
 
-def write_scores(root: Path, stream: str, run_id: str, *, labels: bool, events: int = 7) -> None:
+def write_scores(root: Path, stream: str, run_id: str | None, *, labels: bool, events: int = 7) -> None:
     detection = {
         "auroc": 0.9412,
         "average_precision": 0.6834,

@@ -77,6 +77,7 @@ def write_state(page_folder, train, detail, **changes):
     write_json(page_folder / "data/live/pipeline.json", {**now, "stages": stages, **changes})
 
 
+@pytest.mark.nightly
 def test_the_pipelines_picture_follows_its_run_and_an_export_takes_over(page_folder, visit):
     write_state(page_folder, "running", "PatchTST-SSL cell 3 of 15")
     with serving(page_folder) as url:

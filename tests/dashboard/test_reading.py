@@ -15,7 +15,7 @@ ADDRESSES = (*VIEWS, EVENT)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
 def test_axe_finds_no_violation_in_any_view(site, visit, scheme):
     """Its rules include contrast."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -124,6 +124,30 @@ def test_a_run_after_the_last_validation_and_scores_of_an_older_model_need_atten
     assert "scores of PatchTST-SSL" in state.verdict.detail
 
 
+def test_scores_of_charts_alone_need_no_training(root):
+    for stream in ("patchtst", "swinmae"):
+        builders.write_scores(root, stream, None, labels=False)
+    builders.write_quality(root, "fdc", 3)
+    builders.write_checklist(root, failing=False)
+    state = export_state(root)
+    stages = {node.id: node for node in state.pipeline}
+    assert stages["train"].state == "done"
+    assert "charts" in stages["train"].detail
+    assert state.verdict.state == "done"
+
+
+def test_a_checklist_older_than_the_scores_does_not_count(root):
+    build_finished_workspace(root)
+    builders.write_checklist(root, failing=True)
+    assert export_state(root).verdict.state == "failed"
+    path = root / "artifacts/scores/patchtst_summary.json"
+    later = builders.iso(builders.START + timedelta(hours=12))
+    write(path, json.loads(path.read_text(encoding="utf-8")) | {"scored_at": later})
+    state = export_state(root)
+    assert state.verdict.state == "attention"
+    assert "landfall validate" in state.verdict.detail
+
+
 def test_quality_is_that_of_the_present_files(workspace):
     """Reports of the sample data stay on disk when a user adds data of their own."""
     own = workspace / "lot_stuck.csv"

@@ -220,6 +220,7 @@ def test_a_failing_checklist_names_the_failed_check(copied, capsys):
     assert step["reason"] in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_result_is_json_on_request(copied, capsys):
     assert run(copied, "--only", "checklist", "--json") == EXIT_OK

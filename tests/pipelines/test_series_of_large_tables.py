@@ -76,6 +76,7 @@ def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monke
         assert sum(score is None for part in parts for score in part["score"]) == breaks
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_memory_per_row_is_bounded(tmp_path):

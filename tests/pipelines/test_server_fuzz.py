@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import re
 import socket
@@ -137,8 +138,9 @@ def answers_well(port: int) -> bool:
     return b" 200 " in answer_to(port, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").split(b"\r\n")[0]
 
 
-def settled(process: psutil.Process, *, threads: int, descriptors: int) -> bool:
-    """Whether it returns to this number of threads and descriptors within seconds."""
+def settled(process: psutil.Process, *, threads: int, descriptors: float = math.inf) -> bool:
+    """Whether it returns to this number of threads and descriptors within seconds. A thread that has given its place to
+    the next connection exists for a moment longer."""
     for _ in range(100):
         if process.num_threads() <= threads and process.num_fds() <= descriptors:
             return True
@@ -181,7 +183,7 @@ def test_too_many_connections_do_not_block_the_server(server):
     before = {"threads": process.num_threads(), "descriptors": process.num_fds()}
     idle = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(3 * MOST_CONNECTIONS)]
     time.sleep(0.2)
-    assert process.num_threads() <= before["threads"] + MOST_CONNECTIONS
+    assert settled(process, threads=before["threads"] + MOST_CONNECTIONS)
     for connection in idle:
         connection.close()
     assert settled(process, **before)
@@ -204,5 +206,5 @@ def test_slow_clients_in_all_places_do_not_delay_others(server, page, sent):
         began = time.monotonic()
         assert all(answers_well(port) for _ in range(20))
         assert time.monotonic() - began < 5
-        assert process.num_threads() <= threads + MOST_CONNECTIONS
+        assert settled(process, threads=threads + MOST_CONNECTIONS)
     assert settled(process, threads=threads, descriptors=descriptors)

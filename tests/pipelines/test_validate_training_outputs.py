@@ -16,9 +16,11 @@ import pytest
 import torch
 import yaml
 
+from core.config.compose import load_config
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.detect import SystemDetector
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
+from inference.run_scoring_example import score_stream
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import GROUP_TITLES, Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
 from pipelines.stream_configs import configs_in_use
@@ -255,13 +257,19 @@ def test_each_damage_fails_only_its_check(copied, runtime_only, name, caplog):
     assert not [record for record in caplog.records if record.exc_info], "a check crashed"
 
 
-def test_a_model_of_an_older_run_is_a_warning(copied, runtime_only):
-    shutil.copytree(copied / "runs/patchtst_ssl" / RUN_ID, copied / "runs/patchtst_ssl/newer")
+@pytest.mark.parametrize(("better", "warned"), [(True, {"V-03.newest.patchtst"}), (False, set())])
+def test_a_newer_run_that_is_not_the_model_is_a_warning_unless_it_is_worse(copied, runtime_only, better, warned):
+    newer = copied / "runs/patchtst_ssl/newer"
+    shutil.copytree(copied / "runs/patchtst_ssl" / RUN_ID, newer)
+    described = json.loads((newer / "model.json").read_text())
+    loss = described["val_loss"] * (0.5 if better else 2)
+    (newer / "model.json").write_text(json.dumps({**described, "run_id": "newer", "val_loss": loss}))
     scaler = copied / "artifacts/scaler_patchtst.json"
     scaler.write_text(json.dumps({**json.loads(scaler.read_text()), "run_id": "newer"}))
     assert run(copied, "--skip-smoke") == EXIT_OK
-    assert with_status(copied, "WARN") == {"V-03.newest.patchtst"}
-    assert "landfall promote newer" in items_of(copied)["V-03.newest.patchtst"].hint
+    assert with_status(copied, "WARN") == warned
+    item = items_of(copied)["V-03.newest.patchtst"]
+    assert "newer" in (item.hint if better else item.detail)
 
 
 @pytest.mark.parametrize("damage", [cut, remove, lambda file: replace(file, '{"schema_version": 2}')])
@@ -276,6 +284,23 @@ def test_checks_that_need_a_failed_checkpoint_are_skipped(copied, runtime_only):
     assert run(copied) == EXIT_OUTPUT
     resting = ("newest", "loss-artifacts", "scaler", "tensorboard", "scores", "smoke", "collapse")
     assert with_status(copied, "SKIP") == {f"V-03.{check}.patchtst" for check in resting}
+
+
+def test_scores_of_charts_alone_need_no_model(copied, runtime_only):
+    for file in CONFIGS.values():
+        score_stream(load_config(file, root=copied), root=copied, detector="charts")
+    assert run(copied, "--skip-smoke") == EXIT_OK
+    assert with_status(copied, "WARN") == {f"V-03.scores.{stream}" for stream in CONFIGS}, "the model is not used"
+    for folder in ("checkpoints", "runs", "artifacts/loss", "artifacts/notebooks"):
+        shutil.rmtree(copied / folder)
+    assert run(copied) == EXIT_OK
+    assert with_status(copied, "PASS") >= {
+        f"V-03.{check}.{stream}" for check in ("scores", "quality") for stream in CONFIGS
+    }
+    assert "V-03.checkpoint.patchtst" in with_status(copied, "SKIP")
+    flip_an_alarm(copied)
+    assert run(copied) == EXIT_OUTPUT
+    assert with_status(copied, "FAIL") == {"V-03.scores.patchtst"}
 
 
 def test_the_newest_executed_notebook_counts_for_any_run_name(copied, runtime_only):
@@ -341,9 +366,9 @@ def test_packages_of_another_version_are_named(copied):
     assert with_status(copied, "WARN") == {"V-01.packages"}
     item = items_of(copied)["V-01.packages"]
     assert f"pytest {pytest.__version__} instead of 0.1" in item.detail
+    assert "make -B setup" in item.hint
     assert "no-such-package is not installed" in item.detail
     assert "ruff" not in item.detail
-    assert "make setup" in item.hint
 
 
 @pytest.mark.parametrize("pin", ["2.13.0", "2.12.0"])

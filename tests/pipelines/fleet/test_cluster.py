@@ -40,6 +40,7 @@ def test_a_worker_uses_the_gpu_of_its_number():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_signal_ends_the_command_and_its_workers(plant):
     import psutil
