@@ -43,7 +43,6 @@ from migration.report.document import (
     places,
     shown,
 )
-from migration.report.drive import drive_files
 from migration.rules.preamble import Folders
 
 log = logging.getLogger(__name__)
@@ -163,7 +162,8 @@ def _migrated(task: Task, options: Options) -> Result:
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
-        drive={path: shown(here / path.removeprefix("MyDrive/")) for path in drive_files(findings)},
+        drive={path: shown(here / path.removeprefix("MyDrive/")) for path in migration.drive},
+        secret_names=migration.secrets,
     )
     result = Result(report, _diff(report.input, before, migration) if options.diff else "")
     _write(files, force=options.force)

@@ -12,10 +12,12 @@ from core.secrets import masked
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
+from migration.analysis.userdata import secret_names
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource
+from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
 from migration.rules.configurations import local_configs
@@ -34,7 +36,8 @@ _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 class Migration:
     """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it imports the module
     `landfall_runtime`; `hardware` is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the
-    positions of its cells in the original, None for added cells.
+    positions of its cells in the original, None for added cells. `drive` are the files on Google Drive that it may
+    read, `secrets` the names of the secrets that it reads with `userdata.get`.
     """
 
     notebook: dict[str, Any]
@@ -43,6 +46,8 @@ class Migration:
     hardware: str | None = None
     uses_runtime: bool = False
     origins: tuple[int | None, ...] = ()
+    drive: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
     @property
     def needs_human(self) -> list[Finding]:
@@ -112,6 +117,8 @@ def migrate(
         notebook={**migrated, "cells": with_ids(cells)},
         findings=[replace(found, output_cell=now.get(found.cell)) for found in cleaned + findings],
         origins=origins,
+        drive=drive_files(findings, code),
+        secrets=secret_names(code, facts.colab),
         requirements=collect_requirements(code),
         hardware=hardware,
         uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),

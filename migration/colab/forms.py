@@ -25,6 +25,7 @@ _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
 _MOST_OPTIONS = 40
+_FORM_KEYS = frozenset({"type", "allow-input"})
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,32 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
     help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words).replace("==", "is").replace("=", ":"))
     help_text = " ".join(help_text.split())
     return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
+
+
+def plain_comment(text: str) -> str:
+    """The comment for a field that stays in its cell, from the text after `#@param`; empty if that only says which
+    input the form shows. Every other text is kept as it is written."""
+    kept = []
+    rest = text.strip()
+    while rest[:1] in ("[", "{") and rest:
+        end = _closing(rest)
+        block, rest = rest[:end], rest[end:].strip()
+        if not _is_only_for_the_form(block):
+            kept.append(block)
+    any_text = declaration(text).setting("allow-input").lower() == "true"
+    if kept and kept[0].startswith("["):
+        kept[0] = f"one of {kept[0]}{', or another' if any_text else ''}"
+    elif kept:
+        kept[0] = f"param: {kept[0]}"
+    words = "; ".join(filter(None, [*kept, rest.lstrip("# \t")]))
+    return f"# {words}" if words else ""
+
+
+def _is_only_for_the_form(block: str) -> bool:
+    """Whether a block in braces contains known pairs only, all without a meaning outside of the form."""
+    pairs = list(_PAIR.finditer(block))
+    left = _PAIR.sub("", block).strip("{}, \t")
+    return block.startswith("{") and block.endswith("}") and not left and {pair["key"] for pair in pairs} <= _FORM_KEYS
 
 
 def _type_name(declared: Declaration, value: Any) -> str:

@@ -139,7 +139,9 @@ class NotebookReport:
     secrets: tuple[Place, ...] = ()
     """Positions of secrets in the input, without their values."""
     drive: dict[str, str] = field(default_factory=dict)
-    """Files and folders that it names on Google Drive, and where it looks for them here."""
+    """Files and folders on Google Drive that it may read, and where it looks for them here."""
+    secret_names: tuple[str, ...] = ()
+    """Names of the secrets that it reads from the environment or the file `.env`."""
 
     @property
     def needs_human(self) -> list[FoundItem]:

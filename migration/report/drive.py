@@ -1,11 +1,13 @@
-"""The files on Google Drive that a notebook names, as the report lists them."""
+"""The files on Google Drive that a notebook may read, as the report lists them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from migration.analysis.written import written_spans
 from migration.notebook.findings import Finding
+from migration.python.source import CellSource
 
 # Rules for mounts of the drive, and for paths on it.
 DRIVE_RULES = frozenset({"LF203", "LF204", "LF403", "LF405"})
@@ -14,11 +16,27 @@ _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _WORD = re.compile(r"""(?:\\.|[^\s"'`;|&<>()])*""")
 
 
-def drive_files(findings: Iterable[Finding]) -> list[str]:
+def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. Of a path that is
-    computed, the folder that is known."""
+    computed, the folder that is known. A path that the code cells clearly only write is left out."""
     lines = (line for found in findings if found.rule in DRIVE_RULES for line in found.before.splitlines())
-    return list(dict.fromkeys(path for line in lines for path in _of_line(line)))
+    paths = dict.fromkeys(path for line in lines for path in _of_line(line))
+    left_out = _only_written(cells) if paths else set()
+    return tuple(path for path in paths if path not in left_out)
+
+
+def _only_written(cells: Sequence[CellSource]) -> set[str]:
+    """The paths of which every mention in the code is a file to write."""
+    spans = written_spans(cells)
+    written: set[str] = set()
+    other: set[str] = set()
+    for source in cells:
+        rest = source.text
+        for start, end in spans.get(source.index, ()):
+            written.update(_of_line(source.text[start:end]))
+            rest = rest[:start] + " " * (end - start) + rest[end:]
+        other.update(path for line in rest.splitlines() for path in _of_line(line))
+    return written - other
 
 
 def _of_line(line: str) -> Iterator[str]:

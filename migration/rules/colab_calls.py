@@ -18,6 +18,14 @@ from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
+# Effects of single calls of JavaScript, for the message of a finding.
+_PAGE_CALLS = {
+    "output.eval_js": "the cell fails here with MessageError, because only Colab's page runs its JavaScript",
+    "_message.blocking_request": "the cell fails here with MessageError, because only Colab's page answers the request",
+    "output.register_callback": "the function is never called here, because only Colab's page runs the JavaScript "
+    "that calls it",
+}
+_PAGE_PORT = "gives the local URL of the port"
 
 
 @dataclass(frozen=True)
@@ -94,10 +102,10 @@ PARTS: tuple[Part, ...] = (
             *("kernel", "_message"),
         ),
         "`output.eval_js(script)`, `output.register_callback(name, function)`, `_message.blocking_request(…)`",
-        "gives the local URL for `proxyPort(…)`; no page responds to anything else",
+        "the local URL for `proxyPort(…)`; everything else raises `MessageError` or has no effect",
         Keeps.NEEDS_HUMAN,
-        "use input() or ipywidgets, call the function from a cell, or read a file instead: the page of a plain "
-        "notebook does not respond",
+        "delete the call, or replace it: `input()` or ipywidgets to ask for a value, `files.upload()` for a file, a "
+        "cell of its own for a function that JavaScript calls",
         example=Example("from google.colab import output\noutput.eval_js(script)"),
     ),
     Part(
@@ -150,11 +158,13 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     start, end = source.span(use.node)
     first = use.call.args[0] if use.call is not None and use.call.args else None
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-    keeps, action = part.keeps, part.action
+    keeps, action, local = part.keeps, part.action, _PAGE_CALLS.get(use.path, part.local)
     if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
-        keeps, action = Keeps.EQUIVALENT, ""
+        keeps, action, local = Keeps.EQUIVALENT, "", _PAGE_PORT
+    elif use.call is not None and any(word.arg == "ignore_result" for word in use.call.keywords):
+        local = "shows the script in a plain notebook, without Colab's page"
     action = action.format(text=text or "that it asks for", path=use.path) if "{" in action else action
-    return Match(start, end, f"`{use.path}`: {part.local}", action=action, keeps=keeps)
+    return Match(start, end, f"`{use.path}`: {local}", action=action, keeps=keeps)
 
 
 def _trigger(part: Part) -> Trigger | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, rows_of
-from migration.colab.forms import FIELD_TRIGGER, OPTIONS, FormField, Mark, form_fields, marks
+from migration.colab.forms import FIELD_TRIGGER, OPTIONS, FormField, Mark, form_fields, marks, plain_comment
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -21,20 +21,19 @@ _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 def _find_titles(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "title"):
         text = OPTIONS.sub("", mark.text).strip()
-        yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, text, keep_empty=False),))
+        yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, f"# {text}" if text else ""),))
 
 
 def _find_markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "markdown"):
-        yield Match(
-            mark.start, mark.end, "text of a form", (_comment(source, mark, mark.text.strip(), keep_empty=True),)
-        )
+        edit = _comment(source, mark, f"# {mark.text.strip()}".rstrip())
+        yield Match(mark.start, mark.end, "text of a form", (edit,))
 
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not source.is_python:
         for mark in _marks(source, facts, "param"):
-            edit = Edit(mark.start, mark.end, f"# param: {mark.text.strip()}".removesuffix(": "))
+            edit = _comment(source, mark, plain_comment(mark.text))
             yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
         return
     hoisted = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
@@ -43,8 +42,7 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if field.name in hoisted and not field.obstacle:
             continue
         mark = field.mark
-        text = mark.text.strip()
-        edit = Edit(mark.start, mark.end, f"# param: {text}" if text else "# param")
+        edit = _comment(source, mark, plain_comment(mark.text))
         reason = reasons.get(field.name) or field.obstacle or "it is not a field of the original notebook"
         name = f"form field `{field.name}`" if field.name else "a form field"
         action = "" if mark.comment != mark.start else "to run with another value, edit it in this cell"
@@ -59,10 +57,10 @@ def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
     return [mark for mark in found if source.line_of(mark.start) not in gone] if gone else found
 
 
-def _comment(source: CellSource, mark: Mark, text: str, *, keep_empty: bool) -> Edit:
-    """The mark as a plain comment; one without text is removed, with its line if that is empty then."""
-    if text or keep_empty:
-        return Edit(mark.start, mark.end, f"# {text}".rstrip())
+def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
+    """Replaces the mark by a plain comment. An empty one removes it, with its line if that is empty then."""
+    if comment:
+        return Edit(mark.start, mark.end, comment)
     first = source.text.rfind("\n", 0, mark.start) + 1
     if source.text[first : mark.start].strip():
         return Edit(first + len(source.text[first : mark.start].rstrip()), mark.end, "")
@@ -149,11 +147,12 @@ RULES: tuple[Rule, ...] = (
         "LF603",
         "form field that stays",
         "`#@param {…}` of a value that cannot be moved: in a branch, an expression, assigned twice, commented out",
-        "`# param: {…}`; the notebook runs with the value in the cell",
+        "the same line; options and notes stay as a comment, the type is removed. The notebook runs with the value in "
+        "the cell",
         Keeps.EQUIVALENT,
         _find_fields,
         FIELD_TRIGGER,
-        example=Example('steps = count() #@param {type:"integer"}', 'steps = count() # param: {type:"integer"}'),
+        example=Example('steps = count() #@param [10, 20] {type:"raw"}', "steps = count() # one of [10, 20]"),
     ),
 )
 

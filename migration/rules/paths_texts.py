@@ -18,7 +18,7 @@ _WRITES_FILE = frozenset({"writefile", "file"})
 _FOR_BROWSERS = re.compile(r"\.(?:ipynb|html?|[jt]sx?|css|vue|php)\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
-_FORM = re.compile(r"#\s*(?:@|param:|type:)")
+_FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
 _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?://[^\s)>\"'`]+")
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from migration.colab.forms import Declaration, declaration, form_fields, marks, papermill_comment
+from migration.colab.forms import Declaration, declaration, form_fields, marks, papermill_comment, plain_comment
 from migration.python.source import CellSource
 
 
@@ -93,3 +93,23 @@ def test_fields_that_cannot_move_have_a_reason(text, name, obstacle):
     assert obstacle in field.obstacle if obstacle else field.obstacle == ""
     if name:
         assert field.name == name
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", ""),
+        ('{type:"string"}', ""),
+        (" { 'type' : 'raw', allow-input: true }", ""),
+        ('{type:"string"} # in pixels {wide}', "# in pixels {wide}"),
+        ('["a", "b"] {type:"string"}', '# one of ["a", "b"]'),
+        ('["a"] {allow-input: true} the mode', '# one of ["a"], or another; the mode'),
+        ('{type:"slider", min:0, max:9}', '# param: {type:"slider", min:0, max:9}'),
+        ('{type:"string", hint:"a {b}"}', '# param: {type:"string", hint:"a {b}"}'),
+        ('{type:"string" my words}', '# param: {type:"string" my words}'),
+        ("{type:", "# param: {type:"),
+        ("[1, 2", "# one of [1, 2"),
+    ],
+)
+def test_a_field_that_stays_keeps_all_but_its_type(text, expected):
+    assert plain_comment(text) == expected

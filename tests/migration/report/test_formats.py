@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import pytest
 
 from migration.notebook.findings import Finding, Keeps
+from migration.python.source import CellSource
 from migration.report.document import NotebookReport, make_report
 from migration.report.drive import drive_files
 from migration.report.formats import check_text, github_text, sarif_text, summary_text
@@ -67,7 +68,23 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     ],
 )
 def test_files_of_the_drive_are_named_as_they_are_there(line, paths):
-    assert drive_files([Finding("LF403", Keeps.EXACT, 0, 1, "", before=line)]) == paths
+    assert list(drive_files([Finding("LF403", Keeps.EXACT, 0, 1, "", before=line)])) == paths
+
+
+def test_files_that_are_only_written_are_not_copied():
+    lines = [
+        "a = pd.read_csv('/content/drive/MyDrive/a.csv')",
+        "a.to_csv('/content/drive/MyDrive/b.csv')",
+        "a.to_csv('/content/drive/MyDrive/a.csv')",
+    ]
+    findings = [Finding("LF403", Keeps.EXACT, 0, row, "", before=line) for row, line in enumerate(lines, 1)]
+    assert drive_files(findings, [CellSource("\n".join(lines))]) == ("MyDrive/a.csv",)
+
+
+def test_the_summary_names_the_secrets_once():
+    notebook = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, secret_names=("A_KEY", "B_KEY"))
+    text = summary_text(make_report([notebook], "write"))
+    assert text.count("A_KEY, B_KEY") == text.count("`.env`") == 1
 
 
 def test_check_has_a_line_for_each_finding():

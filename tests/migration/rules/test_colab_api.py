@@ -191,6 +191,12 @@ def test_unsupported_features_are_manual_steps(text, rule):
     assert finding.action
 
 
+@pytest.mark.parametrize("call", ["output.eval_js('takePhoto()')", "_message.blocking_request('get_ipynb')"])
+def test_a_call_that_fails_here_is_reported_with_its_error(call):
+    (finding,) = [found for found in _one(f"from google.colab import output, _message\n{call}")[1] if not found.changed]
+    assert "MessageError" in finding.message
+
+
 def test_an_unsupported_import_is_a_manual_step():
     (finding,) = _one("from google.colab import sheets")[1]
     assert (finding.keeps, "`sheets`" in finding.action) == (Keeps.NEEDS_HUMAN, True)

@@ -44,7 +44,7 @@ def test_titles_and_text_become_comments(before, after):
 
 def test_a_field_in_a_shell_cell_becomes_a_plain_comment():
     new, (finding,) = _rewrite('%%bash\nN=3 # @param {type: "integer"}\necho "# @param"\n')
-    assert new == '%%bash\nN=3 # param: {type: "integer"}\necho "# @param"\n'
+    assert new == '%%bash\nN=3\necho "# @param"\n'
     assert finding.rule == "LF603"
     assert "its cell is not Python" in finding.message
 
@@ -68,11 +68,11 @@ def test_other_text_is_unchanged(text):
 @pytest.mark.parametrize(
     "before, after, reason",
     [
-        ("if a:\n    x = 1 #@param {type:'number'}", "if a:\n    x = 1 # param: {type:'number'}", "inside a branch"),
-        ("x = y #@param", "x = y # param", "expression"),
-        ("# x = 1 #@param [1, 2]", "# x = 1 # param: [1, 2]", "commented out"),
-        ("x = 1 #@param\nx = 2", "x = 1 # param\nx = 2", "also assigned in cell 0"),
-        ("x = 1 #@param\nprint 2", "x = 1 # param\nprint 2", "cannot be parsed"),
+        ("if a:\n    x = 1 #@param {type:'number'}", "if a:\n    x = 1", "inside a branch"),
+        ("x = y #@param", "x = y", "expression"),
+        ("# x = 1 #@param [1, 2]", "# x = 1 # one of [1, 2]", "commented out"),
+        ("x = 1 #@param\nx = 2", "x = 1\nx = 2", "also assigned in cell 0"),
+        ("x = 1 #@param\nprint 2", "x = 1\nprint 2", "cannot be parsed"),
     ],
 )
 def test_fields_that_stay_have_a_reason(before, after, reason):
@@ -81,6 +81,11 @@ def test_fields_that_stay_have_a_reason(before, after, reason):
     assert [finding.rule for finding in found] == ["LF603"]
     assert reason in found[0].message
     assert compiles(new) == compiles(before)
+
+
+def test_text_of_a_form_next_to_a_field_is_kept():
+    new, _ = _rewrite('x = y #@param {type:"string"} #@markdown the file')
+    assert new == "x = y # the file"
 
 
 def test_fields_that_are_hoisted_are_left_to_their_rule():

@@ -99,6 +99,7 @@ def shell(tmp_path, monkeypatch):
     shell.reset(new_session=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_rewritten_lines_run_in_ipython(shell, tmp_path, monkeypatch):
     """The pip of the kernel runs, with values, redirections, pipes and several lines; system commands do nothing."""

@@ -165,6 +165,7 @@ def test_texts_that_are_not_values_name_the_folders():
         ("# it's in '/content'", "# it's in 'WORK_DIR'"),
         ("# !cp /content/x .", '# !cp "$WORK_DIR"/x .'),
         ("#%cd /content", "#%cd $WORK_DIR"),
+        ("x = 1 # one of ['/content/a']", "x = 1 # one of ['WORK_DIR/a']"),
         ("x = 1 # param: {options: ['/content/a']}", "x = 1 # param: {options: ['WORK_DIR/a']}"),
         ("# https://a.b/content/x", "# https://a.b/content/x"),
     ],

@@ -1,0 +1,64 @@
+import pytest
+
+from migration.analysis.written import written_spans
+from migration.python.source import CellSource
+
+FILE = "/content/drive/MyDrive/a.csv"
+
+
+def _written(*texts):
+    cells = [CellSource(text, index=index) for index, text in enumerate(texts)]
+    spans = written_spans(cells)
+    return [cell.text[start:end].strip("'\"f") for cell in cells for start, end in spans.get(cell.index, ())]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"frame.to_csv('{FILE}', index=False)",
+        f"frame.to_parquet(path='{FILE}')",
+        f"plt.savefig('{FILE}')",
+        f"np.save('{FILE}', values)",
+        f"torch.save(model.state_dict(), '{FILE}')",
+        f"open('{FILE}', 'w').write(text)",
+        f"with open('{FILE}', mode='wb') as file:\n    pickle.dump(model, file)",
+        f"shutil.copy(source, '{FILE}')",
+        f"shutil.move(source, dst='{FILE}')",
+        f"Path('{FILE}').write_text(text)",
+        f"os.makedirs('{FILE}', exist_ok=True)",
+        f"!cp scores.csv {FILE}",
+        f"OUT = '{FILE}'\nprint(OUT)\nframe.to_csv(OUT)",
+    ],
+)
+def test_a_file_that_is_only_written(text):
+    assert _written(text) == [FILE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"frame = pd.read_csv('{FILE}')",
+        f"open('{FILE}')",
+        f"open('{FILE}', mode)",
+        f"open('{FILE}', 'a')",
+        f"open('{FILE}', 'r+')",
+        f"shutil.copy('{FILE}', target)",
+        f"list.copy('{FILE}', '{FILE}')",
+        f"frame.to_csv(first_of(pd.read_csv('{FILE}')))",
+        f"!cp {FILE} .",
+        f"!mv {FILE}",
+        f"path = '{FILE}'",
+        f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
+        f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
+        f"path = '{FILE}'\nframe.to_csv(path)\npath = 'b.csv'",
+    ],
+)
+def test_a_file_that_may_be_read(text):
+    assert FILE not in _written(text)
+
+
+def test_names_are_followed_through_the_cells():
+    cells = ["FOLDER = '/content/drive/MyDrive/out'", "OUT = os.path.join(FOLDER, 'b.csv')", "frame.to_csv(OUT)"]
+    assert _written(*cells) == ["/content/drive/MyDrive/out", "b.csv"]
+    assert _written(*cells, "print(os.listdir(FOLDER))") == ["b.csv"]
+    assert _written(*cells, "print 'Python 2', FOLDER") == ["b.csv"]
