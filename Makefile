@@ -1,6 +1,7 @@
 # Landfall. `make validate` sets everything up and runs the main job; `make test` lints and tests. `make help` lists all.
 #
 #   make setup PYTHON=python3.12                                          another interpreter (3.11 or newer)
+#   make -B setup                                                         again, after packages were changed
 #   make setup TORCH_INDEX=https://download.pytorch.org/whl/cu130         another torch build (cpu, cu…, rocm…)
 #   make validate ARGS="trainer=quick"                                    arguments of the command behind a target
 
@@ -74,7 +75,7 @@ test: $(READY_DEV) lint  ## Run the linter, then all tests except those marked s
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 test-slow: $(READY_DEV)  ## Run the tests marked slow but not nightly
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not nightly" $(ARGS)
-test-nightly: $(READY_DEV)  ## Run the tests marked nightly: tutorials, memory, two machines
+test-nightly: $(READY_DEV)  ## Run the tests marked nightly: tutorials, memory, two machines, compiled models
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m nightly $(ARGS)
 test-all: test test-slow test-nightly  ## Run all three; CI runs the first two
 

@@ -17,7 +17,7 @@ sys.modules.setdefault("rfc3987_syntax", None)
 from tests.support import REPO_ROOT  # noqa: E402
 
 # Examples that Hypothesis draws for a property; $HYPOTHESIS_PROFILE chooses.
-for _profile, _examples in {"dev": 30, "ci": 50, "nightly": 1000}.items():
+for _profile, _examples in {"dev": 30, "nightly": 1000}.items():
     hypothesis.settings.register_profile(_profile, max_examples=_examples, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

@@ -163,6 +163,7 @@ def test_the_page_equals_the_results():
     assert (REPO_ROOT / page.FILE).read_text(encoding="utf-8") == page.page()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_chamber():
     """On a data seed that was not used to choose constants or to report figures."""
@@ -173,6 +174,7 @@ def test_the_charts_find_the_faults_of_the_sample_chamber():
     assert found["auroc"] >= 0.9
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_rig():
     found = demonstration("swinmae", 301)

@@ -68,6 +68,12 @@ def test_a_fresh_clone_is_set_up_before_the_job(clone, target):
     assert ("--requirement requirements-dev.lock" in plan) == (target in DEVELOP)
 
 
+def test_set_up_can_be_repeated_for_packages_that_were_changed(ready):
+    locked = "--no-deps --require-hashes --requirement requirements.lock"
+    assert locked not in make(ready, "-n", "setup")
+    assert locked in make(ready, "-n", "-B", "setup")
+
+
 @pytest.mark.parametrize("target", ["sbom", "licences", "audit"])
 def test_the_tools_that_list_packages_are_not_among_them(ready, target):
     plan = make(ready, "-n", target)

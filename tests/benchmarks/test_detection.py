@@ -263,6 +263,7 @@ def filled_in_step_by_step(file) -> dict[str, float]:
     return {name: float(np.mean(each)) for name, each in squares.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_models_and_simple_methods_fill_masked_patches(hourly, tiny, tmp_path):
     pytest.importorskip("transformers")

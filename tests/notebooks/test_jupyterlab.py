@@ -115,6 +115,7 @@ def test_the_saved_notebook_is_small(page, seen, lab):
 
 
 # --------------------------------------------------------------------------------------------------------- the ■ button
+@pytest.mark.nightly
 def test_the_stop_button_saves_and_the_cell_resumes(browser, lab):
     """Training is started with many epochs; ■ is clicked in the third."""
     text = (lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8")

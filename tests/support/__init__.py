@@ -21,6 +21,10 @@ needs_shared_data = pytest.mark.skipif(
 )
 
 
+# For variants of a test of which another one is in a faster tier.
+IN_NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
+
+
 def committed(path: str) -> bytes:
     """A file of the repository as it was committed, or as it is outside of git."""
     shown = subprocess.run(["git", "show", f"HEAD:{path}"], cwd=REPO_ROOT, capture_output=True, check=False)

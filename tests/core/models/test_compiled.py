@@ -8,6 +8,7 @@ import torch
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
+from tests.support import IN_NIGHTLY
 
 
 def patchtst():
@@ -29,7 +30,13 @@ def swinmae_visible():
 
 
 @pytest.mark.parametrize(
-    "build, checkpointing", [(patchtst, True), (swinmae, False), (swinmae_visible, False), (swinmae_visible, True)]
+    "build, checkpointing",
+    [
+        (patchtst, True),
+        pytest.param(swinmae, False, marks=IN_NIGHTLY),
+        pytest.param(swinmae_visible, False, marks=IN_NIGHTLY),
+        pytest.param(swinmae_visible, True, marks=IN_NIGHTLY),
+    ],
 )
 def test_one_graph_with_the_same_gradients_and_statistics(build, checkpointing):
     model, x = build()
