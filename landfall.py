@@ -26,7 +26,9 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "init": Command("pipelines.init_workspace", "create a workspace: configurations, notebooks, dashboard"),
     "migrate": Command("migration.command", "convert Colab notebooks to local ones"),
-    "pipeline": Command("pipelines.run_local_training_pipeline", "train, score, validate and export both streams"),
+    "pipeline": Command(
+        "pipelines.run_local_training_pipeline", "train, score, validate and export each stream that has data"
+    ),
     "check": Command("pipelines.check_data", "check data before training: rows needed and found, faults, time"),
     "quality": Command("pipelines.check_data_quality", "check the quality of the sensor files of a stream"),
     "pool": Command("pipelines.pool_sensors", "normalise the sensors of many machines for pre-training"),
