@@ -44,6 +44,6 @@ class Bearing(Section):
         return (1 - self._ratio) / 2
 
     def frequencies_hz(self) -> dict[str, float]:
-        """Of the shaft, and of a defect of each part."""
+        """Frequencies in Hz of the shaft, and of a defect of each part of the bearing."""
         per_turn = {"cage": self.ftf, "shaft": 1.0, "ball": self.bsf, "outer race": self.bpfo, "inner race": self.bpfi}
         return {name: self.shaft_hz * each for name, each in per_turn.items()}

@@ -1,4 +1,4 @@
-"""Constants of the control charts, with where each value comes from.
+"""Constants of the control charts.
 
 Unless a comment says otherwise, a value was chosen with the labels of the development sets. dev/LOG.md, "Constants
 chosen on other data sets", contains the effect of each constant, and the loss without labels of the evaluated set.
@@ -22,7 +22,9 @@ class ProcessCharts(Section):
     )
     cusum_spans: Positive = Field(1.5, description="Process sensors: memory of the CUSUM, in smoothing spans.")
     cusum_share: Fraction = Field(
-        0.4, description="Process sensors: weight of the CUSUM, of what the principal components leave."
+        0.4,
+        description="Process sensors: weight of the CUSUM, as a share of the weight that is left after that of the "
+        "principal components.",
     )
     components_spans: Positive = Field(
         3.0, description="Process sensors: memory of the chart of principal components, in smoothing spans."
@@ -32,13 +34,13 @@ class ProcessCharts(Section):
     )
     tolerated_drift: Positive = Field(
         1.5,
-        description="Process sensors: above this drift between the halves of the reference rows, that weight "
-        "decreases with the fourth power of the drift.",
+        description="Process sensors: above this drift between the halves of the reference rows, the weight of the "
+        "principal components decreases with the fourth power of the drift.",
     )
     cross_channel_limit: Positive = Field(
         4.0,
-        description="Process sensors: the most that the residual of the regression on other channels counts, in "
-        "reference mean squares.",
+        description="Process sensors: limit of the chart of the regression on other channels, a moving average of "
+        "squared residuals, in units of their mean in the reference data.",
     )
     shared_weight: float = Field(
         3.0,

@@ -1,6 +1,7 @@
 """Composes a configuration with Hydra, validates it with the schema and records the origin of each value.
 
-Hydra is imported where it is used: it takes a quarter of a second, which `--help` and device reports can do without.
+Hydra is imported where it is used: the import takes a quarter of a second, and `--help` and device reports do not need
+it.
 Precedence, weakest first: schema default < group file < configuration file < environment < command line. A group that
 the environment or the command line chooses is applied in its own layer, as a whole, and single keys of that layer over
 it.

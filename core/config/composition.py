@@ -1,6 +1,6 @@
 """Composes configuration files and chosen groups with Hydra, and finds the line that set each key.
 
-Composing takes a fifth of a second. So the result for the same texts and choices is cached in the process.
+Composing takes a fifth of a second, so the result for the same texts and choices is cached in the process.
 """
 
 from __future__ import annotations

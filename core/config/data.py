@@ -98,8 +98,8 @@ class Data(Section):
     remove_mean: bool = Field(False, description="Vibration: subtract each window's mean (the DC offset, gravity).")
     window: CountOrAuto = Field(
         256,
-        description="Samples in a window. `auto` uses the largest of 256, 128 and 64 rows of which a split contains "
-        "three; for vibration one second, at most 2048 samples, or a complete record if records are short.",
+        description="Samples in a window. `auto` uses the largest of 256, 128 and 64 rows that fits three times into a "
+        "split; for vibration one second, at most 2048 samples, or a complete record if records are short.",
     )
     stride: CountOrAuto = Field(
         64,

@@ -36,10 +36,10 @@ def validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, st
 def all_faults(
     error: ValidationError | None, values: Mapping[str, Any], schema: type[BaseModel], origins: Mapping[str, str]
 ) -> list[ConfigFault]:
-    """Every fault of every key, and the contradictions of the keys that have none.
+    """Every fault of every key, and the contradictions between valid keys.
 
-    Pydantic checks contradictions only if all keys of a section are valid: invalid keys are set to valid values, and
-    the rest is checked again.
+    Pydantic checks contradictions only if all keys of a section are valid. So invalid keys are replaced by valid
+    values, and the rest is checked again.
     """
     found: list[ConfigFault] = []
     corrected, at_fault = copy.deepcopy(dict(values)), set()

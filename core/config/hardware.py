@@ -66,10 +66,10 @@ class Tiers(TierTable):
 
 
 def load_tiers(root: Path | None = None) -> Tiers:
-    """The tiers and model sizes of a workspace, by default the one that contains the current folder, otherwise the
-    bundled ones.
+    """The tiers and model sizes of a workspace: by default the one that contains the current folder, otherwise the
+    bundled one.
 
-    Raises UsageError for a file that is missing or no YAML, ConfigError naming file and keys for wrong content.
+    Raises UsageError for a file that is missing or not YAML, ConfigError with file and keys for wrong content.
     """
     root = root or tables_root()
     table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
@@ -145,9 +145,9 @@ def resolve_model_size(
 ) -> tuple[AnyConfig, str]:
     """The configuration with the sizes of `model.size`, and the reason as text.
 
-    `custom` changes nothing. A size that is set where `model.size` is, or later (a file that builds on it, the
-    environment, the command line), stays as it is. If the choice of `auto` does not fit other values, such as
-    `data.window`, the reduced model is used. Raises ConfigError if a size that was asked for does not fit.
+    `custom` changes nothing. A single size that is set in the same place as `model.size`, or later (a file that builds
+    on it, the environment, the command line), is kept. If the choice of `auto` does not fit other values, such as
+    `data.window`, the reduced model is used. Raises ConfigError if a requested size does not fit.
     """
     asked = config.model.size
     if asked == "custom":
@@ -166,11 +166,11 @@ def resolve_model_size(
 
 
 def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tiers) -> AnyConfig:
-    """The configuration with the sizes its `model.size` stands for, `auto` being those of a trained configuration; so
-    is `auto` in its recipe.
+    """The configuration with the sizes of `model.size`; with `auto`, those of a trained configuration. The values of
+    `auto` in the recipe come from the trained configuration, too.
 
-    Sizes set by name where `model.size` is, or later, stay. trained: as a checkpoint holds it; one of another stream
-    says nothing.
+    A single size that is set in the same place as `model.size`, or later, is kept. trained: the configuration in a
+    checkpoint; one of another stream is ignored.
     """
     config, size = as_trained(loaded.config, trained), loaded.config.model.size
     if size == "custom" or trained["stream"] != config.stream:

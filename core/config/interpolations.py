@@ -1,4 +1,5 @@
-"""The size of a configuration after resolving `${section.key}`: a few lines can double a text at each step."""
+"""The size of a configuration after resolving `${section.key}`. Each reference may repeat a text twice, so a few lines
+can expand to gigabytes."""
 
 from __future__ import annotations
 

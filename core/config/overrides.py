@@ -112,7 +112,7 @@ def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
-    """The mappings that have these leaves; a later leaf replaces what is at its place."""
+    """The nested mappings with these leaves; a later leaf replaces an earlier one with the same keys."""
     values: dict[str, Any] = {}
     for (*sections, name), value in found:
         inner = values
@@ -125,7 +125,7 @@ def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
 
 
 def stream_meant(text: str) -> str | None:
-    """A hint for a stream, or a similar word, that is given as an argument; None for another text."""
+    """A hint, if the text is the name of a stream or similar to one; otherwise None."""
     close = get_close_matches(text, STREAMS, n=1, cutoff=0.7)
     return f"a stream is an option: --stream {close[0]}" if close else None
 

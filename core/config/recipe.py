@@ -42,7 +42,8 @@ _MOST_CHANNELS = 64
 # Minimum number of training windows, and the longest stride as a share of a window.
 _FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 2048, "swinmae": 128}
 _STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
-# Maximum work of an epoch: patches of all channels, or images. 20 epochs take less than a minute on one core of 2024.
+# Maximum work of an epoch: patches of all channels, or images. 20 epochs take less than a minute on one core of a CPU
+# of 2024.
 # With three times as many patches, the predicted variance is too small for data that drifts (dev/LOG.md).
 _PATCHES_AN_EPOCH, _IMAGES_AN_EPOCH, _FEWEST_AN_EPOCH = 60_000, 448, 64
 _SCORE_STRIDES = 4
@@ -74,7 +75,7 @@ def is_open(config: AnyConfig) -> bool:
 def resolved(config: AnyConfig, history: History) -> tuple[AnyConfig, list[str]]:
     """The configuration without `auto` in the recipe, and the reason of each choice, `key = value: reason`.
 
-    Raises ConfigError if the values do not go together.
+    Raises ConfigError if the values contradict each other.
     """
     choose = _process if config.stream == "patchtst" else _vibration
     chosen = {key: each for key, each in choose(config, history).items() if _get(config, key) == AUTO}
@@ -95,8 +96,8 @@ def smallest_window(config: AnyConfig) -> int:
 def as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> AnyConfig:
     """The configuration with the values of a trained model instead of `auto`.
 
-    trained: the configuration in a checkpoint; one of another stream is ignored. The stride of scoring follows from how
-    it is scored now.
+    trained: the configuration in a checkpoint; one of another stream is ignored. The score stride is not taken from it,
+    because it depends on `scoring.look_ahead` of this configuration.
     """
     if trained["stream"] != config.stream or not is_open(config):
         return config

@@ -40,7 +40,7 @@ configuration are reported together; an unknown key is an error.
 
 
 def reference() -> str:
-    """The whole page."""
+    """The complete page."""
     sections = [_INTRODUCTION, _table("Both streams", Config, skip=("stream",))]
     for stream, schema in SCHEMAS.items():
         sections.append(_table(f"Stream `{stream}`", schema, skip=tuple(Config.model_fields.keys() - {"stream"})))

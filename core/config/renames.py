@@ -53,8 +53,9 @@ def with_current_keys(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Nested values and their origins (in the order in which they were set) under the current names.
 
-    A key that is set under both names has the value that was set last; without origins, that under the former name,
-    because current files of Landfall contain current names only. Warns of former names that have an origin.
+    A key that is set under both names has the value that was set last. Without origins, it has the value under the
+    former name: files of Landfall contain current names only, so a user has set the former one. Warns of former names
+    that have an origin.
     """
     origins, leaf = dict(origins or {}), dict(leaves(values))
     found: dict[str, str] = {}  # the current name of each former one that is set

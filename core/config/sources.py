@@ -19,7 +19,8 @@ _RESOLVER = re.compile(r"\$\{[^}]*:")
 
 @dataclass(frozen=True)
 class Source:
-    """A file's dotted keys, each with its line, the files its defaults list names, without suffix, and its text."""
+    """A configuration file. lines: the line of each dotted key. defaults: the files in its defaults list, without
+    suffix."""
 
     lines: Mapping[str, int]
     defaults: tuple[str, ...]
@@ -54,7 +55,11 @@ def _read(file: Path, name: str) -> Source:
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {first_line(error)}", hint="check its permissions") from error
     except UnreadableError as error:
-        hint = "indent with blanks, not with tabs" if "\\t" in str(error) else "a configuration is a page of UTF-8 text"
+        hint = (
+            "indent with blanks, not with tabs"
+            if "\\t" in str(error)
+            else "a configuration must be a short UTF-8 text file"
+        )
         raise UsageError(f"{name}: {error}", hint=hint) from error
 
 
@@ -74,7 +79,7 @@ def _parsed(text: str, name: str) -> Source:
 
 
 def _configures_hydra(name: str, line: int) -> UsageError:
-    return UsageError(f"{name}: line {line}: would configure Hydra itself", hint="remove it; Landfall composes alone")
+    return UsageError(f"{name}: line {line}: would configure Hydra itself", hint="remove it")
 
 
 def _lines(entries: Sequence[tuple[yaml.Node, yaml.Node]], prefix: str) -> Iterator[tuple[str, int]]:

@@ -1,8 +1,8 @@
 """Environment variables that a configuration may set (`device.environment`).
 
-An allow-list. Any other variable could name programs, libraries, start-up files or folders of settings for this process
-or for a program that it starts, and a configuration may come from somebody else. None of these names a file, a folder,
-a library or a host.
+An allow-list, because a configuration may come from somebody else. Other variables could name programs, libraries,
+start-up files or folders of settings for this process or for a program that it starts. The listed variables name no
+file, folder, library or host.
 """
 
 from __future__ import annotations
