@@ -91,32 +91,37 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     """Judges the files of `splits`. Writes nothing but the store of parsed files."""
     findings: list[Finding] = []
     data_root = (root / config.data.root).resolve()
-    files: set[Path] = set()
+    files: dict[Path, None] = {}
+    present: list[SplitName] = []
     for name in splits:
         try:
-            files.update(files_of(config, name, data_root))
+            files |= dict.fromkeys(files_of(config, name, data_root))
+            present.append(name)
         except DataError as error:
             findings.append(_stop(error))
-    recordings, reports = _read(sorted(files), config, root, data_root, findings)
+    # In the order of the splits: other files are compared with the first one to train on.
+    recordings, reports = _read(list(files), config, root, data_root, findings)
     findings += _of_reports(reports, recordings, config)
     recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
+    rows, first = sum(map(len, recordings)), recordings[0]
     try:
         channels, rate_hz = common_shape(recordings, config)
-    except DataError as error:
+    except DataError as error:  # what splits of such files need is unknown
         findings.append(_stop(error))
-        channels, rate_hz = recordings[0].channels, recordings[0].sampling_rate_hz
-        recordings = [each for each in recordings if each.channels == channels]
+        rate_hz = first.sampling_rate_hz
+        return Readiness(
+            config, len(files), len(recordings), rows, first.channels, rate_hz, first.time_source, (), _once(findings)
+        )
     config, spans = _splits(config, recordings, data_root, rate_hz, findings)
-    states = tuple(_state(config, name, spans.get(name, []), recordings) for name in splits)
+    states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, state) for state in states if not state.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
-        config, len(files), len(recordings), sum(map(len, recordings)), channels, rate_hz,
-        recordings[0].time_source, states, _once(findings),
-    )  # fmt: skip
+        config, len(files), len(recordings), rows, channels, rate_hz, first.time_source, states, _once(findings)
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- files
@@ -150,9 +155,10 @@ def _of_reports(
         file = path_shown(report.file_id, config)
         for fail in report.hard_fails:
             yield Finding("stop", f"{file} is not used: {fail['message']}", "correct it, or change dqvl.hard")
-        for warning in report.warnings:
-            yield Finding("warn", f"{file}: {warning['message']}")
         constant = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
+        for warning in report.warnings:
+            if warning["channel"] not in constant:
+                yield Finding("warn", f"{file}: {warning['message']}")
         if constant:
             hint = f"data.exclude=[{','.join(constant)}] leaves them out"
             yield Finding("warn", f"{file}: constant: {', '.join(constant)}", hint)
@@ -169,8 +175,7 @@ def _splits(
     if recipe.is_open(config):
         try:
             config = smallest = with_recipe(config, recordings, data_root, rate_hz)
-        except DataError as error:
-            findings.append(_stop(error))
+        except DataError:  # a split has no rows, which `_too_short` reports for every split
             window = recipe.smallest_window(config)
             smallest = config.model_copy(update={"data": config.data.model_copy(update={"window": window})})
     try:

@@ -181,10 +181,10 @@ def files_of(config: AnyConfig, name: SplitName, data_root: Path) -> list[Path]:
     split: Split = getattr(config.data.splits, name)
     if not split.files:
         raise DataError(f"the split {name} names no files", hint=f"set data.splits.{name}.files to one or more globs")
-    return expand(split.files, data_root, hint=_what_to_copy(config))
+    return expand(split.files, data_root, hint=_what_to_copy(config, data_root))
 
 
-def _what_to_copy(config: AnyConfig) -> str:
+def _what_to_copy(config: AnyConfig, data_root: Path) -> str:
     """What to copy where, for a configuration without data: `train_*` and `test_*` to `data/fdc`."""
     purposes: dict[str, str] = {}
     for name in SPLIT_NAMES:
@@ -199,7 +199,10 @@ def _what_to_copy(config: AnyConfig) -> str:
     else:
         start = "copy your files:"
     names = " and ".join(f"{name} ({purpose})" for name, purpose in purposes.items())
-    return f"{start} {names}; docs/your-data.md describes the formats. Without files, try: landfall sample-data"
+    advice = f"{start} {names}; docs/your-data.md describes the formats"
+    # Files of one's own hide the sample data.
+    has_files = any(path.is_file() for path in data_root.rglob("*"))
+    return advice if has_files else f"{advice}. Without files, try: landfall sample-data"
 
 
 def read_all(
@@ -285,9 +288,13 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
     first = recordings[0]
     for other in recordings[1:]:
         if other.channels != first.channels:
-            extra = sorted(set(other.channels) ^ set(first.channels)) or ["another order"]
+            missing, extra = (
+                ", ".join([name for name in one.channels if name not in two.channels][:6])
+                for one, two in ((first, other), (other, first))
+            )
+            words = [f"without {missing}"] * bool(missing) + [f"with {extra}"] * bool(extra) or ["another order"]
             raise DataError(
-                f"its channels differ from those of {path_shown(first.file_id, config)}: {', '.join(extra[:6])}",
+                f"its channels differ from those of {path_shown(first.file_id, config)}: {', '.join(words)}",
                 path=other.path,
                 hint="list the common ones in data.channels, or narrow the globs",
             )

@@ -120,6 +120,24 @@ def test_a_split_without_rows_reports_the_number_needed(workspace):
     assert "landfall check" in raised.value.hint
 
 
+def test_each_fault_is_reported_once_and_without_what_follows_from_it(workspace, capsys):
+    (workspace / "data/fdc").mkdir(parents=True)
+    pump(2000).to_csv(workspace / "data/fdc/train_1.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time")
+    (missing,) = (each for each in found["patchtst"]["findings"] if each["severity"] == "stop")
+    assert "test_*" in missing["text"]
+    assert "sample-data" not in missing["hint"], "files of one's own hide it"
+    assert [split["name"] for split in found["patchtst"]["splits"]] == ["train", "validation", "calibration"]
+    pump(2000).rename(columns={"flow": "flux"}).to_csv(workspace / "data/fdc/test_1.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time")
+    (differs,) = (each["text"] for each in found["patchtst"]["findings"] if each["severity"] == "stop")
+    assert differs.index("test_1.csv") < differs.index("train_1.csv") < differs.index("without flow, with flux")
+    assert found["patchtst"]["splits"] == []
+    (workspace / "data/fdc/train_1.csv").unlink()
+    _, found = check(capsys, workspace, "--no-time")
+    assert texts(found["patchtst"], "stop").count("\n") == 0
+
+
 def test_unusual_data_is_named(workspace, tmp_path, capsys):
     frame = pump(2000)
     frame["setpoint"], frame["copy"], frame["flow_lpm"] = 5.0, frame["flow"], frame["flow"] * 1000 / 60

@@ -288,7 +288,7 @@ def test_a_reader_that_fails_unexpectedly_is_reported_with_its_file(tmp_path, mo
 def test_differing_channels_name_the_file_and_the_channels(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     write_ramp(tmp_path, "two.csv", 400, columns=("a", "c"))
-    with pytest.raises(DataError, match=r"data/one\.csv: b, c") as caught:
+    with pytest.raises(DataError, match=r"data/one\.csv: without b, with c") as caught:
         load(tmp_path, make_config())
     assert caught.value.path.name == "two.csv"
 
