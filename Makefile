@@ -171,7 +171,7 @@ docs-local docs-baseline: docs-%:
 .PHONY: bench bench-full
 bench: $(READY_DEV)  ## Compare the speed with other implementations (minutes; ARGS="patchtst scalogram")
 	$(BIN)/python -m benchmarks $(ARGS)
-bench-full: $(READY_DEV)  ## Compare everything in nine rounds and write the results (ARGS="--peers DIR --data DIR")
+bench-full: $(READY_DEV)  ## Compare everything in nine rounds and write the results (ARGS="--peers DIR")
 	$(BIN)/python -m benchmarks --full $(ARGS)
 
 .PHONY: clean

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [QUESTION…] [--full] [--peers DIR] [--data DIR]`: prints two lines per result. The full form
+"""`python -m benchmarks [QUESTION…] [--full] [--peers DIR]`: prints two lines per result. The full form
 runs all benchmarks and writes its results to `benchmarks/results/`; the quick form runs the most important ones in a
 few minutes, and writes nothing.
 """
@@ -17,11 +17,10 @@ from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
-# Each is a module with a function `comparisons`.
-COMPARED = ("patchtst", "swinmae", "scalogram", "data", "convergence")
+# Each is a module with a function `comparisons`; the quick form runs these.
+COMPARED = ("patchtst", "swinmae", "scalogram", "data")
 OTHERS = {"growth": growth, "busy": busy}
 QUESTIONS = (*COMPARED, *OTHERS)
-QUICK = ("patchtst", "swinmae", "scalogram", "data")
 
 
 def main() -> int:
@@ -35,14 +34,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="paired rounds of each comparison")
     parser.add_argument("--bf16", action="store_true", help="also in bfloat16; a CPU without it emulates it slowly")
     parser.add_argument("--peers", type=Path, help="a folder with clones of the peers' repositories, by their names")
-    parser.add_argument("--data", type=Path, help="a folder with the real data sets ETTh1 and SKAB, for convergence")
 
     def command(arguments: argparse.Namespace) -> int:
         rounds = arguments.rounds or (9 if arguments.full else 5)
-        effort = Effort(
-            rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers, data=arguments.data
-        )
-        for question in arguments.question or (QUESTIONS if arguments.full else QUICK):
+        effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
+        for question in arguments.question or (QUESTIONS if arguments.full else COMPARED):
             sys.stdout.write(f"{question}\n")
             if question in COMPARED:
                 measured = importlib.import_module(f"benchmarks.{question}").comparisons(effort)

@@ -46,7 +46,6 @@ _TITLES = {
     "swinmae": "Swin-MAE, a training step",
     "scalogram": "Scalograms",
     "data": "From files to batches",
-    "convergence": "Wall time to the same validation error",
     "growth": "Scaling with size",
     "busy": "Next to other processes",
 }

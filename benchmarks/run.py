@@ -19,14 +19,12 @@ RESULTS = Path(__file__).parent / "results"
 @dataclass(frozen=True)
 class Effort:
     """rounds: paired rounds of each comparison. full: includes comparisons that take minutes. bf16: includes bfloat16,
-    which a CPU without native support emulates. peers: folder with clones of the authors' code, or None. data: folder
-    with real data sets, or None."""
+    which a CPU without native support emulates. peers: folder with clones of the authors' code, or None."""
 
     rounds: int = 5
     full: bool = False
     bf16: bool = False
     peers: Path | None = None
-    data: Path | None = None
 
 
 def write_results(question: str, comparisons: Sequence[Comparison], folder: Path = RESULTS) -> Path:

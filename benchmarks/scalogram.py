@@ -13,7 +13,6 @@ import torch
 from benchmarks.implementations import Work
 from benchmarks.paired import Comparison, Task, compare
 from benchmarks.placed import Place
-from benchmarks.pywt_transform import coefficients
 from benchmarks.run import Effort
 from core.config.schema import Scalogram as Settings
 from core.data.scalogram import Scalogram
@@ -23,13 +22,12 @@ log = logging.getLogger(__name__)
 RATE_HZ = 6400.0
 WINDOWS, SAMPLES, AXES, ROWS, SIZE = 4, 4000, 3, 96, 224
 SETTINGS = Settings(frequencies=ROWS, image_size=SIZE, frequency_min_hz=20.0)
-_PRECISION = 12
 IDLE_S = 3.0
 
 
 def comparisons(effort: Effort) -> Iterator[Comparison]:
     """Windows of 4,000 samples, three axes: our complete images of 224 pixels compared with the log-magnitudes of the
-    peers alone, and with their complete images; and equal coefficients compared."""
+    peers alone, and with their complete images."""
     ours = Task("Landfall", "benchmarks.scalogram:our_images", {})
     peers = {
         "pywt.cwt (conv)": ("pywt_magnitudes", {"method": "conv"}, 75.0),
@@ -48,10 +46,6 @@ def comparisons(effort: Effort) -> Iterator[Comparison]:
     title = f"the first call after a pause, {SAMPLES:,} samples × {AXES} axes × {ROWS} frequencies"
     warm = Task("Landfall, at once", "benchmarks.scalogram:our_images", {})
     yield compare(title, cold, warm, unit="windows", count=WINDOWS, rounds=effort.rounds)
-    ours = Task("Landfall's pywt.cwt", "benchmarks.scalogram:our_pywt_coefficients", {})
-    theirs = Task("pywt.cwt (conv)", "benchmarks.scalogram:pywt_coefficients", {}, tuned=False)
-    title = f"the same morl coefficients, {SAMPLES:,} samples × {AXES} axes × {ROWS} scales"
-    yield compare(title, ours, theirs, unit="windows", count=WINDOWS, rounds=effort.rounds, goal=23.0)
 
 
 def our_images(windows: int = WINDOWS, size: int = SIZE, place: dict[str, Any] | None = None) -> Work:
@@ -60,24 +54,12 @@ def our_images(windows: int = WINDOWS, size: int = SIZE, place: dict[str, Any] |
     return where.work(lambda: transform(x_bta, RATE_HZ))
 
 
-def our_pywt_coefficients() -> Work:
-    """The same values as PyWavelets, at every sample."""
-    signals = torch.from_numpy(_signals())
-    return lambda: coefficients(signals, _morl_scales(), "morl", _PRECISION)
-
-
-def pywt_coefficients() -> Work:
-    import pywt
-
-    signals, scales = _signals(), _morl_scales()
-    return lambda: pywt.cwt(signals, scales, "morl", method="conv", axis=-1, precision=_PRECISION)
-
-
 def pywt_images() -> Work:
     """PyWavelets as used in notebooks: log-magnitudes, median and quartiles, resized to the image."""
     import pywt
 
-    signals, scales = _signals(), _morl_scales()
+    # The centre of PyWavelets' Morlet wavelet is .8125.
+    signals, scales = _signals(), 0.8125 * RATE_HZ / Scalogram(SETTINGS).frequencies_hz(RATE_HZ).numpy()
 
     def images() -> object:
         magnitude = np.abs(pywt.cwt(signals, scales, "morl", axis=-1)[0]).transpose(1, 2, 0, 3)
@@ -91,11 +73,6 @@ def pywt_images() -> Work:
 
 def _signals() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((WINDOWS, AXES, SAMPLES), dtype=np.float32)
-
-
-def _morl_scales() -> tuple[float, ...]:
-    """Log-magnitudes of PyWavelets' Morlet wavelet, whose centre is .8125, at our frequencies."""
-    return tuple(0.8125 * RATE_HZ / Scalogram(SETTINGS).frequencies_hz(RATE_HZ).numpy())
 
 
 def pywt_magnitudes(method: str) -> Work:

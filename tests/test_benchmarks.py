@@ -7,14 +7,12 @@ import sys
 import time
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import psutil
 import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import busy, convergence, data, growth, page
+from benchmarks import busy, data, growth, page
 from benchmarks.demonstration import demonstration
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.implementations import Implementation
@@ -145,18 +143,6 @@ def test_a_cached_table_gives_a_first_batch(tmp_path):
     data._write_table(tmp_path / "data" / "plant.csv", 12_000)
     folder = str(tmp_path)
     assert data.our_first_batch(folder)().shape == data.pandas_first_batch(folder)().shape == (16, 512, 64)
-
-
-@pytest.mark.slow
-def test_an_implementation_trains_until_the_target_error(tmp_path):
-    rows = np.sin(np.arange(400)[:, np.newaxis] * [0.1, 0.2, 0.3])
-    pd.DataFrame(rows, columns=["a", "b", "c"]).to_csv(tmp_path / "waves.csv", index=False)
-    setting = convergence.Setting("w", "*.csv", (0, 300), (300, 400), window=16, stride=2, patch=4, epochs=3)
-    to_the_end = convergence.train(setting, tmp_path, sees="all", mark=0.0)
-    stopped = convergence.train(setting, tmp_path, sees="all", mark=to_the_end["error"] * 1.5)
-    assert to_the_end["epochs"] == 3.0
-    assert stopped["epochs"] < 3.0
-    assert stopped["error"] <= to_the_end["error"] * 1.5
 
 
 def test_the_page_equals_the_results():
