@@ -25,7 +25,7 @@ def run_blocks(blocks: Iterable[nn.Module], z: Tensor, *, recompute: bool) -> Te
 
 
 def _checkpointed(block: nn.Module, z: Tensor) -> Tensor:
-    if torch.compiler.is_compiling():  # supports no contexts; its graph updates buffers only once
+    if torch.compiler.is_compiling():  # does not support context_fn; the compiled graph updates buffers only once
         return checkpoint(block, z, use_reentrant=False)
     return checkpoint(block, z, use_reentrant=False, context_fn=partial(_contexts, block, z.device))
 

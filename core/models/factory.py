@@ -30,7 +30,7 @@ def _swinmae(config: Config, num_channels: int) -> nn.Module:
     return SwinMAE(config.model, image_size=config.scalogram.image_size, in_channels=NUM_PLANES)
 
 
-# Far above the masks and indices of any model here.
+# Limit of the values in masks and indices, far above those of any model size of Landfall.
 _MOST_CONSTANTS = 1 << 28
 
 BUILDERS: dict[Stream, Callable[[Config, int], nn.Module]] = {"patchtst": _patchtst, "swinmae": _swinmae}
@@ -46,10 +46,11 @@ def build_model(config: Config, *, num_channels: int) -> nn.Module:
 
 
 def refuse_other_weights(config: Config, weights: Mapping[str, Any], *, num_bytes: int) -> None:
-    """Raises ValueError if `weights`, from a file of `num_bytes`, cannot be those of the model `config` describes.
+    """Raises ValueError if `weights`, from a file of `num_bytes`, cannot be those of the model that `config` describes.
 
-    Call it before the model is built: the configuration of a foreign file may describe a model of any size. After it,
-    building takes no more than a small multiple of the memory of the weights. Shapes are compared when they are loaded.
+    Call it before the model is built: the configuration in an untrusted file may describe a model of any size. If this
+    check passes, building the model needs at most a small multiple of the memory of the weights. Shapes are compared
+    when the weights are loaded.
     """
     if not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise ValueError("holds weights that are not tensors")
@@ -66,7 +67,8 @@ def refuse_other_weights(config: Config, weights: Mapping[str, Any], *, num_byte
 
 
 class _Outline(NamedTuple):
-    """layers: of the model. weights: a lower bound. constants: an upper bound of what is computed when it is built."""
+    """Size of a model without building it. layers: their number. weights: a lower bound of their number. constants: an
+    upper bound of the number of values in masks and indices."""
 
     layers: int
     weights: float

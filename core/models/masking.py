@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-# Of predicted variances, in scaled units: standard deviations of 0.02 to 20.
+# Limits of the logarithm of a predicted variance: standard deviations of 0.02 to 20 in scaled units.
 LOG_VARIANCE_RANGE = (-8.0, 6.0)
 
 
@@ -91,12 +91,12 @@ def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tens
 
 
 def likelihood_loss(loss: Tensor, prediction: Tensor, log_variance: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
-    """The value of `loss`, the squared error, with the gradient of a Gaussian likelihood, so that losses of models with
-    and without a variance can be compared.
+    """A scalar with the value of `loss`, the squared error, and the gradient of a Gaussian negative log-likelihood.
 
-    Each value counts with the square root of its variance, without which the prediction of what is noisy is not learned
-    (β-NLL, Seitzer, Tavakoli, Antic, Martius: On the Pitfalls of Heteroscedastic Uncertainty Estimation with
-    Probabilistic Neural Networks, ICLR 2022). The other arguments are those of `masked_mse`.
+    So losses of models with and without a variance can be compared. The likelihood of each value is weighted by its
+    predicted standard deviation, otherwise noisy values are hardly learned (β-NLL with β = 0.5, Seitzer, Tavakoli,
+    Antic, Martius: On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks, ICLR
+    2022). The other arguments are those of `masked_mse`.
     """
     squared = at_least_float32(prediction - target).square()
     weight = (0.5 * log_variance.detach()).exp()
@@ -106,7 +106,7 @@ def likelihood_loss(loss: Tensor, prediction: Tensor, log_variance: Tensor, targ
 
 
 def log_variance_of(values: Tensor) -> Tensor:
-    """Log variance from the output of a linear layer, limited to what the squares of float32 can be divided by."""
+    """Log variance from the output of a linear layer, limited to `LOG_VARIANCE_RANGE`; at least float32."""
     return at_least_float32(values).clamp(*LOG_VARIANCE_RANGE)
 
 
@@ -138,7 +138,7 @@ class MaskedModel(nn.Module):
         self.num_masked = num_masked(unit_shape[-1], ratio)
         self.gradient_checkpointing = False
         passes_qn = complementary_masks(unit_shape[-1], ratio)
-        self._pass_sizes = passes_qn.sum(-1).tolist()  # on the host, so no pass synchronises with the device
+        self._pass_sizes = passes_qn.sum(-1).tolist()  # Python numbers: no synchronisation with the device in a pass
         self.register_buffer("passes_qn", passes_qn, persistent=False)
 
     @property

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Weight of a new group in the running statistics (torch's default), and weight of the old statistics.
+# Weight of a new group in the running statistics (PyTorch's default), and weight of the previous statistics.
 MOMENTUM = 0.1
 KEEP = 1.0 - MOMENTUM
 
@@ -27,7 +27,7 @@ class WindowBatchNorm(nn.BatchNorm1d):
     def forward(self, z: Tensor) -> Tensor:
         if not self.training or len(z) <= self.group:
             return super().forward(z.flatten(0, -2)).view_as(z)
-        # On a CPU copies are expensive, on an accelerator calls are.
+        # On a CPU, copies are slower than more calls; on an accelerator, calls are slower than copies.
         return self.one_by_one(z) if z.device.type == "cpu" else self.batched(z)
 
     def one_by_one(self, z: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ Each channel is split into patches and processed separately by one shared Transf
 zero, and a linear head predicts them from the visible ones.
 
 With `channel_attention`, each layer also attends between channels, at the same patch. A masked channel is then
-predicted from the others, so `forecast` finds channels that no longer fit each other, as most process faults do.
+predicted from the others, so `forecast` has large errors where the relation of the channels changes, as in most process
+faults.
 
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. A small decoder inserts a
 learned token for each masked patch and predicts it, as in He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are
@@ -96,8 +97,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 class ChannelAttention(nn.Module):
-    """Multi-head attention between the channels of one patch of one window, as in transformers' PatchTST, whose two
-    attentions share their weights."""
+    """Multi-head attention between the channels at one patch of one window, as in PatchTST of the library transformers
+    (where both attentions of a layer share their weights)."""
 
     def __init__(self, settings: PatchTSTModel):
         super().__init__()
@@ -108,8 +109,9 @@ class ChannelAttention(nn.Module):
 
 
 class GroupAttention(nn.Module):
-    """The same through G learned summaries: they attend to the channels, and the channels to them. Its cost is linear
-    in the number of channels (Lee and others: Set Transformer, ICML 2019; Zhang, Yan: Crossformer, ICLR 2023)."""
+    """Attention between channels through G learned summaries: the summaries attend to the channels, then the channels
+    to the summaries. The cost is linear in the number of channels (Lee et al.: Set Transformer, ICML 2019; Zhang, Yan:
+    Crossformer, ICLR 2023)."""
 
     def __init__(self, settings: PatchTSTModel):
         super().__init__()
@@ -251,7 +253,8 @@ class PatchTST(MaskedModel):
         return channels_qc.unsqueeze(-1).expand(-1, -1, self.num_patches)
 
     def passes(self) -> Iterator[tuple[Tensor, int | None]]:
-        """With `channel_attention` of complete channels, as in `forecast`: a lasting fault does not explain itself."""
+        """With `channel_attention`, the masks of `forecast`, which cover complete channels: otherwise a lasting fault
+        would be predicted from other rows of the same channel."""
         if self.settings.channel_attention == "none" or self.num_channels == 1:
             yield from super().passes()
         else:
@@ -328,8 +331,9 @@ class PatchTST(MaskedModel):
         """Predicts the newest patch of each window, and uses no later row: (reconstruction, error), both (B, P, C).
 
         One pass masks only this patch. With `channel_attention`, a few passes mask complementary sets of channels
-        completely, so that a channel is predicted from the others, and a fault that lasts does not explain itself. The
-        last layer computes the newest tokens only. Units, missing values and evaluation mode are those of `inpaint`.
+        completely, so that a channel is predicted from the others, not from its own earlier rows, which a lasting fault
+        has changed too. The last layer computes the newest tokens only. Units, missing values and evaluation mode are
+        those of `inpaint`.
         """
         with evaluating(self):
             x_bcnp = self.patchify(x_btc)
@@ -382,8 +386,8 @@ class PatchTST(MaskedModel):
         return run_blocks(self.layers, z_bcnd, recompute=self.gradient_checkpointing)
 
     def _tokens(self, x_bcnp: Tensor, mask_bcn: Tensor) -> Tensor:
-        """Embedded patches with positions. Between channels, a masked patch must differ from one that is zero, and a
-        channel from the others."""
+        """Embedded patches with positions. With `channel_attention`, masked patches get a learned token, so that they
+        differ from patches of zeros, and each channel gets a learned embedding."""
         z_bcnd = self.embed(x_bcnp)
         if self.channel_c1d is not None:
             z_bcnd = torch.where(mask_bcn.unsqueeze(-1), self.mask_token_d.to(z_bcnd.dtype), z_bcnd) + self.channel_c1d

@@ -323,7 +323,7 @@ class SwinMAE(MaskedModel):
         return self.norm_embed(z.transpose(1, 2)).view(batch, -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
-        """The deepest feature map to predicted patches (B, H, W, patch_size² · in_channels)."""
+        """The deepest feature map (B, H', W', D') to predicted patches (B, H, W, patch_size² · in_channels)."""
         z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
         # b h w, rows and columns of patches within a position, p
         grid = self.head(self.norm_decoder(z_bhwd)).unflatten(3, (self.head_patches, self.head_patches, -1))

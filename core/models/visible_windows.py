@@ -1,11 +1,11 @@
 """Window attention between the visible patches of a feature map, so that a Swin encoder can drop the masked ones.
 
-Windows contain different numbers of visible patches. Huang, You, Zheng, Wang, Qian, Yamasaki: Green Hierarchical Vision
-Transformer for Masked Image Modeling, NeurIPS 2022, search in every step for the smallest number of equal groups that
-windows fit in. Here, tokens are sorted by window and split into chunks of equal size, without regard to the borders of
-windows. A window that begins in one chunk ends in the next one at the latest, so all tokens of a window are in the same
-chunk or in its two neighbours. All shapes follow from the number of visible units, so no synchronisation with the
-device is necessary. In a stage with few tokens, all tokens of an image are one chunk.
+Windows contain different numbers of visible patches. Here, tokens are sorted by window and split into chunks of equal
+size, which may start and end within a window. A chunk has at least window² - 1 tokens, so all tokens of a window are in
+one chunk or in two consecutive ones. Each chunk attends to itself and its two neighbours. All shapes follow from the
+number of visible units, so no synchronisation with the device is necessary. In a stage with few tokens, all tokens of
+an image are one chunk. Huang, You, Zheng, Wang, Qian, Yamasaki (Green Hierarchical Vision Transformer for Masked Image
+Modeling, NeurIPS 2022) instead search for the smallest number of equal groups of windows in every step.
 
 Patch merging never merges masked and visible patches, since a mask unit consists of complete patches of the deepest
 stage. The tokens of a unit are ordered along a Z-curve (Morton, 1966), so that at every stage the four tokens that are
@@ -23,13 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# More than any map has; combines row and column of a window to one number for sorting.
+# More than any feature map has. Row and column of a window are combined to one number for sorting.
 MAX_WINDOWS_PER_SIDE = 1 << 20
 
 
 class WindowChunks(NamedTuple):
-    """Chunks for the attention between tokens of the same window in one stage. Each image has its own mask, or all have
-    the same: then B is 1 here.
+    """Chunks for attention between tokens of the same window in one stage. If all images have the same mask, B is 1.
 
     sorted_r: int64 (B · T), indices of the tokens sorted by window; None if a single chunk contains all tokens.
     unsorted_r: the inverse permutation.
@@ -128,7 +127,8 @@ def with_neighbours(z: Tensor, dim: int) -> Tensor:
 
 
 def _chunk_size(num_tokens: int, window: int) -> int:
-    """The smallest divisor of `num_tokens` that is at least a window less one token; `num_tokens` if none is small."""
+    """The smallest divisor of `num_tokens` that is at least window² - 1, so that a window is in at most two chunks;
+    `num_tokens` if it would be more than a quarter of them."""
     reach = window**2 - 1
     for chunk in range(max(reach, 1), num_tokens // 4 + 1):
         if num_tokens % chunk == 0:
@@ -137,6 +137,6 @@ def _chunk_size(num_tokens: int, window: int) -> int:
 
 
 def _take_rows(z_btd: Tensor, index_r: Tensor) -> Tensor:
-    if len(index_r) == z_btd.shape[1]:  # the same of every image
+    if len(index_r) == z_btd.shape[1]:  # the same indices for every image
         return z_btd.index_select(1, index_r)
     return z_btd.flatten(0, 1).index_select(0, index_r).view_as(z_btd)
