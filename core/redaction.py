@@ -1,6 +1,6 @@
 """Redacts secrets in everything that is written: logs, run folders, printed configurations, executed notebooks.
 
-First by known value, everywhere: values of variables with secret-like names, and those of `known_values`. Then by
+First by known value, everywhere: values of variables with secret-like names, and those of `hide_values`. Then by
 pattern: keys of known forms (`core.secrets`), passwords in addresses, and values given to names of secrets.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from copy import copy
 from numbers import Number
 from typing import Any
 
+from core.secret_literals import with_hidden_literals
 from core.secret_names import WORDS, has_secret_word, is_plural
 from core.secrets import is_placeholder, masked
 
@@ -38,7 +38,7 @@ _LISTED = re.compile(rf"(?P<sign>s['\"]?\]?{_GAP}[=:]{_GAP})(?P<list>[\[({{][^\]
 _LITERAL = re.compile(r"(['\"])(?:\\.|(?!\1).)*\1")
 _TEXT_IN_CODE = re.compile(
     r"(?P<triple>\"{3}|'{3})(?:\\.|(?!(?P=triple)).)*(?P=triple)|(?P<single>['\"])(?:\\.|(?!(?P=single))[^\n])*(?P=single)"
-    r"|(?P<line>(?m:^)[ \t]*[!%][^\n]*|\#[^\n]*)",
+    r"|(?P<line>(?m:^)[ \t]*(?:[\w, \t]+=[ \t]*)?[!%][^\n]*|\#[^\n]*)",
     re.DOTALL,
 )
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?[.(\[{]|(?:none|null|true|false)$|[$<*]", re.IGNORECASE)
@@ -51,7 +51,7 @@ _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}
 # Shorter values also occur within other words.
 _SHORTEST_VALUE = 6
 _SHORTEST_CREDENTIAL = 8
-_given: list[str] = []
+_given: set[str] = set()
 
 
 def printable(text: str) -> str:
@@ -95,19 +95,15 @@ def redacted_code(code: str) -> str:
     """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or if the value or its
     form is known, so that valid code stays valid."""
     text = masked(_by_value(code), HIDDEN)
-    text = _ASSIGNED.sub(lambda found: _hidden(found) if found["quote"] else found[0], text)
-    text = _LISTED.sub(_all_hidden, text)
-    return _TEXT_IN_CODE.sub(lambda found: redacted_text(found[0]) if found["line"] else _in_literal(found), text)
+    literals = with_hidden_literals(text, HIDDEN)
+    if literals is None:  # not Python, such as the cell of another magic
+        literals = _ASSIGNED.sub(lambda found: _hidden(found) if found["quote"] else found[0], text)
+    return _TEXT_IN_CODE.sub(lambda found: redacted_text(found[0]) if found["line"] else _in_literal(found), literals)
 
 
-@contextmanager
-def known_values(values: Iterable[str]) -> Iterator[None]:
-    """Within the context, these values are redacted everywhere."""
-    _given.extend(values)
-    try:
-        yield
-    finally:
-        _given.clear()
+def hide_values(values: Iterable[str]) -> None:
+    """From now on, these values are redacted everywhere."""
+    _given.update(values)
 
 
 def _in_literal(found: re.Match[str]) -> str:

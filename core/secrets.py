@@ -75,6 +75,7 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ),
     ("password of a command", " -u ", r" -u [\"']?[\w.@-]+:([^\s\"'{}$\\‹›]{4,80})"),
     ("token in a URL", "://", r"://(?<=\w...)([\w-]{20,})(?::x-oauth-basic)?@(?=[\w.-])"),
+    ("signature in a URL", "sig", r"[?&;](?:sig|X-(?:Amz|Goog)-Signature)=([\w%+/-]{20,}={0,2})"),
     ("Kaggle key", "key", r"username[\\\"'\s:]+[\w.@-]*[\\\"'\s,]+key[\\\"'\s:]+([0-9a-f]{32})(?![0-9a-f])"),
     ("bearer token", "earer ", r"earer (?<=[Bb]earer )([\w.~+/-]{20,}=*)"),
     ("Weights & Biases key", "wandb", r"wandb(?:\.|\s+)login\b[\s\S]{0,60}?(?<![0-9a-f])([0-9a-f]{40})(?![0-9a-f])"),
@@ -166,7 +167,25 @@ def is_placeholder(value: str) -> bool:
     value = value.strip().strip("\"'`")
     if _PLACEHOLDER.match(value) or MASK in value:
         return True
-    return _PLACEHOLDER_WORD.search(value) is not None and not _is_random(value)
+    return _PLACEHOLDER_WORD.search(value) is not None and not is_random(value)
+
+
+def is_password(value: str) -> bool:
+    """Letters with at least one digit or sign, and not a placeholder; a plain word counts as a description."""
+    has_letter = any(character.isalpha() for character in value)
+    return has_letter and not value.isalpha() and not is_placeholder(value) and not re.match(r"\w+[.(]\w", value)
+
+
+def is_random(value: str) -> bool:
+    """Whether a text looks random: it has digits, and lower case, upper case and digits alternate often.
+
+    `0a9f3c…` and `Xk29fQ…` are, `bert-base-uncased-2020` and `customer_id_column` are not.
+    """
+    if len(value) < 16 or _PLACEHOLDER.match(value) or not any(character.isdigit() for character in value):
+        return False
+    kinds = [1 if c.isdigit() else 2 if c.islower() else 3 if c.isupper() else 0 for c in value]
+    changes = sum(a != b and a > 0 and b > 0 for a, b in pairwise(kinds))
+    return changes >= 0.22 * len(value) and len(set(value)) >= 8
 
 
 def variable_for(name: str, kind: str = "") -> str:
@@ -212,9 +231,9 @@ def _with_known_form(text: str, present: Set[str]) -> Iterator[Secret]:
 
 def _accepts(kind: str, value: str) -> bool:
     if kind in _PASSWORD_KINDS:
-        return _is_password(value)
+        return is_password(value)
     if kind in _LOOSE_KINDS:
-        return _is_random(value)
+        return is_random(value)
     if kind == "private key":
         return len(set(value)) >= 20
     return not _PLACEHOLDER.match(value)
@@ -224,14 +243,14 @@ def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for written in _present(_KEY_NAMES, present):
         for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
-            if suggests_secret(name) and _is_random(match[2]):
+            if suggests_secret(name) and is_random(match[2]):
                 yield Secret(f"value of {name}", *match.span(2))
     for written in _present(_PASSWORD_NAMES, present):
         for match in _compiled(f"{written}(){_PASSWORD_VALUE}").finditer(text):
             is_quoted = match[3] is not None
             value = match[3] if is_quoted else match[4]
             is_hash = "hash" in _name_up_to(text, match.start(1)).lower()
-            if _is_password(value) and (is_quoted or _is_no_variable(value)) and not is_hash:
+            if is_password(value) and (is_quoted or _is_no_variable(value)) and not is_hash:
                 yield Secret("password", *match.span(3 if is_quoted else 4))
 
 
@@ -245,28 +264,10 @@ def _name_up_to(text: str, end: int) -> str:
     return found[0] if found else ""
 
 
-def _is_password(value: str) -> bool:
-    """Letters with at least one digit or sign, and not a placeholder; a plain word counts as a description."""
-    has_letter = any(character.isalpha() for character in value)
-    return has_letter and not value.isalpha() and not is_placeholder(value) and not re.match(r"\w+[.(]\w", value)
-
-
 def _is_no_variable(value: str) -> bool:
     """Without quotes, `password = x1` names a variable, but a text with signs or with lower case, upper case and digits
     does not."""
     return bool(re.search(r"[!@#%^&*?+~]", value)) or all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", r"\d"))
-
-
-def _is_random(value: str) -> bool:
-    """Whether a text looks random: it has digits, and lower case, upper case and digits alternate often.
-
-    `0a9f3c…` and `Xk29fQ…` are, `bert-base-uncased-2020` and `customer_id_column` are not.
-    """
-    if len(value) < 16 or _PLACEHOLDER.match(value) or not any(character.isdigit() for character in value):
-        return False
-    kinds = [1 if c.isdigit() else 2 if c.islower() else 3 if c.isupper() else 0 for c in value]
-    changes = sum(a != b and a > 0 and b > 0 for a, b in pairwise(kinds))
-    return changes >= 0.22 * len(value) and len(set(value)) >= 8
 
 
 @cache

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
-from core.redaction import known_values, redacted, redacted_code
+from core.reading import read_json_object
+from core.redaction import hide_values, redacted, redacted_code, redacted_text
+from core.secret_literals import secret_values
 from core.secret_names import has_secret_word
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
@@ -79,11 +81,11 @@ class NotebookRun:
         """Raises UsageError for a parameter that the notebook does not have, NotebookError with the error of a cell,
         LandfallError for a cell that took too long or a kernel that died."""
         check_parameters(self.notebook, parameters)
-        with known_values(_secrets_near(self.notebook)):
-            try:
-                self._execute(parameters)
-            finally:
-                self._write_page()
+        hide_values(_secrets_near(self.notebook))
+        try:
+            self._execute(parameters)
+        finally:
+            self._write_page()
 
     def _execute(self, parameters: Mapping[str, Any]) -> None:
         import papermill
@@ -105,10 +107,11 @@ class NotebookRun:
                 "extra_arguments": watch.arguments,
                 "shutdown_kernel": "immediate",  # everything is on disk, and PyTorch exits slowly
             }
+            output = _RedactedStderr()
             try:
                 papermill.execute_notebook(
                     self.notebook, self.executed, dict(parameters), **kernel,
-                    stdout_file=sys.stderr, stderr_file=sys.stderr, progress_bar=False, coalesce_streams=True,
+                    stdout_file=output, stderr_file=output, progress_bar=False, coalesce_streams=True,
                     on_notebook_start=self._on_notebook_start, on_cell_execute=self._on_cell_execute,
                     on_cell_executed=self._on_cell_executed,
                 )  # fmt: skip
@@ -231,6 +234,16 @@ def _manager_watched_by(watch: KernelWatch) -> type[AsyncKernelManager]:
     return WatchedKernelManager
 
 
+class _RedactedStderr:
+    """Where papermill writes the output of cells."""
+
+    def write(self, text: str) -> None:
+        sys.stderr.write(redacted_text(text))
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def _write_atomically_below(folder: Path) -> None:
     from papermill.iorw import LocalHandler, papermill_io
 
@@ -254,8 +267,10 @@ def _write_executed(path: Path, text: str) -> None:
 
 
 def _secrets_near(notebook: Path) -> Iterator[str]:
-    """Values that the notebook may read and print: those of the secrets it names, and of every `.env` in its parent
+    """Values that the notebook may print: those in its code, of the secrets it names, and of every `.env` in its parent
     folders."""
+    for cell in read_json_object(notebook)["cells"]:
+        yield from secret_values("".join(cell["source"])) if cell["cell_type"] == "code" else ()
     names = set(_FETCHED.findall(notebook.read_text(encoding="utf-8", errors="replace")))
     yield from (os.environ[name] for name in names if name in os.environ)
     for file in (folder / ".env" for folder in notebook.parents):

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.redaction import HIDDEN, RedactingFormatter, known_values, printable, redacted, redacted_code, redacted_text
+from core.redaction import HIDDEN, RedactingFormatter, hide_values, printable, redacted, redacted_code, redacted_text
+from core.secret_literals import secret_values
 
 VALUE = "hunter2+Xk29"
 LINES = {
@@ -42,8 +43,39 @@ def test_a_secret_with_an_annotation_is_hidden(code):
     assert redacted_code(code.format("hunter22")) == redacted_text(code.format("hunter22")) == code.format(HIDDEN)
 
 
+GIVEN = [
+    "password = '''{}'''", "token = ({!r})", "token = ('a'\n    {!r})", "token = '' + {!r}",
+    "user, token = 'me', {!r}", "token = given or {!r}", "token = {!r} if test else None", "token = [{!r}][0]",
+    "token = {!r}.strip()", "x = (token := {!r})", "def login(user, token={!r}): pass",
+    "login(lambda *, token={!r}: token)", "token = b{!r}", "settings['db_pass'] = {!r}",
+    "os.environ.get('HF_TOKEN', {!r})", "os.environ |= {{'API_KEY': {!r}}}", "assert password == {!r}",
+    "tokens['a'] = {!r}", "requests.get(url, auth=('me', {!r}))", "client.username_pw_set('me', {!r})",
+    "x = 'ä'; token = {!r}", "!ls\n%time\ntoken = {!r}", "files = !ls --all \\\n  here\ntoken = {!r}",
+    "files = !curl --password {} here", "%%bash\nexport TOKEN={!r}", "url = 'https://host/x?sv=1&sig={}'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", GIVEN)
+def test_a_value_that_is_given_to_the_name_of_a_secret_is_hidden(code):
+    value = "hunter2xXk29Qw81zPl3"
+    assert redacted_code(code.format(value)).replace(HIDDEN, value) == code.format(value).replace("'a'\n    ", "")
+    assert value not in redacted_code(code.format(value))
+
+
+def test_the_values_of_secrets_in_code_are_found():
+    code = "token = 'hunter2'; password = f'x9{y}'\n!ls\nsecret = 'word'; login(api_key='k9-k9'); sort(key='time_1')"
+    assert secret_values(code) == {"hunter2", "k9-k9"}
+    assert secret_values("token = ") == set()
+
+
 CODE = [
     "token = os.environ['X']",
+    "print('token:', token)",
+    "tokens = ['a', 'b']",
+    "columns = ['token', 'label']",
+    "values.sort(key='customer_id2')",
+    "if 'token' in 'token2': pass",
+    "password = getpass('token: ')",
     "token = userdata.get('X')",
     "num_tokens=128",
     "model(num_tokens=128, max_tokens=5, pad_token='[PAD]')",
@@ -89,8 +121,9 @@ def test_redacted_code_can_be_parsed(lines, comment):
 
 def test_a_known_secret_is_hidden_everywhere(monkeypatch):
     assert redacted_text("got plain-hunter") == "got plain-hunter"
-    with known_values(["plain-hunter", "x"]):
-        assert redacted_text("got plain-hunter, x") == f"got {HIDDEN}, x"
+    monkeypatch.setattr("core.redaction._given", set())
+    hide_values(["plain-hunter", "x"])
+    assert redacted_text("got plain-hunter, x") == f"got {HIDDEN}, x"
     monkeypatch.setenv("PLANT_API_KEY", "simple words")
     assert redacted_text("the answer: simple words") == f"the answer: {HIDDEN}"
     assert redacted_code("print('simple words')") == f"print('{HIDDEN}')"

@@ -110,6 +110,18 @@ def test_cells_are_reported_at_start_and_end_with_their_output(notebook):
     assert "<script" not in page
 
 
+def test_the_value_of_a_secret_in_the_code_is_hidden_in_each_output(notebook):
+    ended = execute(
+        notebook("token = given = name or ('hunter2')\nprint(given)", "raise ValueError(given)"), "-p", 'name=""'
+    )
+    assert ended.code == EXIT_FAILURE
+    page = Path(ended.executed.metadata.papermill.output_path).with_suffix(".html")
+    assert "***" in outputs(ended)[-2][0].text
+    assert not [
+        text for text in (ended.messages, nbformat.writes(ended.executed), page.read_text()) if "hunter2" in text
+    ]
+
+
 def test_an_unknown_parameter_ends_before_anything_runs(notebook):
     ended = execute(notebook("1"), "-p", "counts=3")
     assert (ended.code, ended.events, ended.executed) == (EXIT_USAGE, [], None)
