@@ -1,7 +1,7 @@
 """Sensor data: from files to batches of windows.
 
-A file is read, cleaned, measured and resampled once (`ingest`); the result is kept on disk (`store`). `dataset` judges
-it, assigns its rows to splits, fits the scaler and cuts windows; `feed` and `inputs` bring them to a model.
+A file is read, cleaned, measured and resampled once (`ingest`); the result is kept on disk (`store`). `dataset` checks
+its quality, assigns its rows to splits, fits the scaler and cuts windows; `feed` and `inputs` pass them to a model.
 
 Layers, lowest first; each module imports only modules above it in this list:
 
@@ -11,8 +11,8 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `segments`: row ranges without a gap
 - `sentinels`: values that stand for "no value"
 - `files`: names, sidecars and first bytes of sensor files
-- `in_use`: which streams a plant has data of
-- `entries`: folders of arrays, complete or not there
+- `in_use`: which streams have data
+- `entries`: folders of arrays, written completely or not at all
 - `quality`: rules, limits and reports
 - `timestamps`: text and numbers to nanoseconds
 - `arrays`: npy and npz files
@@ -27,11 +27,11 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `cleaning`: rows in order of time, and their gaps
 - `metrics`: what the quality report measures
 - `resampling`: one sampling rate for all
-- `ingest`: all of this, once for each file
+- `ingest`: reading, cleaning, measuring and resampling of one file
 - `scaling`: centre and scale of each channel
 - `store`: files after ingest, on disk
 - `windows`: windows over concatenated recordings
-- `splits`: which rows train, validate, calibrate and test
+- `splits`: which rows belong to which split
 - `scalogram`: images of vibration
 - `figures`: tables and figures of a split, for notebooks
 - `dataset`: the data of a stream

@@ -1,7 +1,7 @@
 """Time spans that a user labelled on the dashboard: `artifacts/scores/<stream>_annotations.json`.
 
-Faults and false alarms are labels for evaluation where a recording has no label file; maintenance is never judged. Rows
-with a fault or maintenance are left out of the splits that define normal operation.
+Faults and false alarms are labels for evaluation where a recording has no label file; maintenance is left out of the
+evaluation. Rows with a fault or maintenance are left out of the splits that define normal operation.
 """
 
 from __future__ import annotations

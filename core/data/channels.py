@@ -177,8 +177,8 @@ class _Column:
         return f", such as {_short(self.present.cell)}" if self.present.count else ""
 
     def refuse_other_notations(self, path: Path) -> None:
-        """Raises DataError for numbers with units or separators, or with two decimal signs: to read them would be a
-        guess. A column of words, or a few cells that are not numbers, pass."""
+        """Raises DataError for numbers with units or separators, or with two decimal signs: their values would be a
+        guess. A column of words, and a few cells that are not numbers, are accepted."""
         if not self._has_scalars:
             return
         if self.commas.count and self.lost.count < self.present.count:

@@ -44,7 +44,7 @@ _MOST_CHANNELS = 12
 class StreamData:
     """Windows of each split over one shared, scaled series, with the scaler and the quality reports.
 
-    config: the one it was loaded by, without `auto` in its recipe (`core.config.recipe`).
+    config: the configuration, with values in place of `auto` in the recipe (`core.config.recipe`).
     """
 
     splits: Mapping[SplitName, WindowSet]
@@ -120,15 +120,15 @@ def load_stream_data(
     run_id: str = "",
     write_reports: bool = True,
 ) -> StreamData:
-    """Loads the named splits. Without a `scaler`, one is fitted on the training split, which `splits` must then name.
+    """Loads the named splits. Without a `scaler`, one is fitted on the train split, which `splits` must then name.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
-    cut. A recipe that is `auto` is chosen here, from the splits that train and validate.
+    cut. Values of the recipe that are `auto` are chosen here, from the train and validation splits.
     Writes one quality report for each file if `write_reports`. Raises DataError for unusable input, QualityError when
     no file passes.
     """
     if config.data.root == SAMPLES:
-        log.info("the data is the sample data in %s; files of your own belong in data", SAMPLES)
+        log.info("using the sample data in %s; copy your own files to data/", SAMPLES)
     data_root = (root / config.data.root).resolve()
     files = sorted({file for name in splits for file in files_of(config, name, data_root)})
     store = Store.of(config, root)
@@ -317,7 +317,7 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
 def with_recipe(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
 ) -> AnyConfig:
-    """Raises DataError if the splits that train and validate have no rows: the recipe depends on them alone."""
+    """Raises DataError if the train or validation split has no rows: the recipe depends only on these two."""
     spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in TRAINING_SPLITS}
     if missing := [name for name in TRAINING_SPLITS if not spans[name]]:
         raise no_rows(config, missing[0])
@@ -327,7 +327,7 @@ def with_recipe(
     segments_s2 = {
         name: np.concatenate([span.segments_s2(recordings) for span in found]) for name, found in spans.items() if found
     }
-    # A guard shortens the span after another split of the same recording: of many segments, only the first.
+    # A guard shortens a span that follows another split of the same recording; of several segments, only the first.
     is_shared = len(known) < sum(map(len, spans.values()))
     is_whole = len(segments_s2["validation"]) < 2 * len(spans["validation"])
     history = History(

@@ -41,8 +41,8 @@ class Dialect(NamedTuple):
 def sniff(path: Path, scratch: Path | None = None, *, is_growing: bool = False) -> Dialect:
     """The dialect, from the first rows of the file, after a check of all its bytes. is_growing: without that check.
 
-    Raises DataError with the row for NUL bytes, for a header
-    of values and for two columns of one name; and where memory or disk is too small for the file.
+    Raises DataError with the row for NUL bytes, for a header of values and for two columns of one name; also where
+    memory or disk is too small for the file.
     """
     head, is_cut = _head(path)
     if is_cut and not re.search(rb"[\r\n]", head):

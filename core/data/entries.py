@@ -4,9 +4,9 @@
     <entry>/about.json     facts of the writer, and the SHA-256 of each array
     <entry>/sound.json     sizes and times of the arrays when their digests were last verified
 
-Hashing gigabytes at each start would take longer than training on them for a while. So the digests are verified only
-where sizes or times have changed: after an entry was copied, restored from a backup or modified. A change on the disk
-that the file system does not report is not detected.
+Hashing gigabytes at each start would take too long. So the digests are verified only where sizes or times have changed:
+after an entry was copied, restored from a backup or modified. A change on the disk that the file system does not report
+is not detected.
 """
 
 from __future__ import annotations

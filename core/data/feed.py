@@ -1,4 +1,4 @@
-"""Batches of windows on the device that computes, also of a series that does not fit there."""
+"""Batches of windows on the device of the computation, also from a series that does not fit in its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensor files: their names, their sidecars (JSON files of the same name), and files that are something else."""
+"""Sensor files: their names, their sidecars (JSON files of the same name), and the refusal of other kinds of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
 
-# One sample in four months, and one in a nanosecond, the resolution of times.
+# One sample in four months, and one per nanosecond, the resolution of times.
 _SLOWEST_HZ, _FASTEST_HZ = 1e-7, 1e9
 _LABEL_FILE = re.compile(r"[._](?:run_)?labels\.", re.IGNORECASE)
 _HEALTH = {"healthy": True, "normal": True, "faulty": False, "fault": False, "anomal": False}

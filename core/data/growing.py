@@ -1,8 +1,8 @@
 """A csv file to which a logger appends rows: each complete new line once, a limited number at a time.
 
 Cells are read as in a complete file (`core.data.tables`, `core.data.channels`). A time column without dates, or with
-dates whose order of day and month is a guess, is refused, because single rows do not show more. A row that cannot be
-used is left out, and named; it does not end the reading.
+dates whose order of day and month would be a guess, is refused, because a few rows cannot decide it. A row that cannot
+be used is left out and reported; reading continues.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from core.data.tables import require, time_column, with_decimal_points
 from core.data.timestamps import parse_times
 from core.errors import DataError
 
-# Most and fewest bytes of one reading; a longer line is not a row.
+# Maximum and minimum number of bytes that are read at once; a longer line is not a row.
 BLOCK_BYTES, _LEAST_BYTES = 2**20, 2**13
-# Dates before this are no dates: the column counts seconds or rows.
+# Earlier dates mean that the column counts seconds or rows.
 _EARLIEST_NS = 10**17
-# The usual form. `parse_times`, which tells forms apart, takes several times as long as the scores of a row.
+# The most common form of time stamps. `parse_times` reads all forms, but takes several times as long as scoring a row.
 _PLAIN_TIME = re.compile(r"(?:19|20|21)\d{2}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 
 

@@ -1,5 +1,5 @@
 """Labels of a recording, for evaluation only: from a label file, otherwise from spans that a user labelled on the
-dashboard, otherwise from the label of the complete file. Maintenance that a user noted is not judged in any of them."""
+dashboard, otherwise from the label of the complete file. Maintenance that a user labelled is always left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LABEL_SUFFIXES = (".labels.csv", ".labels.csv.gz")
 
 
 def labels_of(recording: Recording) -> np.ndarray | None:
-    """int8 (T,), 1 where the row is anomalous, -1 where a user noted maintenance; None if the recording has no label.
+    """int8 (T,): 1 is anomalous, 0 normal, -1 maintenance that a user labelled; None if the recording has no label.
 
     A label file has one row per sensor row (`timestamp,anomaly`) or one per fault (`start,end[,fault]`: time stamps,
     or seconds from the start of the recording; both ends belong to the fault, an empty end is that of the recording).

@@ -11,7 +11,7 @@ Blocks = Callable[[], Iterable[np.ndarray]]
 """Returns the same numbers at each call, in blocks: float32 or int64 (n,), without NaN."""
 
 _BITS = 16
-# Up to so many numbers are sorted in memory.
+# Up to this many numbers are sorted in memory.
 _FEW = 2**22
 
 

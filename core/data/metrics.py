@@ -21,7 +21,7 @@ from core.data.recording import NOT_A_TIME, Recording
 from core.data.sampling import sampling_rate, steps
 
 _MAD_TO_SIGMA = 1.4826
-# A channel of at most so many levels is a state, a set point or a counter, which is often at its extremes.
+# A channel of at most this many levels is a state, a set point or a counter, which is often at its extremes.
 _DISCRETE_LEVELS = 16
 # Smallest scale of a channel's steps, as a share of its level: float32 noise is a thousand times below it.
 _STEP_FLOOR = 1e-4
@@ -29,7 +29,8 @@ _STEP_FLOOR = 1e-4
 _HABITUAL_MOVES = 0.01
 # Above this share of steps that change the level, such changes are normal operation, not a defect.
 _RECURRING_CHANGES = 0.002
-# Steps above so many robust standard deviations change the level, or are spikes if so much of them is reversed.
+# Steps above this many robust standard deviations change the level, or are spikes if the next step reverses at least
+# this share of them.
 _LARGE_STEP, _REVERSED = 10.0, 0.7
 _LARGEST, _TINY = (float(bound) for bound in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
 _NS_PER_S = 1e9
@@ -158,9 +159,9 @@ def _largest_jump(steps: Numbers, count: int, level: float) -> float:
     """Largest step in robust standard deviations of the channel's own steps.
 
     The scale is the median absolute deviation. If that is 0, because most steps are 0, the scale is the median of the
-    moves if the channel moves often, else the floor: one jump of a channel that otherwise holds still is large, and the
-    five-hundredth switch of a valve is not. In the same way, recurring changes of level are compared with each other. A
-    spike, which the next sample reverses, is always compared with the scale of the steps.
+    steps that are not 0 if there are many, else the floor: a single jump of a constant channel is large, the regular
+    switching of a valve is not. In the same way, recurring changes of level are compared with each other. A spike,
+    which the next sample reverses, is always compared with the scale of the steps.
     """
     floor = max(_STEP_FLOOR * level, math.sqrt(_TINY))
     typical = np.float64(median(steps, count))
@@ -191,7 +192,8 @@ def _largest_jump(steps: Numbers, count: int, level: float) -> float:
 
 
 def _largest(sizes: Iterator[np.ndarray]) -> float:
-    """0 if there are none. As a float: divided in float32, a large step by a small scale is infinite."""
+    """The largest size, 0 if there are none. A Python float, because in float32 its quotient by a small scale may be
+    infinite."""
     return float(max(size_n.max(initial=0.0) for size_n in sizes))
 
 

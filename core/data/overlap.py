@@ -90,7 +90,8 @@ def _head_of(recording: Recording) -> int:
 
 
 def _identity(recording: Recording, head: int) -> dict[str, Any]:
-    """Of the first `head` rows and their time stamps; without time stamps of all values, for the first may be equal."""
+    """The digest of the first `head` rows with their time stamps; without time stamps, of all rows, because several
+    recordings may begin with equal values."""
     digest = hashlib.sha256(" ".join(recording.channels).encode())
     if head:
         digest.update(np.ascontiguousarray(recording.time_ns[:head]))

@@ -1,4 +1,4 @@
-"""Channel scaling, fitted on training data only, with floors that keep near-constant channels from exploding."""
+"""Channel scaling, fitted on training data only; a minimum scale prevents huge values of nearly constant channels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scaler:
     def fit(
         cls, parts_tc: Sequence[np.ndarray], channels: Sequence[str], settings: Scaling, scratch: Path | None = None
     ) -> Self:
-        """Fits on training spans (T, C), without NaN; no difference is taken from one span to the next."""
+        """Fits on training spans (T, C), ignoring NaN; differences of rows are taken within a span only."""
         if settings.method == "none":
             zeros, ones = (0.0,) * len(channels), (1.0,) * len(channels)
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})

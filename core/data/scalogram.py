@@ -9,9 +9,9 @@ that is, exp(2πi f t) under a Gaussian of standard deviation omega0 / (2π f) s
 instead tilt the image, as its rows grow with 1/√f. PyWavelets' `cmor2.0-C` with C = omega0/2π is the same wavelet
 in L2 form: its magnitudes are √scale/2 times these, with scale = C · sampling rate / f.
 
-Edges. The window continues as its own mirror image, without end. There is no step at either edge, which would draw a
-broad-band stripe into every image, and no wavelet is too long. What is closer to an edge than the wavelet's length
-still describes the mirror image in part.
+Edges. The window is extended by its mirror image, periodically. So there is no step at either edge, which would appear
+as a broad-band stripe in every image, and a wavelet may be longer than the window. Values that are closer to an edge
+than the length of the wavelet depend in part on the mirror image.
 
 Reference: Torrence and Compo, A Practical Guide to Wavelet Analysis, 1998.
 """
@@ -56,10 +56,9 @@ class Scalogram:
     def __call__(self, x_bta: Tensor, sampling_rate_hz: float) -> Tensor:
         """Images (B, 3, H, W) float32 of windows (B, T, A) of one to three axes, on the device of the input.
 
-        The planes of missing axes are NaN, and so are columns with most samples missing. Fewer
-        missing samples count as the mean of their window.
-        Raises DataError for more axes than planes or a window of fewer than two samples per column, and ConfigError
-        for frequencies above half of the sampling rate.
+        The planes of missing axes are NaN, and so are columns with most samples missing. Other missing samples are
+        replaced by the mean of their window. Raises DataError for more axes than planes or a window of fewer than two
+        samples per column, and ConfigError for frequencies above half of the sampling rate.
         """
         self._refuse(x_bta)
         width = self.settings.image_size
@@ -184,7 +183,7 @@ def wavelet_bands(
     centre_f = row_frequencies_hz(settings, sampling_rate_hz)
     bins_per_hz = 2 * num_samples / sampling_rate_hz
     half_width_f = centre_f * (BAND_WIDTH / settings.omega0) * bins_per_hz
-    # A constant offset has no frequency: the lowest bin is the second.
+    # Bin 0 is the constant offset, which is left out.
     first_f = (centre_f * bins_per_hz - half_width_f).clamp(min=1).floor().long()
     last_f = (centre_f * bins_per_hz + half_width_f).clamp(max=num_samples).ceil().long()
     width_f = last_f - first_f + 1
@@ -204,7 +203,7 @@ def wavelet_bands(
 
 
 def _resize_rows(image_bafw: Tensor, height: int) -> Tensor:
-    """Interpolate frequencies to `height` rows, smoothing first where rows get fewer."""
+    """Interpolates the rows to `height` rows; smooths first if that is fewer."""
     if image_bafw.shape[-2] == height:
         return image_bafw
     size = (height, image_bafw.shape[-1])

@@ -1,4 +1,4 @@
-"""Splits: which rows of which recordings train, validate, calibrate and test, and the windows in them."""
+"""Splits: which rows of which recordings belong to each split, and the windows in them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Span:
 
 
 def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> dict[SplitName, list[Span]]:
-    """Spans of every split in these recordings, also of splits that are not loaded: guards follow their ends.
+    """Spans of every split in these recordings, also of splits that are not loaded, because guards depend on them.
 
     Raises DataError if two splits share a row.
     """
@@ -61,8 +61,8 @@ def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Pat
 
 
 def _normal(span: Span, recordings: Sequence[Recording], margin: int, name: SplitName) -> list[Span]:
-    """What remains of a span without faults and maintenance that a user labelled, and `margin` rows around them: labels
-    of events are not exact, and scores remember what was before."""
+    """The rest of a span without faults and maintenance that a user labelled, and without `margin` rows around them:
+    labels of events are not exact, and scores depend on earlier rows."""
     recording = recordings[span.recording]
     rest = [span]
     for noted in recording.labelled:
@@ -186,7 +186,7 @@ def rows_needed(config: AnyConfig, name: SplitName) -> int:
 
 
 def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
-    """Rows that one recording needs so that the split, a share of it, has enough; None if it is no share."""
+    """Rows that one recording needs so that the split, a share of it, has enough; None if the split is not a share."""
     split: Split = getattr(config.data.splits, name)
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
@@ -201,7 +201,7 @@ def no_rows(config: AnyConfig, name: SplitName) -> DataError:
     of_file = f": a recording of {whole:,} rows or more" if whole is not None else ""
     return DataError(
         f"the split {name} has no rows; it needs {rows:,} or more without a gap{of_file}",
-        hint=f"record more, or change data.splits.{name} and data.guard; `landfall check` judges all splits",
+        hint=f"record more, or change data.splits.{name} and data.guard; `landfall check` checks all splits",
     )
 
 

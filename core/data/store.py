@@ -2,7 +2,7 @@
 
 The name of an entry is a digest of everything it depends on: the bytes of the file, its JSON sidecar, and the settings
 of its reader. So no entry is ever out of date, a copy of a file shares its entry, and the folder can be deleted at any
-time. Series that exceed the memory are here too, and the scalers fitted on them.
+time. It also contains joined series that exceed the memory, and fitted scalers.
 
     <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
     <store>/readings/<digest>/                 an entry (`core.data.entries`): values.npy (N, C), times.npy (N,)
@@ -93,7 +93,7 @@ class Store:
         return reading
 
     def _refuse_unusable(self, path: Path) -> None:
-        """Raises DataError before a file is digested, which takes minutes where it is large."""
+        """Raises DataError before the digest is computed, which takes minutes for a large file."""
         refuse_foreign(path)
         if data_suffix(path) in PLAIN_TEXT_SUFFIXES and ends_in_nul(path):
             sniff(path, self.scratch())  # finds the row

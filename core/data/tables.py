@@ -63,8 +63,8 @@ def read_table(path: Path, columns: Collection[str] | None = None) -> Table:
 def read_blocks(path: Path, scratch: Path | None) -> Iterator[Table]:
     """A csv (plain or gzipped) or parquet file in blocks of rows: at least one table, which may have no rows.
 
-    Raises DataError with the file, and with row and column
-    where they are known, for anything that is not a table, and for a table that does not fit.
+    Raises DataError with the file, and with row and column where they are known, for anything that is not a table, and
+    for a table that does not fit.
     """
     with _data_errors(path):
         yield from in_time(path, map(_named, _blocks_of(path, scratch)))
@@ -206,7 +206,7 @@ def _parsed(path: Path, dialect: Dialect, size: int | None, columns: Collection[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            # The C engine accepts short rows, and names the line of a long one (docs/decisions.md).
+            # The C engine accepts short rows, and reports the line of a long one (docs/decisions.md).
             reader = pd.read_csv(
                 path,
                 engine="c",

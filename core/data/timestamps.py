@@ -29,7 +29,7 @@ _PLANT_FORM = re.compile(
     r"(?:(?P<gap>[ T])(?P<hm>\d{1,2}:\d{2})(?P<second>:\d{2})?(?P<fraction>\.\d+)?(?P<half> ?[AaPp][Mm])?)?"
 )
 _SAMPLE = 64
-# A column without the name of a time column holds times if most sampled cells are dates with a time of day, and differ.
+# A column with another name holds times if most sampled cells are dates with a time of day, and differ.
 _DATE_AND_TIME = r"\d[./ -]\w{1,9}[./ -]\d+[ T]+\d{1,2}:\d{2}"
 _LEAST_READABLE = _LEAST_DISTINCT = 0.9
 
@@ -177,8 +177,8 @@ def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
 
 
 def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
-    """Parses common forms of plants. If day and month could be swapped, the form that reads most rows is used, then the
-    one with the better order."""
+    """Parses common local forms. If day and month could be swapped, the form that reads most rows is used; if both read
+    the same number, the one whose times are closer to ascending order."""
     orders = {}
     for number, name in enumerate(("day first", "month first")):
         parsed = pd.Series(pd.NaT, index=text.index, dtype="datetime64[ns, UTC]")
@@ -191,12 +191,12 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
         return day, None
     if day.notna().sum() != month.notna().sum():
         name = max(orders, key=lambda order: orders[order].notna().sum())
-        return orders[name], f"dates read {name}: it reads more rows"
+        return orders[name], f"dates read {name}: more rows are valid dates"
     fits = {order: _disorder(parsed) for order, parsed in orders.items()}
     if fits["day first"] == fits["month first"]:
         return _by_convention(day, month, forms)
     name = min(fits, key=lambda order: fits[order])
-    return orders[name], f"dates read {name}: the rows are in better order"
+    return orders[name], f"dates read {name}: the rows are closer to ascending order"
 
 
 def _by_convention(day: pd.Series, month: pd.Series, forms: Sequence[tuple[str, str]]) -> tuple[pd.Series, str | None]:

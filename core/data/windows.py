@@ -1,4 +1,4 @@
-"""Windows over recordings: all recordings are concatenated in one tensor, and a window is only its first row.
+"""Windows over recordings: all recordings are concatenated in one tensor, and a window is stored as its first row.
 
 Importing this module does not import torch, so that a stored detector can be used without it.
 """
