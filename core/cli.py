@@ -32,6 +32,7 @@ from core.errors import (
 from core.progress import ConsoleHandler
 from core.redaction import RedactingFormatter, printable, redacted_text
 from core.signals import SignalStop, heed_signals, ignore_signals, raise_signals
+from core.switching import finish
 from core.workspace import find_root, write_text
 
 if TYPE_CHECKING:
@@ -165,13 +166,13 @@ def add_root_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def root_of(arguments: argparse.Namespace) -> Path:
-    """The workspace that the arguments name, or the one that contains the current folder. Raises UsageError if there is
-    none."""
-    if not arguments.repo_root:
-        return find_root()
-    if not arguments.repo_root.is_dir():
+    """The workspace that the arguments name, or the one that contains the current folder. Completes an import that was
+    killed in it. Raises UsageError if there is none."""
+    if arguments.repo_root and not arguments.repo_root.is_dir():
         raise UsageError(f"--repo-root {arguments.repo_root} is not a folder", hint="pass the folder of the workspace")
-    return arguments.repo_root.resolve()
+    root = arguments.repo_root.resolve() if arguments.repo_root else find_root()
+    finish(root)
+    return root
 
 
 def run_name(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import signal
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core import switching
+from core.cli import root_of
 from core.errors import WriteError
 from core.switching import JOURNAL, finish, switch
 
@@ -91,6 +94,16 @@ def killed_at(line: int, work) -> bool:
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_every_command_completes_a_switch_first(tmp_path):
+    """`landfall promote` and the next completion would otherwise replace the model twice."""
+    (tmp_path / "model.pt").write_bytes(b"old")
+    (tmp_path / ".model.pt.incoming").write_bytes(b"new")
+    move = {"target": "model.pt", "staged": ".model.pt.incoming", "kept": "model.pt.before"}
+    (tmp_path / JOURNAL).write_text(json.dumps({"is_decided": True, "moves": [move]}))
+    assert root_of(argparse.Namespace(repo_root=tmp_path)) == tmp_path
+    assert held(tmp_path) == {"model.pt": b"new", "model.pt.before": b"old"}
 
 
 def test_a_source_that_cannot_be_copied_changes_nothing(sources, tmp_path, monkeypatch):
