@@ -194,7 +194,10 @@ def event_lines(stream: str, number: int) -> list[dict[str, Any]]:
             "peak_score": 0.9 + event / 10,
             "peak_time": None,
             "severity": 1 + event / 8,
-            "channels": [{"name": "rf_reflected_W", "share": 0.71}, {"name": "esc_current_uA", "share": 0.07}],
+            "channels": [
+                {"name": "rf_reflected_W", "share": 0.71},
+                {"name": "esc_current_uA" if event > 2 else "chamber_pressure", "share": 0.07},
+            ],
             "label_overlap": None,
             "sentence": f"1.5 s in minute {event}: peak {1 + event / 8:.2f} × threshold",
         }

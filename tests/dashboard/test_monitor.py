@@ -42,6 +42,7 @@ def test_new_events_of_a_monitor_appear(tmp_path, visit):
         page.locator("#to-monitor").click()
         page.wait_for_selector("#view[aria-busy=false][data-view=monitor]")
         assert first_cells(page, "events-patchtst") == ["data/live/press_1.csv"]
+        assert page.locator("main h2").all_inner_texts() == ["Process sensors (FDC)"]
         assert "Running" in page.locator("main").inner_text()
         document.saw(scored(2, "open"))
         document.refresh(ended=True)

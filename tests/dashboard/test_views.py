@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, settle, show
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, saved, settle, show
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
 from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT, build_whole_workspace
+from tests.pipelines.more_inputs import RECORDING, write_score_table
 
 pytestmark = pytest.mark.browser
 
@@ -260,6 +263,7 @@ def test_one_selected_run_shows_settings_and_two_show_differences(site, visit):
 def test_the_data_view_shows_decisions_findings_and_maps(opened):
     show(opened, "data")
     part = card(opened, "PatchTST-SSL")
+    assert first_cells(opened, "files-patchtst")[:3] == ["lot_broken.csv", "lot_stuck.csv", "lot_00.parquet"]
     row = part.locator("tr", has_text="lot_broken.csv")
     assert "Drop" in row.inner_text()
     row.get_by_text("62 % of the values").first.click()
@@ -345,12 +349,45 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     event.wait_for(state="detached")
 
 
-def test_events_are_filtered_by_severity(opened):
+def test_events_are_filtered_by_severity_channel_and_state(opened):
     show(opened, "anomalies?stream=patchtst&severity=5")
     assert first_cells(opened, "events") == []
     opened.locator("#severity").select_option("1")
-    opened.locator("#events tbody tr").nth(6).wait_for()
-    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1")
+    assert len(first_cells(opened, "events")) == 7
+    opened.locator("#channel").focus()
+    opened.locator("#channel").select_option("chamber_pressure")
+    assert [cell.split()[0:2] for cell in first_cells(opened, "events")] == [
+        ["2026-01-09", "06:02:25"], ["2026-01-09", "06:01:25"],
+    ]  # fmt: skip
+    # Choosing neither moves the page nor takes the focus.
+    assert opened.evaluate("document.activeElement.id") == "channel"
+    assert opened.evaluate("scrollY") > 0
+    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1&channel=chamber_pressure")
+    opened.locator("#state").select_option("open")
+    assert len(first_cells(opened, "events")) == 2
+    opened.locator("#channel").select_option("")
+    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1&state=open")
+
+
+@pytest.mark.parametrize(
+    ("scores", "ticks"),
+    [
+        ([0.3, 1.8], ["0.5", "1", "2"]),
+        ([0.02, 300], ["0.1", "1", "10", "100"]),
+        ([3.1, 3.4], ["2.6", "2.8", "3", "3.2", "3.4", "3.6", "3.8", "4"]),
+        ([1e-4, 1e9], ["0.0001", "0.01", "1", "100", "10000", "1000000", "1e+8"]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_round(bare, visit, scores, ticks):
+    page_folder, url = bare
+    build_whole_workspace(page_folder.parent)
+    write_score_table(page_folder.parent, "patchtst", {RECORDING: np.tile(scores, 50)})
+    export_state(page_folder.parent)
+    page = visit(f"{url}#anomalies?stream=patchtst")
+    settle(page)
+    picture = ElementTree.fromstring(saved(page, f"Anomaly score, {RECORDING} as SVG"))
+    texts = [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text") if node.get("text-anchor") == "end"]
+    assert texts[: len(ticks)] == ticks
 
 
 def test_another_threshold_can_be_tried(opened):
@@ -437,6 +474,16 @@ def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
     show(page, "overview")
     assert "6 open events" in card(page, "Process sensors (FDC)").inner_text()
     assert page.complaints == []
+    # A label is optional.
+    show(page, "anomalies?stream=patchtst&event=6")
+    event = card(page, "Event 6")
+    event.locator("#acknowledged").check()
+    event.locator("#keep").click()
+    event.get_by_text("Noted").wait_for()
+    stored = json.loads((page_folder.parent / "artifacts/scores/patchtst_annotations.json").read_text("utf-8"))
+    assert stored[-1]["label"] is None
+    page.locator("#state").select_option("acknowledged")
+    assert len(first_cells(page, "events")) == 1
 
 
 def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):

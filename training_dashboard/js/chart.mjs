@@ -1,7 +1,7 @@
 /** Charts based on uPlot: curves or cells, with a legend that shows values, keyboard control and downloads. */
 import { el, svg } from "./dom.mjs";
 import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
-import { cells, curves } from "./plots.mjs";
+import { cells, colourBar, curves } from "./plots.mjs";
 
 const HEIGHT = 220;
 /** Width of a chart on paper, which is A4 or Letter with usual margins, in pixels. */
@@ -37,7 +37,8 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
  */
 export const lineChart = (spec) => new Chart(curves, spec);
 
-/** spec: `{title, summary, x: {label, names}, y: {label, names}, z, say, range?, height?}`; `z[0]` is the lowest. */
+/** spec: `{title, summary, x: {label, names}, y: {label, names}, z, what, say, range, isDiverging?, height?}`; `z[0]` is the
+ * lowest row. */
 export const heatMap = (spec) => new Chart(cells, spec);
 
 /** Colours of the current scheme by their name in the style sheet. */
@@ -62,7 +63,7 @@ class Chart {
   constructor(kind, spec) {
     this.#kind = kind;
     // Space for the chart and its legend is reserved before drawing, so that the page does not move under the pointer.
-    this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + ${kind === cells ? 3.1 : 1.55}em)`;
+    this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + 1.55em)`;
     const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
     const name = spec.isWide ? "chart wide" : "chart";
     this.node = el(
@@ -72,11 +73,16 @@ class Chart {
         "figcaption",
         {},
         el("h3", {}, spec.title),
-        take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
-        take("SVG", () => this.#picture(saveSvg)),
-        take("PNG", () => this.#picture(savePng)),
+        el(
+          "span",
+          { class: "between" },
+          take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
+          take("SVG", () => this.#picture(saveSvg)),
+          take("PNG", () => this.#picture(savePng)),
+        ),
       ),
       this.#frame,
+      kind === cells && colourBar(spec),
       this.#spoken,
     );
     this.update(spec);

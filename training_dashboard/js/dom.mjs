@@ -9,7 +9,7 @@ export const svg = (tag, attributes, ...children) =>
 function build(node, attributes = {}, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on") && value) node.addEventListener(name.slice(2), value);
-    else if (isThere(value)) node.setAttribute(name, value === true ? "" : String(value));
+    else if (isThere(value) || value === "") node.setAttribute(name, value === true ? "" : String(value));
   }
   return fill(node, children);
 }

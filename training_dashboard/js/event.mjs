@@ -3,7 +3,7 @@ import { annotation } from "./annotation.mjs";
 import { heatMap, lineChart } from "./chart.mjs";
 import { advice, block, code, el, facts, meter, quiet, small } from "./dom.mjs";
 import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
-import { colourBar, extent } from "./plots.mjs";
+import { extent } from "./plots.mjs";
 
 /** Width of the vertical axis of every chart of an event, so that their times are aligned. */
 const AXIS_WIDTH = 76;
@@ -146,9 +146,8 @@ function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by
   const y = { label: "frequency (Hz)", names: hertz.map(figure), values: hertz };
   const map = (what, z, range, isDiverging) => {
     const title = `${axis}, ${what}`;
-    const chart = heatMap({ title, summary: `Scalogram of ${title}`, x, y, z, range, say, isDiverging });
-    chart.node.append(colourBar(range, say, isDiverging));
-    return chart.node;
+    const summary = `Scalogram of ${title}`;
+    return heatMap({ title, summary, x, y, z, what: "level", range, say, isDiverging }).node;
   };
   const range = extent([...seen, ...expected]);
   const most = Math.max(...extent(error).filter(isNumber).map(Math.abs));

@@ -18,19 +18,32 @@ const DIVERGING = [
   [214, 96, 77],
   [103, 0, 31],
 ];
-const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
+const [FAINT, LOOK_AROUND, LONGEST, MOST_TICKS] = [0.35, 200, 22, 9];
+/** Ticks of a logarithmic axis within a power of ten. */
+const DIGITS = [
+  [1],
+  [1, 2, 5],
+  [1, 2, 3, 4, 5, 6, 7, 8, 9],
+  Array.from({ length: 90 }, (none, at) => 1 + at / 10),
+];
 /** Distances between ticks if only whole numbers are possible. */
 const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) =>
-  splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : split.toExponential(1)));
-const logTicks = (plot, splits) => splits.map((split) => (split === null ? "" : figure(split)));
-/** Grid lines at powers of ten alone, if there are any: one at each digit would fill the plot. */
-const decades = (plot, splits) => {
-  const whole = splits.map((split) => (Number.isInteger(Math.log10(split)) ? split : null));
-  return whole.some(isNumber) ? whole : splits;
-};
+  splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : Number(plain(split)).toExponential()));
+/** Ticks of a logarithmic axis, from the coarsest digits of powers of ten that give enough of them. */
+function logSplits(plot, axis, low, high) {
+  const [first, last] = [low, high].map((end) => Math.floor(Math.log10(end)));
+  const powers = Array.from({ length: last - first + 1 }, (none, at) => 10 ** (first + at));
+  let found = [];
+  for (const digits of DIGITS) {
+    found = powers.flatMap((power) => digits.map((digit) => digit * power));
+    found = found.filter((value) => low <= value && value <= high);
+    if (found.length > 2) break;
+  }
+  return found.filter((value, at) => at % Math.ceil(found.length / MOST_TICKS) === 0);
+}
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
 const clockTicks = (plot, splits) =>
@@ -62,7 +75,7 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, c
       ),
       axes: [
         { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE, space: isClock ? 80 : 50 },
-        isLog ? { values: logTicks, grid: { filter: decades } } : { values: ticks },
+        isLog ? { splits: logSplits, values: ticks, filter: (plot, splits) => splits } : { values: ticks },
       ],
       cursor: { y: false, dataIdx: nearest },
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
@@ -111,19 +124,9 @@ function pathOf(plot, xs, ys) {
 const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 
 /** A grid of values as colours; positions on both axes are numbered, and named if there is space. */
-export function cells({
-  z,
-  say,
-  range = extent(z),
-  isDiverging,
-  x: { names: across },
-  y: { names: up, values },
-}) {
+export function cells({ z, what, say, range, isDiverging, x: { names: across }, y: { names: up, values } }) {
   const picture = bitmap(z, range, isDiverging ? DIVERGING : RAMP);
   const centres = across.map((name, at) => at + 0.5);
-  const label = isDiverging
-    ? `${say(range[0])} blue to ${say(range[1])} red`
-    : `${say(range[0])} dark to ${say(range[1])} light`;
   const axis = (names, room, side) => ({
     grid: { show: false },
     splits: (plot) => {
@@ -146,7 +149,7 @@ export function cells({
       },
       series: [
         { value: (plot, x, series, at) => across[at] ?? MISSING },
-        { label, paths: () => null, points: { show: false }, value },
+        { label: what, paths: () => null, points: { show: false }, value },
       ],
       axes: [axis(across, 110, "width"), values ? roundAxis(values) : axis(up, 20, "height")],
     },
@@ -202,7 +205,7 @@ function roundAxis(values) {
 }
 
 /** The colours of a grid between the ends of its range. */
-export function colourBar(range, say, isDiverging) {
+export function colourBar({ range, say, isDiverging }) {
   const steps = Array.from({ length: 64 }, (none, at) => at / 63);
   const bar = bitmap([steps], [0, 1], isDiverging ? DIVERGING : RAMP);
   bar.className = "colours";

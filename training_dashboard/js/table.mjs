@@ -19,8 +19,9 @@ export const number = (id, title, key, say = String) => ({
   side: "numeric",
 });
 
-/** columns: the first is the row header. sortedBy: id of the first sort column; without it, items keep their order. */
-export function dataTable({ id, label, columns, items, sortedBy }) {
+/** columns: the first is the row header. sortedBy: id of the first sort column; without it, items keep their order.
+ * pickers: further controls of the table. */
+export function dataTable({ id, label, columns, items, sortedBy, pickers = [] }) {
   const setting = settings.get(id) ?? { by: sortedBy, direction: 0, words: "" };
   settings.set(id, setting);
   const active = () => columns.find((column) => column.id === setting.by);
@@ -96,6 +97,7 @@ export function dataTable({ id, label, columns, items, sortedBy }) {
     el(
       "div",
       { class: "controls" },
+      pickers,
       rows.length > MANY && filter,
       tally,
       button("CSV", `${label} as CSV`, save),

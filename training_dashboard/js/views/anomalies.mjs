@@ -1,6 +1,6 @@
 /** Results of scoring: scores with threshold and events, and each event with measured and predicted values. */
 import { lineChart } from "../chart.mjs";
-import { advice, block, card, el, facts, picker, quiet, small } from "../dom.mjs";
+import { advice, block, card, el, facts, fill, picker, quiet, small } from "../dom.mjs";
 import {
   count,
   duration,
@@ -21,7 +21,7 @@ import { dataTable, number, text } from "../table.mjs";
 
 /** Maximum number of scores that are fetched for a zoomed view. */
 const CLOSE_UP = 100_000;
-const SEVERITIES = [1, 2, 5, 10, 100].map((least) => [String(least), `${least} ×`]);
+const SEVERITIES = ["1", "2", "5", "10", "100"];
 const MATCHED =
   "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
   "other events are false. By chance: the same events at random times.";
@@ -142,7 +142,7 @@ function timeline(store, stream, { recordings, threshold }, wanted, event, { eve
     picker("recording", "Recording", names, name, choose),
     chart.node,
     quiet(
-      "Red: events, to click on; blue: the open one; grey: labelled ones; purple: annotations. " +
+      "Red: events, to click on; blue: the one shown below; grey: labelled ones; purple: annotations. " +
         "Drag to zoom, double click for all.",
     ),
     annotations(store, stream, {
@@ -222,8 +222,6 @@ function closeUp(store, { details = [] }, origin, show) {
 function table(route, stream, all, total) {
   if (total === 0) return quiet("No event: the score was never above the threshold for long enough.");
   if (all.length === 0) return advice("The list of events is missing", "landfall score", "writes it");
-  const least = route.get("severity", SEVERITIES[0][0]);
-  const items = all.filter((event) => event.severity >= Number(least));
   const columns = [
     text(
       "start",
@@ -250,12 +248,53 @@ function table(route, stream, all, total) {
   ];
   return [
     all.length < total && quiet(`The ${count(all.length)} worst of ${plural(total, "event")}.`),
-    picker("severity", "Severity from", SEVERITIES, least, (value) => {
-      location.hash = route.href({ severity: value });
-    }),
-    dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity" }),
+    filtered(route, all, (items, pickers) =>
+      dataTable({ id: "events", label: "Events", columns, items, sortedBy: "severity", pickers }),
+    ),
   ];
 }
+
+/** The events that the pickers select, as the address has it; `draw` shows them, with the pickers. */
+function filtered(route, all, draw) {
+  const [names, states] = [all.flatMap(channelsOf), all.map(standing)].map((each) =>
+    [...new Set(each)].sort(),
+  );
+  const filters = [
+    [
+      "severity",
+      "Severity from",
+      SEVERITIES,
+      (event, least) => event.severity >= Number(least),
+      (least) => `${least} ×`,
+    ],
+    ["channel", "Channel", ["", ...names], (event, name) => channelsOf(event).includes(name)],
+    ["state", "State", ["", ...states], (event, state) => standing(event) === state],
+  ];
+  const node = el("div");
+  const show = () => {
+    const chosen = (id) => route.get(id, "");
+    const items = all.filter((event) =>
+      filters.every(([id, , , holds]) => !chosen(id) || holds(event, chosen(id))),
+    );
+    const pickers = filters.map(([id, title, values, , say = (value) => value || "any"]) =>
+      picker(
+        id,
+        title,
+        values.map((value) => [value, say(value)]),
+        chosen(id),
+        (value) => {
+          route.note({ [id]: value || [] });
+          show();
+        },
+      ),
+    );
+    fill(node, draw(items, pickers));
+  };
+  show();
+  return node;
+}
+
+const channelsOf = ({ channels = [] }) => channels.map(({ name }) => name);
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {
   const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};

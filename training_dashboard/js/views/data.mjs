@@ -35,7 +35,7 @@ const files = (name, title, items) =>
   dataTable({
     id: `files-${name}`,
     label: `Files of ${title}`,
-    items,
+    items: [...items].sort((one, other) => gravity(other) - gravity(one)),
     columns: [
       text("file", "File", (file) => file.file_id),
       text(
@@ -71,6 +71,9 @@ const files = (name, title, items) =>
     ],
   });
 
+/** Dropped files are first, then those with warnings. */
+const gravity = (file) => (file.decision === "drop" ? Infinity : file.warnings.length);
+
 const messages = ({ hard_fails: hard, warnings }) => [
   ...hard.map((found) => ({ ...found, severity: "drop" })),
   ...warnings.map((found) => ({ ...found, severity: "warn" })),
@@ -102,6 +105,7 @@ function map(name, title, all, route) {
             summary: `Share of ${words} by channel and file, at most ${percent(worst)}`,
             z,
             range: [0, worst],
+            what: "share",
             say: percent,
             height: 100 + 18 * channels.length,
             x: { label: "file", names: all.map(({ file_id: id }) => id.split("/").at(-1)) },

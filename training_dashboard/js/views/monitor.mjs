@@ -1,5 +1,5 @@
 /** What `landfall watch` sees now: the newest events, and the newest score of each file. */
-import { advice, badge, block, card, el, fill, quiet } from "../dom.mjs";
+import { advice, badge, block, card, el, fill, quiet, wordOf } from "../dom.mjs";
 import { MISSING, clock, count, figure, plural, severity, time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -8,17 +8,17 @@ export function monitor(store, route, signal) {
   const none = advice("No monitor has run yet", "landfall watch STREAM", "scores rows as they come");
   const draw = () => {
     const monitors = Object.values(store.monitors);
-    fill(node, monitors.length > 0 ? monitors.map(shown) : none);
+    fill(node, monitors.length > 0 ? monitors.map((each) => shown(store, each)) : none);
   };
   store.addEventListener("monitor", draw, { signal });
   draw();
   return node;
 }
 
-function shown({ stream, state, updated_at: at, threshold, events, files }) {
+function shown(store, { stream, state, updated_at: at, threshold, events, files }) {
   const open = events.filter((event) => event.state === "open");
   return card(
-    `Monitor of ${stream}`,
+    wordOf(store.stream(stream).subject),
     badge(state),
     quiet(`${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last update ${time(at)}.`),
     block(

@@ -32,7 +32,7 @@ export function overview(store, _route, signal) {
     el("h2", { class: "section" }, "Software"),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread)),
     card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
-    stages,
+    card("Pipeline", null, stages),
     runs,
   ];
 }
