@@ -280,7 +280,8 @@ def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     else:
         from inference.score_text import score_text
 
-        text = score_text(result.summary, result.events, events_file=relative(result.paths.events, root_of(arguments)))
+        events_file = relative(result.paths.events, root_of(arguments))
+        text = score_text(result.summary, result.events, config=loaded.config, events_file=events_file)
     sys.stdout.write(text + "\n")
     return EXIT_OK
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from core.config.schema import AnyConfig
+from core.data.dataset import path_shown
 from core.numbers import aligned, counted, duration_in_words, plain, ratio_in_words
 from core.redaction import printable
 from inference.metrics import is_near_chance
@@ -16,12 +18,13 @@ _MOST_EVENTS, _MOST_CHANNELS, _MOST_MISSED = 10, 3, 3
 _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 
 
-def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str) -> str:
-    """events: as `inference.events.find_events` returns them. The peak is in multiples of the threshold."""
+def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, config: AnyConfig, events_file: str) -> str:
+    """events: as `inference.events.find_events` returns them. The peak is in multiples of the threshold; recordings are
+    paths from the workspace."""
     lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
-        rows = [_HEAD, *(_row(event) for event in worst.head(_MOST_EVENTS).to_dict("records"))]
+        rows = [_HEAD, *(_row(event, config) for event in worst.head(_MOST_EVENTS).to_dict("records"))]
         lines += ["", *(f"  {line}" for line in aligned(rows))]
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
@@ -104,13 +107,12 @@ def _detection_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _row(event: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(event: Mapping[str, Any], config: AnyConfig) -> tuple[str, ...]:
     names, shares = (str(event[name]).split("; ")[:_MOST_CHANNELS] for name in ("top_channels", "top_shares"))
     channels = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=False))
     start = event["start"]
     begins = f"second {event['start_seconds']:.1f}" if pd.isna(start) else str(pd.Timestamp(start).floor("ms"))
     length = event["duration_seconds"]
     lasts = "" if pd.isna(length) else duration_in_words(length)
-    return (
-        str(event["event_id"]), begins, lasts, f"{ratio_in_words(event['severity'])} ×", channels, event["recording"]
-    )  # fmt: skip
+    peak, recording = f"{ratio_in_words(event['severity'])} ×", path_shown(event["recording"], config)
+    return str(event["event_id"]), begins, lasts, peak, channels, recording

@@ -38,6 +38,13 @@ def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert lines[-1].startswith("next: landfall export")
 
 
+def test_the_table_names_sample_files_with_their_folder(trained, capsys):
+    (trained / "samples").mkdir()
+    (trained / "data").rename(trained / "samples/data")
+    assert run(trained, "patchtst") == EXIT_OK
+    assert "samples/data/fdc/test_1.csv" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert run(trained, stream, "--json") == EXIT_OK
