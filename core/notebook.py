@@ -38,11 +38,14 @@ def in_notebook() -> bool:
 def start_notebook() -> None:
     """Call this first in a notebook: messages, warnings and figures appear in its cells, and the first line of a
     failure names the problem and the remedy."""
+    import pandas as pd
+
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(RedactingFormatter("%(severity)s%(message)s"))
     handler.addFilter(_OnceAboutData())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    pd.set_option("display.max_colwidth", None)  # messages in tables are shown completely
     shell = _shell()
     if shell is not None:
         shell.set_custom_exc((Exception,), _show_cause_first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import pandas as pd
 import pytest
 
 from core.notebook import start_notebook
@@ -30,3 +31,9 @@ def test_information_about_data_is_shown_once_and_warnings_always(root_logger, c
     assert [line for line in shown if "windows" in line] == ["train: 400 windows", "train: 300 windows"]
     assert sum("dropped" in line for line in shown) == 2
     assert shown.count("epoch 1") == 2
+
+
+def test_messages_in_tables_are_complete(root_logger):
+    with pd.option_context("display.max_colwidth", 50):
+        start_notebook()
+        assert "x" * 80 in pd.DataFrame({"warnings": ["x" * 80]}).to_html()
