@@ -268,10 +268,11 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics file; a truncated last line, which a killed run may leave, is dropped with a warning."""
+    """The records of a metrics file. Damaged lines, such as a truncated last line of a killed run, are skipped with one
+    warning."""
     if not path.exists():
         return []
-    records = []
+    records, damaged = [], []
     lines = read_bytes(path).splitlines()
     for number, line in enumerate(lines, start=1):
         try:
@@ -280,7 +281,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
                 raise UnreadableError("is not a record")
             records.append(record)
         except UnreadableError:
-            log.warning("%s: line %d of %d is truncated and skipped", path, number, len(lines))
+            damaged.append(number)
+    if damaged:
+        log.warning("%s: %d of %d lines skipped, the first is line %d", path, len(damaged), len(lines), damaged[0])
     return records
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import StoppedError
+from core.reading import UnreadableError
 from core.runlog import (
     EpochRecord,
     RunLog,
@@ -78,7 +79,16 @@ def test_an_incomplete_last_line_is_skipped_and_reported(run, caplog):
     text = run.metrics_file.read_text()
     run.metrics_file.write_text(text[:-20])
     assert [record["step"] for record in read_metrics(run.metrics_file)] == [1]
-    assert "line 2 of 2 is truncated" in caplog.text
+    (warning,) = caplog.records
+    assert warning.args == (run.metrics_file, 1, 2, 2)
+
+
+def test_many_damaged_lines_are_one_warning(tmp_path, caplog):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "step"}\n' + "{\n" * 5)
+    assert read_metrics(path) == [{"kind": "step"}]
+    (warning,) = caplog.records
+    assert warning.args == (path, 5, 6, 2)
 
 
 def test_a_run_without_metrics_has_none(tmp_path):
@@ -134,6 +144,17 @@ def test_the_loss_history_is_read_back_bit_exactly(tmp_path):
     write_loss_csv(path, [FIRST, SECOND, THIRD])
     assert path.read_text().splitlines()[0] == "epoch,train_loss,val_loss,lr,seconds,windows_per_second"
     assert read_loss_csv(path) == [FIRST, SECOND, THIRD]
+
+
+def test_a_loss_history_over_16_mib_is_rejected_before_it_is_read(tmp_path):
+    path = tmp_path / "history.csv"
+    write_loss_csv(path, [FIRST])
+    for size, is_read in ((1 << 24, True), ((1 << 24) + 1, False)):
+        with path.open("ab") as file:
+            file.truncate(size)
+        with pytest.raises(ValueError) as raised:
+            read_loss_csv(path)
+        assert isinstance(raised.value, UnreadableError) != is_read
 
 
 @pytest.mark.parametrize("text", ["", "epoch,loss\n1,2\n", "HEADER\n1,0.5\n", "HEADER\n1,a,b,c,d,e\n"])
