@@ -31,15 +31,18 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
 }
 
 /**
- * spec: `{title, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?}}` and in it
+ * spec: `{title, of?, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?}}` and in it
  *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, name?, onclick?}`;
  *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
  */
 export const lineChart = (spec) => new Chart(curves, spec);
 
-/** spec: `{title, summary, x: {label, names}, y: {label, names}, z, what, say, range, isDiverging?, height?}`; `z[0]` is the
+/** spec: `{title, of?, summary, x: {label, names}, y: {label, names}, z, what, say, range, isDiverging?, height?}`; `z[0]` is the
  * lowest row. */
 export const heatMap = (spec) => new Chart(cells, spec);
+
+/** A title as it is without the card around the chart. */
+const nameOf = ({ title, of }) => (of ? `${title}, ${of}` : title);
 
 /** Colours of the current scheme by their name in the style sheet. */
 function palette() {
@@ -64,19 +67,20 @@ class Chart {
     this.#kind = kind;
     // Space for the chart and its legend is reserved before drawing, so that the page does not move under the pointer.
     this.#frame.style.minHeight = `calc(${spec.height ?? HEIGHT}px + 1.55em)`;
-    const take = (what, save) => button(what, `${spec.title} as ${what}`, save);
-    const name = spec.isWide ? "chart wide" : "chart";
+    const title = nameOf(spec);
+    const take = (what, save) => button(what, `${title} as ${what}`, save);
+    const look = spec.isWide ? "chart wide" : "chart";
     this.node = el(
       "figure",
-      { class: name, tabindex: "0", onkeydown: (event) => this.#key(event) },
+      { class: look, tabindex: "0", onkeydown: (event) => this.#key(event) },
       el(
         "figcaption",
         {},
-        el("h3", {}, spec.title),
+        el("h3", { "aria-label": title }, spec.title),
         el(
           "span",
           { class: "between" },
-          take("CSV", () => saveCsv(spec.title, this.#drawing.rows(spec.x.label, spec.y.label))),
+          take("CSV", () => saveCsv(title, this.#drawing.rows(spec.x.label, spec.y.label))),
           take("SVG", () => this.#picture(saveSvg)),
           take("PNG", () => this.#picture(savePng)),
         ),
@@ -162,8 +166,9 @@ class Chart {
     const legend = (this.spec.curves ?? []).flatMap((one) =>
       one.isFaint ? [] : [[one.name, colour(one.colour)]],
     );
+    const title = nameOf(this.spec);
     const colours = { ink: colour("ink"), line: colour("line"), surface: colour("surface") };
-    save(this.spec.title, pictureOf(this.#plot, this.spec.title, legend, marks, colours));
+    save(title, pictureOf(this.#plot, title, legend, marks, colours));
   }
 
   /** Spans, lines and points on top of the uPlot drawing. */

@@ -101,7 +101,8 @@ function map(name, title, all, route) {
       frame,
       worst > 0
         ? heatMap({
-            title: `Share of ${words}, ${title}`,
+            title: `Share of ${words}`,
+            of: title,
             summary: `Share of ${words} by channel and file, at most ${percent(worst)}`,
             z,
             range: [0, worst],

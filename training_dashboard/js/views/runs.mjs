@@ -56,6 +56,13 @@ const columnsOf = (store, chosen, pick) => [
       badge(run.state),
       run.reason && small(run.reason),
       !run.folder_present && small("only the record is left"),
+      small(
+        el(
+          "a",
+          { href: href("training", { run: run.run_id }), "aria-label": `Curves of ${run.run_id}` },
+          "Curves",
+        ),
+      ),
     ],
   ),
   {
@@ -93,13 +100,6 @@ const columnsOf = (store, chosen, pick) => [
   text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
   text("device", "Hardware", (run) => hardwareOf(run) || MISSING),
-  text(
-    "curves",
-    "Curves",
-    (run) => href("training", { run: run.run_id }),
-    ({ run_id: run }) =>
-      el("a", { href: href("training", { run }), "aria-label": `Curves of ${run}` }, "show"),
-  ),
 ];
 
 const tagsOf = (run) => [...new Set(Object.values(run.streams).flatMap(({ notes }) => notes?.tags ?? []))];

@@ -218,7 +218,8 @@ function specOf(measure, runs, { scale, x, smoothing }, stream) {
   const gap = (run) => ({ x: place(run, gapOf(run)), colour: "bad", label: "not finite" });
   const lengths = runs.map((run) => `run ${run.id} with ${run.history.length} epochs`).join(", ");
   return {
-    title: `${measure.title}, ${stream}`,
+    title: measure.title,
+    of: stream,
     curves,
     height: isLoss ? 340 : 200,
     isWide: isLoss,
