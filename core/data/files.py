@@ -120,7 +120,7 @@ _CPU_SECONDS, _CPU_SECONDS_PER_MIB = 60, 10
 
 
 def in_time(path: Path, parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts of a file, one after the other. CPU time is limited, because a busy machine is no fault of the file.
+    """The parts of a file, one after the other. CPU time is limited, not elapsed time, which depends on other load.
 
     Raises DataError where reading them and what the caller does with them takes far longer than a valid file does.
     """
