@@ -27,7 +27,7 @@ from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
-from core.devices.profiles import seed_and_fix
+from core.devices.process import seed_and_fix
 from core.errors import DataError
 from inference.detector import Detector
 from inference.detector_file import load_stored, save_detector

@@ -21,7 +21,7 @@ from core.data.overlap import rows_of
 from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
-from core.devices.profiles import seed_and_fix
+from core.devices.process import seed_and_fix
 from core.devices.record import RECORD_FILE, device_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
@@ -37,8 +37,7 @@ from trainers.decisions import SizeDecision, decide_batch, decide_model_size, or
 from trainers.distributed import World, process_group
 from trainers.environment import environment_record
 from trainers.loop import Trainer
-from trainers.resuming import checkpoint_to_resume
-from trainers.starting import start_from
+from trainers.resuming import checkpoint_to_resume, start_from
 
 log = logging.getLogger(__name__)
 

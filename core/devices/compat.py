@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -22,9 +23,9 @@ from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
 from core.devices import manager
 from core.devices.backend import to_device
-from core.devices.batching import BatchConfig, get_batch_config
 from core.devices.capabilities import GPU_KINDS
 from core.devices.manager import PREFERENCES, torch_devices
+from core.devices.memory import memory_limit_mb
 from core.devices.record import device_record
 from core.errors import UsageError
 
@@ -51,6 +52,23 @@ class MemoryStrategy(StrEnum):
     AGGRESSIVE = "aggressive"
     CUSTOM = "custom"
     AUTO = "auto"
+
+
+GPU_BATCH_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """A batch for one device, scaled from one for a CPU.
+
+    largest: the most samples that fit in memory; None if the memory of a sample is unknown.
+    """
+
+    base: int
+    batch_size: int
+    factor: int
+    largest: int | None
+    reason: str
 
 
 def optimize_for_model_size(num_parameters: int, config: Device | None = None) -> Device:
@@ -130,14 +148,26 @@ class DeviceManager(manager.DeviceManager):
         return distribute_data(batch, devices or torch_devices(self.capabilities))
 
     def get_batch_config(self, base_batch_size: int, *, mb_per_sample: float | None = None) -> BatchConfig:
-        settings = self.config.device
-        return get_batch_config(
-            self.capabilities,
-            base_batch_size,
-            tpu_batch_factor=settings.tpu_batch_factor,
-            memory_share=settings.memory.share,
-            mb_per_sample=mb_per_sample,
-        )
+        """Scales a batch to the device: TPU × `device.tpu_batch_factor`, up to the next power of two; GPU × 4; CPU × 1.
+
+        mb_per_sample: memory of one sample, in MiB; limits the batch to the device memory, but to at least one sample.
+        Raises ValueError if a figure is not positive.
+        """
+        if base_batch_size < 1 or (mb_per_sample is not None and mb_per_sample <= 0):
+            raise ValueError(f"base_batch_size = {base_batch_size}, mb_per_sample = {mb_per_sample}: must be positive")
+        settings, kind = self.config.device, self.capabilities.kind
+        factor = settings.tpu_batch_factor if kind == "tpu" else GPU_BATCH_FACTOR if kind in GPU_KINDS else 1
+        batch, largest, reason = base_batch_size * factor, None, f"{base_batch_size} × {factor} on {kind}"
+        if kind == "tpu":
+            batch = 1 << (batch - 1).bit_length()
+            reason += ", up to the next power of two"
+        if mb_per_sample is not None:
+            limit_mb = memory_limit_mb(self.capabilities, settings.memory.share)
+            largest = max(1, int(limit_mb / mb_per_sample))
+            if batch > largest:
+                batch = 1 << (largest.bit_length() - 1) if kind == "tpu" else largest
+                reason += f"; {limit_mb} MiB are enough for {largest} samples of {mb_per_sample:g} MiB"
+        return BatchConfig(base_batch_size, batch, factor, largest, reason)
 
     def optimize_for_model_size(self, num_parameters: int) -> Execution:
         """The configuration with the memory strategy that suits a model of this size. The manager does not change;
@@ -226,8 +256,8 @@ def move_to_device(
 ) -> Value:
     """The value with every tensor in it on the device, through dicts, lists, tuples and dataclasses of any depth.
 
-    Everything else is unchanged; a container without moved tensors is the same object. device_id: instead of a device,
-    a number or name as `get_device` takes it, which raises UsageError for one that cannot be used.
+    device_id: instead of a device, a number or name as `get_device` takes it, which raises UsageError for one that
+    cannot be used.
     """
     target = get_device(device_id) if device is None else torch.device(device)
 
@@ -246,7 +276,7 @@ def distribute_data(batch: Value, devices: Sequence[torch.device | str]) -> list
     """
     if not devices:
         raise UsageError("a batch cannot be distributed over no devices")
-    sizes = set(_first_axes(batch))
+    sizes = _first_axes(batch)
     if not sizes and isinstance(batch, list | tuple):
         sizes = {len(batch)}
     if len(sizes) != 1:
@@ -262,50 +292,42 @@ def distribute_data(batch: Value, devices: Sequence[torch.device | str]) -> list
     return shares
 
 
-def _first_axes(value: Any) -> Iterator[int]:
+def _first_axes(value: Any) -> set[int]:
     """Lengths of the first axes of all tensors and arrays in the value."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        if value.ndim:
-            yield len(value)
-        return
-    for part in _parts(value).values():
-        yield from _first_axes(part)
+    lengths: set[int] = set()
+
+    def look(part: Any) -> Any:
+        if not isinstance(part, torch.Tensor | np.ndarray):
+            return _rebuilt(part, look)
+        lengths.update(part.shape[:1])
+        return part
+
+    look(value)
+    return lengths
 
 
 def _cut(value: Any, samples: slice, size: int) -> Any:
     """The samples of a batch of `size`."""
     if isinstance(value, torch.Tensor | np.ndarray):
         return value[samples] if value.ndim else value
-    if type(value) in (list, tuple) and len(value) == size and not list(_first_axes(value)):
+    if type(value) in (list, tuple) and len(value) == size and not _first_axes(value):
         return value[samples]
     return _rebuilt(value, lambda part: _cut(part, samples, size))
 
 
-# ---------------------------------------------------------------------------------------------------------- containers
-def _parts(value: Any) -> dict[Any, Any]:
-    """What a container holds, by key, position or field; nothing for what is no container."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return {}
-
-
 def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
-    """The container with the function applied to its parts; the container itself where they all stay the same."""
-    parts = _parts(value)
-    changed = {key: new for key, part in parts.items() if (new := function(part)) is not part}
-    if not changed:
-        return value
+    """A copy of the container with the function applied to its parts; the value itself if it is no container."""
     if isinstance(value, tuple):
-        parts = {**parts, **changed}.values()
+        parts = map(function, value)
         return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
-    result = copy.copy(value)
-    for key, part in changed.items():
-        if isinstance(value, dict | list):
-            result[key] = part
-        else:
-            object.__setattr__(result, key, part)  # past `frozen`, without __post_init__
-    return result
+    if isinstance(value, dict | list):
+        result = copy.copy(value)
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            result[key] = function(part)
+        return result
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        result = copy.copy(value)
+        for field in dataclasses.fields(value):  # past `frozen`, without __post_init__
+            object.__setattr__(result, field.name, function(getattr(value, field.name)))
+        return result
+    return value

@@ -14,8 +14,7 @@ from core.config.overrides import PROFILE_DIR
 from core.devices import memory, process
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities, platform_facts
 from core.devices.host import thread_limit
-from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
-from core.devices.profiles import misfits
+from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits
 from core.errors import ConfigError, ConfigFault, UsageError
 
 if TYPE_CHECKING:

@@ -1,18 +1,23 @@
-"""Settings of this process: the environment that it needs from its start, and its memory allocator. Does not import
-torch."""
+"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator;
+and jobs that leave no trace in it. Imports torch only in functions."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import logging
 import os
 import platform
+import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+import warnings
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from core.config.execution import Profile
@@ -76,6 +81,31 @@ def start_right(profile: Profile) -> None:
     os.execve(sys.executable, command, environment)
 
 
+def seed_and_fix(profile: Profile) -> None:
+    """Seeds Python, NumPy and torch, and sets how torch chooses its kernels; the only place for both.
+
+    Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted before
+    (`start_right`); in a notebook it is only logged.
+    """
+    import numpy as np
+    import torch
+
+    from core.reproducibility import derive_seed
+
+    if (reason := wrong_hash_seed(profile)) is not None:
+        log.warning("%s; set it before Python starts; it is too late for this process", reason)
+    random.seed(derive_seed(profile.seed, "python"))
+    numpy_seed = profile.numpy_seed
+    np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
+    torch.manual_seed(derive_seed(profile.seed, "torch"))
+    adopt(profile)
+    # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
+    torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
+    torch.backends.cudnn.benchmark = profile.cudnn_benchmark and not profile.deterministic
+    # torch rounds the input of convolutions, but not that of matrix products, to 10 bits (TF32) by default.
+    torch.backends.cudnn.allow_tf32 = False
+
+
 def command_start() -> float | None:
     """Start time of the command of this process by `time.monotonic`, which all processes of a machine share and no
     clock setting changes; None if there is no command."""
@@ -120,6 +150,56 @@ def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | 
         return json.loads(answer.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise LandfallError("its answer is not JSON") from error
+
+
+# ------------------------------------------------------------------------------------------------- jobs in one process
+@contextmanager
+def isolated(log_file: Path) -> Iterator[None]:
+    """Within the context the process is as a command finds it: no log handlers, the clock of its time limit at 0, and
+    standard output and errors in `log_file`. Afterwards environment, current folder, logging, warnings and the settings
+    of torch are as before. For one job at a time: these belong to the process, not to a thread."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    environment, folder = dict(os.environ), Path.cwd()
+    root = logging.getLogger()
+    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
+    try:
+        with (
+            _same_torch(),
+            log_file.open("w", encoding="utf-8", buffering=1, errors="backslashreplace") as file,
+            redirect_stdout(file),
+            redirect_stderr(file),
+            warnings.catch_warnings(),
+        ):
+            root.handlers[:] = []
+            restart_clock()
+            yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.raiseExceptions = raises
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        gc.collect()  # models and data of the job, which refer to each other
+        gc.freeze()  # what remains, such as modules, is not searched after the next job
+
+
+@contextmanager
+def _same_torch() -> Iterator[None]:
+    """Restores the settings of torch."""
+    import torch  # now, because the first job of a process may change the defaults
+
+    num_threads, debug_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    benchmark, allow_tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    dtype, random_state = torch.get_default_dtype(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
+        torch.set_deterministic_debug_mode(debug_mode)
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(random_state)
 
 
 # --------------------------------------------------------------------------------------------------------------- memory

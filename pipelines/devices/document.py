@@ -10,20 +10,9 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.schema import Stream
-from core.devices.record import DeviceRecord, Document, TierBatch
+from core.devices.record import DeviceRecord, Document
 
 Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
-
-
-class BatchExample(Document):
-    """A batch size for one device, derived from that for a CPU."""
-
-    base: int
-    batch_size: int
-    factor: int
-    largest: int | None
-    cost_per_hour_usd: float
-    reason: str
 
 
 class FittingProfile(Document):
@@ -39,12 +28,6 @@ class RunBatch(Document):
     device: str = Field(description="The device it computed on.")
     effective: int = Field(description="Windows per optimizer step.")
     micro: int = Field(description="Micro-batch size.")
-
-
-class StartingBatch(TierBatch):
-    examples: list[BatchExample] = Field(
-        description="Batch sizes on this device, for a base of one window and for the default."
-    )
 
 
 class RunCost(Document):
@@ -75,7 +58,6 @@ class CheckResult(Document):
 class DeviceReport(DeviceRecord):
     """The hardware, what a run would use, and why."""
 
-    batch: StartingBatch = Field(description="Batch and model size to start from.")
     profile: FittingProfile | None = Field(None, description="The device profile that fits this machine.")
     run_batches: list[RunBatch] = Field([], description="Batch sizes of the runs of the promoted models.")
     cost: Cost = Field(description="Estimated cost.")

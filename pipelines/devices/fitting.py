@@ -12,7 +12,7 @@ from core.config.execution import DeviceKind, Execution
 from core.config.hardware import list_profiles, load_profile
 from core.config.schema import STREAMS
 from core.devices.manager import DeviceManager
-from core.devices.profiles import misfits
+from core.devices.plan import misfits
 from core.errors import LandfallError
 from pipelines.devices.document import FittingProfile, RunBatch
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from core.config.execution import Execution
 from core.config.hardware import Tiers, load_tiers, tables_root
-from core.config.schema import Training
-from core.devices.batching import get_batch_config
 from core.devices.manager import DeviceManager
-from core.devices.record import DeviceRecord, Host, device_record
+from core.devices.record import Host, device_record
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
 from pipelines.devices.document import CheckResult, DeviceReport, RunBatch
@@ -62,11 +60,12 @@ def device_report(
     """
     facts = facts or Facts.of_this_machine()
     record = device_record(manager, facts.host, facts.tiers)
+    per_hour = cost_per_hour(record, facts.costs)
     document = {
         **record.model_dump(mode="json"),
         "cost": {
-            "usd_per_hour": cost_per_hour(record, facts.costs),
-            "runs": [{"hours": hours, "usd": hours * cost_per_hour(record, facts.costs)} for hours in RUN_HOURS],
+            "usd_per_hour": per_hour,
+            "runs": [{"hours": hours, "usd": hours * per_hour} for hours in RUN_HOURS],
         },
         "frameworks": dict(facts.frameworks),
         "framework_devices": facts.framework_devices,
@@ -75,20 +74,4 @@ def device_report(
         "profile": fitting_profile(manager, facts.profiles, facts.environment).model_dump(),
         "run_batches": [batch.model_dump() for batch in facts.run_batches],
     }
-    document["batch"]["examples"] = _examples(manager, record, facts.costs)
     return DeviceReport.model_validate(document).model_dump(mode="json")
-
-
-def _examples(manager: DeviceManager, record: DeviceRecord, costs: Costs) -> list[dict[str, Any]]:
-    """Batch sizes on the device in use, for a base of one window and for the default."""
-    default = Training().batch_size
-    bases = (1, record.batch.batch_size if default == "auto" else default)
-    hourly = {"cost_per_hour_usd": costs.per_hour(record.plan.kind)}
-    settings = manager.config.device
-    scaled = (
-        get_batch_config(
-            manager.capabilities, base, tpu_batch_factor=settings.tpu_batch_factor, memory_share=settings.memory.share
-        )
-        for base in bases
-    )
-    return [{**asdict(batch), **hourly} for batch in scaled]

@@ -14,7 +14,7 @@ from core.config.compose import load_config, local_config_file
 from core.config.execution import Profile
 from core.config.schema import PatchTSTModel, Scalogram, SwinMAEModel
 from core.data.scalogram import Scalogram as Transform
-from core.devices.profiles import seed_and_fix
+from core.devices.process import seed_and_fix
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 from core.runlog import read_metrics

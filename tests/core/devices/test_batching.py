@@ -6,11 +6,7 @@ import pytest
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.hardware import load_tiers, resolve_model_size
 from core.config.schema import Scalogram, Stream, SwinMAEModel, Training
-from core.devices.batching import (
-    effective_batch,
-    get_batch_config,
-    tier_for,
-)
+from core.devices.batching import effective_batch, tier_for
 from core.devices.capabilities import DeviceCapabilities
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
@@ -56,49 +52,6 @@ def test_a_device_starts_from_its_tier(kind, memory_mb, start):
 def test_the_order_of_the_rows_does_not_matter():
     turned = TIERS.model_copy(update={"tiers": TIERS.tiers[::-1]})
     assert tier_for(device("cuda", 24_268), turned).name == "cuda-24gb"
-
-
-# ------------------------------------------------------------------------------------------------------ batch by device
-@pytest.mark.parametrize(
-    "kind, base, batch",
-    [("tpu", 1, 128), ("tpu", 2, 256), ("tpu", 3, 512), ("cuda", 8, 32), ("mps", 3, 12), ("cpu", 7, 7)],
-)
-def test_a_batch_is_scaled_to_the_device(kind, base, batch):
-    found = get_batch_config(device(kind), base)
-    assert (found.base, found.batch_size, found.largest) == (base, batch, None)
-    assert f"{base} × {found.factor} on {kind}" in found.reason
-
-
-def test_the_factor_of_a_tpu_can_be_set():
-    assert get_batch_config(device("tpu"), 3, tpu_batch_factor=8).batch_size == 32
-
-
-@pytest.mark.parametrize(
-    "kind, free_mb, share, batch, largest",
-    [
-        ("cuda", 10_000, 0.75, 75, 75),  # three quarters of 10,000 MiB hold 75 windows of 100
-        ("cuda", 10_000, 0.60, 60, 60),
-        ("cuda", 2_000, 0.75, 20, 20),  # others hold the rest
-        ("tpu", 10_000, 0.75, 64, 75),  # a power of two
-        ("cuda", 10, 0.75, 1, 1),  # one window at least
-    ],
-)
-def test_memory_caps_the_batch(kind, free_mb, share, batch, largest):
-    found = get_batch_config(device(kind, 10_000, free_mb), 50, memory_share=share, mb_per_sample=100.0)
-    assert (found.batch_size, found.largest) == (batch, largest)
-    assert f" {largest} samples of 100 MiB" in found.reason
-
-
-def test_plentiful_memory_does_not_change_the_batch():
-    found = get_batch_config(device("cuda", 10_000), 8, mb_per_sample=1.0)
-    assert (found.batch_size, found.largest) == (32, 7_500)
-    assert "MiB" not in found.reason
-
-
-@pytest.mark.parametrize("figures", [{"base_batch_size": 0}, {"base_batch_size": 1, "mb_per_sample": 0.0}])
-def test_impossible_figures_are_rejected(figures):
-    with pytest.raises(ValueError, match="must be positive"):
-        get_batch_config(device("cuda"), **figures)
 
 
 # ------------------------------------------------------------------------------------------------------ effective batch

@@ -353,15 +353,47 @@ def test_the_lists_of_devices():
     assert found.capabilities is CPU
 
 
-@pytest.mark.parametrize("found, base, size", [(TPU, 1, 128), (TPU, 2, 256), (AMPERE, 32, 128), (CPU, 32, 32)])
+def preferring(found: DeviceCapabilities, **settings) -> DeviceManager:
+    """A manager on a machine with this device and a CPU, of which it uses the former."""
+    prefer = {"cuda": "gpu"}.get(found.kind, found.kind)
+    return manager(found, CPU, device={"prefer": prefer, **settings})
+
+
+@pytest.mark.parametrize(
+    "found, base, size", [(TPU, 1, 128), (TPU, 2, 256), (TPU, 3, 512), (AMPERE, 8, 32), (APPLE, 3, 12), (CPU, 7, 7)]
+)
 def test_batches_grow_with_the_device(found, base, size):
-    devices = {"prefer": {"cuda": "gpu"}.get(found.kind, found.kind)}
-    assert manager(found, CPU, device=devices).get_batch_config(base).batch_size == size
+    batch = preferring(found).get_batch_config(base)
+    assert (batch.base, batch.batch_size, batch.largest) == (base, size, None)
+    assert f"{base} × {batch.factor} on {found.kind}" in batch.reason
 
 
 def test_the_factor_of_a_tpu_is_set_by_configuration():
-    devices = {"prefer": "tpu", "tpu_batch_factor": 16}
-    assert manager(TPU, CPU, device=devices).get_batch_config(2).batch_size == 32
+    assert preferring(TPU, tpu_batch_factor=16).get_batch_config(3).batch_size == 64
+
+
+@pytest.mark.parametrize(
+    "found, free_mb, memory, batch, largest",
+    [
+        (AMPERE, 10_000, {}, 75, 75),  # three quarters of 10,000 MiB hold 75 samples of 100
+        (AMPERE, 10_000, {"strategy": "conservative"}, 60, 60),
+        (AMPERE, 2_000, {}, 20, 20),  # others hold the rest
+        (TPU, 10_000, {}, 64, 75),  # a power of two
+        (AMPERE, 10, {}, 1, 1),  # one sample at least
+    ],
+)
+def test_memory_limits_the_batch(found, free_mb, memory, batch, largest):
+    small = replace(found, memory_total_mb=10_000, memory_free_mb=free_mb)
+    limited = preferring(small, memory=memory).get_batch_config(50, mb_per_sample=100.0)
+    assert (limited.batch_size, limited.largest) == (batch, largest)
+    assert f" {largest} samples of 100 MiB" in limited.reason
+    assert "MiB" not in preferring(small).get_batch_config(1, mb_per_sample=1e-3).reason
+
+
+@pytest.mark.parametrize("figures", [{"base_batch_size": 0}, {"base_batch_size": 1, "mb_per_sample": 0.0}])
+def test_impossible_figures_of_a_batch_are_rejected(figures):
+    with pytest.raises(ValueError, match="must be positive"):
+        manager(AMPERE, CPU).get_batch_config(**figures)
 
 
 def test_floating_point_tensors_are_float64_in_64_bit_mode():

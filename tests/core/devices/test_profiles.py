@@ -15,7 +15,8 @@ from core.config.hardware import list_profiles, load_profile
 from core.config.overrides import PROFILE_DIR
 from core.config.schema import STREAMS
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.profiles import Misfit, misfits, seed_and_fix
+from core.devices.plan import Misfit, misfits
+from core.devices.process import seed_and_fix
 from core.errors import ConfigError, UsageError
 from core.reproducibility import derive_seed
 from tests.support import REPO_ROOT
