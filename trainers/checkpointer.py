@@ -12,6 +12,7 @@ from core import checkpoint, promotion
 from core.errors import CheckpointError
 from core.runlog import RunLog
 from core.workspace import json_digest
+from trainers.context import RunContext
 from trainers.resuming import check_fit, report_exactness
 from trainers.state import TrainState
 
@@ -26,11 +27,11 @@ class Checkpointer:
     weights, in every checkpoint.
     """
 
-    def __init__(self, root: Path, state: TrainState, *, bundle: Mapping[str, Any]):
-        self.root, self.state, self.bundle = root, state, bundle
-        self.config, self.world = state.objective.config, state.objective.world
-        self.best_path = promotion.weights_path(root, self.config, bundle["run_id"])
-        self.promoted_path = root / self.config.logging.checkpoint_path
+    def __init__(self, context: RunContext, state: TrainState, *, bundle: Mapping[str, Any]):
+        self.root, self.config, self.world = context.root, context.config, context.world
+        self.state, self.bundle = state, bundle
+        self.best_path = promotion.weights_path(self.root, self.config, bundle["run_id"])
+        self.promoted_path = self.root / self.config.logging.checkpoint_path
         self.last_path = checkpoint.last_path(self.promoted_path)
         self._saved_at = time.monotonic()
         self._restored: Path | None = None

@@ -1,4 +1,4 @@
-"""The processes that train one model, as torchrun numbers them, and what they exchange."""
+"""The processes that train one model, as torchrun numbers them: what they exchange, and how they decide together."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import distributed
 
 from core.config.execution import DeviceKind, Distributed
 from core.devices.plan import DevicePlan
+from core.stopping import StopRequest
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# Time between two votes, where several processes train together.
+_VOTE_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -97,3 +101,39 @@ def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iter
         # Objects that still use the group must be freed before it: freed after it, they sometimes wait forever.
         gc.collect()
         distributed.destroy_process_group()
+
+
+# ----------------------------------------------------------------------------------------------------- stop and save
+class Decision(NamedTuple):
+    """What all processes do before their next step."""
+
+    stop: bool
+    save: bool
+
+
+class StopConsensus:
+    """The processes of a run vote before a step whether to stop or to save; all do it, or none.
+
+    Each vote waits for the device, so a few seconds pass between two votes; all processes count the same steps.
+    """
+
+    def __init__(self, stop: StopRequest, world: World, device: torch.device):
+        self.stop, self.world, self.device = stop, world, device
+        self._interval, self._steps_left = 1, 0
+
+    def decide(self, *, step_seconds: float, validation_seconds: float, steps_left: int, save_is_due: bool) -> Decision:
+        """step_seconds, validation_seconds: expected; steps_left: before the next validation."""
+        if self.world.is_single:
+            return Decision(self.stop.is_due(step_seconds + validation_seconds * (steps_left == 1)), save_is_due)
+        if self._steps_left > 0:
+            self._steps_left -= 1
+            return Decision(stop=False, save=False)
+        until_next = step_seconds * self._interval + validation_seconds * (steps_left <= self._interval)
+        votes = torch.tensor([float(self.stop.is_due(until_next)), step_seconds, save_is_due], device=self.device)
+        stopping, seconds, saving = self.world.all_reduce_sum(votes).tolist()
+        is_known = seconds > 0  # the duration of a step is unknown before the first
+        self._interval = max(1, int(_VOTE_INTERVAL_S * self.world.size / max(seconds, 1e-3))) if is_known else 1
+        self._steps_left = self._interval - 1
+        if stopping and self.stop.reason is None:
+            self.stop.reason = "another process requested a stop"
+        return Decision(stopping > 0, saving > 0)

@@ -26,9 +26,9 @@ from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, write
 from core.stopping import StopRequest
 from core.workspace import relative
 from trainers.checkpointer import Checkpointer
-from trainers.consensus import StopConsensus
 from trainers.context import RunContext
-from trainers.gauges import Gauges
+from trainers.distributed import StopConsensus
+from trainers.environment import Gauges
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer, learning_rate
 from trainers.profiling import profiled
@@ -67,10 +67,10 @@ class Trainer:
             mean_input=None if mean_input is None else mean_input.to(plan.device, plan.dtype),
         )  # fmt: skip
         self.optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
-        self.recovery = Recovery(self.objective, train, root=context.root)
+        self.recovery = Recovery(context, self.objective, train)
         self.epochs = EpochPlan.of(config.training, num_windows=len(train), batch_size=batch.effective)
         self.state = TrainState(self.objective, self.optimizer, self.recovery, batch=batch, epochs=self.epochs)
-        self.checkpointer = Checkpointer(context.root, self.state, bundle=bundle)
+        self.checkpointer = Checkpointer(context, self.state, bundle=bundle)
         self.gauges, self.guard = Gauges(plan.kind), NonFiniteGuard(plan)
         self._step_seconds = self._validation_seconds = 0.0
 

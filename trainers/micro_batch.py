@@ -86,8 +86,6 @@ class ProbeResult:
     largest: int
     peak_mb: float | None
     seconds_per_step: float | None
-    windows_per_second: float | None
-    limit_mb: float | None
     line: Line | None
     trials: tuple[Trial, ...]
     reason: str
@@ -105,17 +103,27 @@ class ProbeResult:
 
 # -------------------------------------------------------------------------------------------------------------- probing
 @dataclass(frozen=True)
-class _Probe:
-    """See `find_batch_size`."""
+class Probe:
+    """Finds the fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, and of 2 and
+    4 if 8 do not fit. No size runs whose predicted peak is over the limit. An out-of-memory error counts as too large.
+
+    train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
+        after the train steps of the same size.
+    meter: measures the peak memory of the device.
+    limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
+    largest: most windows of use: those of an optimizer step, or of the data set.
+    group: windows that batch normalisation takes together; whole groups are preferred.
+    budget_s: a size that would end later than this is not started, but for the first two.
+    """
 
     train_step: Callable[[int], None]
     validation_step: Callable[[int], None]
     meter: Backend
     limit_mb: float | None
     largest: int
-    group: int
-    budget_s: float
-    clock: Callable[[], float]
+    group: int = 1
+    budget_s: float = 5.0
+    clock: Callable[[], float] = time.perf_counter
 
     @property
     def allowed_mb(self) -> float:
@@ -198,7 +206,7 @@ class _Probe:
         last, fitting = trials[-1], [trial for trial in trials if trial.fits]
         if not last.fits:
             stop = f"{last.size} " + ("ran out of memory" if last.peak_mb is None else f"took {last.peak_mb:,.0f} MB")
-        blank = ProbeResult(1, 0, last.peak_mb, None, None, self.limit_mb, line, tuple(trials), f"{stop} ({limit})")
+        blank = ProbeResult(1, 0, last.peak_mb, None, line, tuple(trials), f"{stop} ({limit})")
         if not fitting:
             return replace(blank, needs_checkpointing=True)
         candidates = [trial for trial in fitting if trial.size % self.group == 0] or fitting
@@ -212,33 +220,6 @@ class _Probe:
             f"{largest} fit ({limit}); measured up to {fitting[-1].size}: {stop}"
         )
         return _with_micro(replace(blank, largest=largest, reason=reason), chosen.size)
-
-
-def find_batch_size(
-    train_step: Callable[[int], None],
-    validation_step: Callable[[int], None],
-    *,
-    meter: Backend,
-    limit_mb: float | None,
-    largest: int,
-    group: int = 1,
-    budget_s: float = 5.0,
-    clock: Callable[[], float] = time.perf_counter,
-) -> ProbeResult:
-    """The fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, and of 2 and 4 if 8
-    do not fit.
-
-    train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
-        after the train steps of the same size.
-    meter: measures the peak memory of the device.
-    limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
-    largest: most windows of use: those of an optimizer step, or of the data set.
-    group: windows that batch normalisation takes together; whole groups are preferred.
-    budget_s: a size that would end later than this is not started, but for the first two.
-
-    No size runs whose predicted peak is over the limit. An out-of-memory error counts as too large.
-    """
-    return _Probe(train_step, validation_step, meter, limit_mb, largest, group, budget_s, clock).run()
 
 
 def _fit(trials: Sequence[Trial], *, rest_mb: float) -> Line:
@@ -267,7 +248,6 @@ def _with_micro(result: ProbeResult, micro: int) -> ProbeResult:
         micro=micro,
         peak_mb=trial.peak_mb if trial else result.line.at(micro),
         seconds_per_step=trial.seconds if trial else None,
-        windows_per_second=trial.windows_per_second if trial else None,
     )
 
 

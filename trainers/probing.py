@@ -15,7 +15,7 @@ from core.data.inputs import Inputs
 from core.devices.backend import backend
 from core.errors import LandfallError
 from trainers.context import RunContext
-from trainers.micro_batch import ProbeCache, ProbeResult, agree, find_batch_size
+from trainers.micro_batch import Probe, ProbeCache, ProbeResult, agree
 from trainers.optimizer import build_optimizer
 from trainers.random_state import preserved
 
@@ -67,14 +67,14 @@ def _probe(
     with preserved(model, device):
         model.gradient_checkpointing = checkpointing
         try:
-            result = find_batch_size(
+            result = Probe(
                 *steps_of(context, model, train, validation),
                 meter=device,
                 limit_mb=plan.memory_limit_mb,
                 largest=largest,
                 group=_normalised_together(context.config),
                 budget_s=BUDGET_S.get(plan.kind, OTHER_BUDGET_S),
-            )
+            ).run()
         finally:
             model.gradient_checkpointing = before
     device.empty_cache()

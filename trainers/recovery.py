@@ -18,6 +18,7 @@ from core.errors import LandfallError
 from core.numbers import finite
 from core.runlog import RunLog
 from core.workspace import atomic_file, relative, write_json
+from trainers.context import RunContext
 from trainers.objective import Objective
 
 log = logging.getLogger(__name__)
@@ -132,9 +133,9 @@ class Recovery:
     used: remedies so far. rate_factor: what the schedule's learning rate is multiplied by.
     """
 
-    def __init__(self, objective: Objective, inputs: Inputs, *, root: Path):
-        self.objective, self.inputs, self.root = objective, inputs, root
-        self.limit = objective.config.training.recoveries
+    def __init__(self, context: RunContext, objective: Objective, inputs: Inputs):
+        self.objective, self.inputs = objective, inputs
+        self.root, self.is_main, self.limit = context.root, context.world.is_main, context.config.training.recoveries
         self.used, self.rate_factor = 0, 1.0
         self._raised: Precision | None = None
 
@@ -157,7 +158,7 @@ class Recovery:
         losses = self.objective.loss_of_each(self.inputs, index_b, *purpose)
         origins = origin_of(self.inputs.windows, index_b, losses, self.root)
         path = run.folder / f"skipped-step-{self.used + 1}.json"
-        if self.objective.world.is_main:
+        if self.is_main:
             save_evidence(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
         return self._remedied(run, figures, f"{in_words(origins)}; see {relative(path, self.root)}")
 

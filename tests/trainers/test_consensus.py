@@ -3,8 +3,7 @@ import torch
 
 from core import stopping
 from core.stopping import StopRequest
-from trainers.consensus import Decision, StopConsensus
-from trainers.distributed import SINGLE_PROCESS, World
+from trainers.distributed import SINGLE_PROCESS, Decision, StopConsensus, World
 
 
 class Others(World):

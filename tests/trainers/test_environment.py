@@ -1,12 +1,13 @@
-"""The record of a run about the device that it used."""
+"""What a run records about the device that it used."""
 
 import pytest
 
 from core.config.execution import Execution
+from core.devices.backend import backend
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from tests.support import REPO_ROOT
-from trainers.environment import environment_record
+from trainers.environment import Gauges, environment_record
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 4, 8000, 8000, ("float32",), usable=True, reason="a test")
 H200 = DeviceCapabilities(
@@ -34,3 +35,18 @@ def test_the_record_of_a_run_names_device_driver_and_platform(machine, name, fac
     plan = DeviceManager(Execution(), machine).plan()
     device = environment_record(REPO_ROOT, plan, {})["device"]
     assert (device["name"], device["platform_facts"]) == (name, facts)
+
+
+def test_a_reading_is_taken_once_a_second():
+    gauges = Gauges("cpu")
+    reading = gauges.read()
+    assert reading.memory_mb > 10
+    assert reading.gpu_utilisation is None
+    assert gauges.read() is None
+
+
+@pytest.mark.skipif(not backend("cuda").is_present, reason="no CUDA device")
+def test_a_gpu_reports_its_utilisation():
+    reading = Gauges("cuda").read()
+    assert reading.memory_mb >= 0
+    assert reading.gpu_utilisation is None or 0 <= reading.gpu_utilisation <= 1

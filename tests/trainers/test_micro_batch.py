@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support import REPO_ROOT
-from trainers.micro_batch import EQUAL, HEADROOM, ProbeCache, ProbeResult, agree, find_batch_size
+from trainers.micro_batch import EQUAL, HEADROOM, Probe, ProbeCache, ProbeResult, agree
 
 
 def level(plateau: int, power: float = 1.0) -> Callable[[int], float]:
@@ -57,15 +57,8 @@ class Machine:
         return self.peak
 
     def probe(self, *, limit_mb: float | None = None, largest: int = 1024, **options) -> ProbeResult:
-        return find_batch_size(
-            self.train_step,
-            self.validation_step,
-            meter=self,
-            limit_mb=limit_mb,
-            largest=largest,
-            clock=lambda: self.now,
-            **{"budget_s": 1e6, **options},
-        )
+        steps, options = (self.train_step, self.validation_step), {"budget_s": 1e6, **options}
+        return Probe(*steps, self, limit_mb, largest, clock=lambda: self.now, **options).run()
 
 
 # --------------------------------------------------------------------------------------------------------------- memory
@@ -123,7 +116,7 @@ def test_other_errors_do_not_count_as_out_of_memory():
         raise RuntimeError("expected scalar type Float but found Half")
 
     with pytest.raises(RuntimeError, match="found Half"):
-        find_batch_size(broken, machine.validation_step, meter=machine, limit_mb=None, largest=8)
+        Probe(broken, machine.validation_step, machine, limit_mb=None, largest=8).run()
 
 
 @pytest.mark.parametrize("machine, limit_mb", [(Machine(), 105), (Machine(capacity=50), None)])
@@ -139,7 +132,6 @@ def test_the_smallest_of_the_fastest_sizes_is_chosen():
     machine = Machine(seconds=level(32, power=1.2))
     result = machine.probe(limit_mb=100_000, largest=4096)
     assert result.micro == 32
-    assert result.windows_per_second == pytest.approx(3200)
     assert result.seconds_per_step == pytest.approx(0.01)
     assert max(machine.ran) == 128, "two doublings without growth are enough"
     assert result.largest == 4096
@@ -260,7 +252,7 @@ from core.config.schema import PatchTSTModel
 from core.devices import host
 from core.devices.backend import backend
 from core.devices.memory import is_out_of_memory
-from trainers.micro_batch import find_batch_size
+from trainers.micro_batch import Probe
 from core.models.patchtst import PatchTST
 
 torch.set_num_threads(1)
@@ -296,9 +288,7 @@ def answer(growth_mb):
     limit_mb = host.memory_mb(root).total_mb
     clock = itertools.count().__next__  # every step takes a second, so only memory ends the growth
     with cpu.limited(limit_mb):
-        result = find_batch_size(
-            train_step, validation_step, meter=cpu, limit_mb=limit_mb, largest=128, budget_s=1e3, clock=clock
-        )
+        result = Probe(train_step, validation_step, cpu, limit_mb, largest=128, budget_s=1e3, clock=clock).run()
         cpu.reset_peak_memory()
         train_step(result.micro)
         train_step(result.micro)

@@ -11,7 +11,7 @@ from core import checkpoint
 from core.errors import CheckpointError
 from tests.trainers.conftest import TINY
 from tests.trainers.test_run import environment_of, losses, run_training
-from trainers.starting import OF_CHANNELS
+from trainers.resuming import OF_CHANNELS
 
 PRE = "checkpoints/elsewhere.pt"
 # Steps too small to have an effect.
