@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -25,7 +24,6 @@ The `landfall` command is in `.venv/bin`. Each command is also a module, for exa
 [Configuration](configuration.md) lists the keys for `KEY=VALUE`.
 """
 _WIDTH = "100"
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def help_of(name: str) -> str:
@@ -38,11 +36,6 @@ def help_of(name: str) -> str:
             if ended.code:
                 raise
     return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
-
-
-def options_of(text: str) -> set[str]:
-    """The long options in a help text or a section of the page."""
-    return set(_OPTION.findall(text))
 
 
 def reference() -> str:

@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.devices.host import cpu_flags, cpu_model
 from core.workspace import write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +92,7 @@ def rows() -> Iterator[Row]:
 
 def unavailable(row: Row) -> str | None:
     """Why this machine cannot run a row; None if it can."""
-    flags = _cpu_flags()
+    flags = cpu_flags()
     wanted = " ".join(row.environment.values()).lower()
     if "avx512" in wanted and "avx512f" not in flags:
         return "the processor has no AVX-512"
@@ -170,23 +169,6 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _cpu_flags() -> set[str]:
-    try:
-        found = re.search(r"^flags\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    except OSError:
-        return set()
-    return set(found.group(1).split()) if found else set()
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor()
-    facts = dict(re.findall(r"^(model name|cpu family|model|stepping)\s*:\s*(.*)$", text, re.MULTILINE))
-    return f"{facts.get('model name', '')}, family {facts.get('cpu family')}, model {facts.get('model')}"
-
-
 # --------------------------------------------------------------------------------------------------------------- table
 COLUMNS = (
     "skill",
@@ -203,7 +185,7 @@ COLUMNS = (
 def as_markdown(results: Sequence[Result], skipped: Mapping[str, str]) -> str:
     """The results as a table, one line per row of the matrix."""
     head = ["row", "result", "seconds", *(f"{stream} {name}" for stream in STREAMS for name in COLUMNS)]
-    lines = [f"Processor: {_processor()}.", "", _line(head), _line(["---"] * len(head))]
+    lines = [f"Processor: {cpu_model()}.", "", _line(head), _line(["---"] * len(head))]
     for result in results:
         outcome = "pass" if result.passed else f"FAIL: {', '.join(result.failed)}"
         cells = [_text(result.streams.get(stream, {}).get(name)) for stream in STREAMS for name in COLUMNS]

@@ -16,7 +16,7 @@ def test_every_row_has_its_own_name_and_seeds_vary():
 
 
 def test_rows_that_cannot_run_here_have_a_reason(monkeypatch):
-    monkeypatch.setattr(matrix, "_cpu_flags", lambda: {"avx2"})
+    monkeypatch.setattr(matrix, "cpu_flags", lambda: {"avx2"})
     assert "AVX-512" in matrix.unavailable(Row("x", environment={"ATEN_CPU_CAPABILITY": "avx512"}))
     assert "python9.9" in matrix.unavailable(Row("x", python="python9.9"))
     assert matrix.unavailable(Row("x", environment=matrix.AVX2)) is None
