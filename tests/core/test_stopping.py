@@ -110,7 +110,7 @@ def test_work_stops_before_the_wall_time_limit(monkeypatch, running_s, next_s, d
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: running_s)
     stop = StopRequest(timeout_hours=1.0)
     assert stop.is_due(next_s) is due
-    assert (stop.reason == "the wall-time limit of 1 h is near") is due
+    assert (" 1 h " in (stop.reason or "")) is due
 
 
 def test_a_short_limit_keeps_a_small_reserve(monkeypatch):
@@ -130,7 +130,7 @@ def test_time_is_counted_from_the_start_of_the_process():
 def test_a_process_older_than_its_limit_is_rejected_with_a_hint(monkeypatch):
     """A kernel that has been open since yesterday would stop before its first step every time."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 10 * 3600.0)
-    with pytest.raises(UsageError, match=r"has run for 10\.0 h, timeout_hours = 8\.5") as caught, StopRequest(8.5):
+    with pytest.raises(UsageError, match=r"\b10\.0 h\b.*timeout_hours = 8\.5") as caught, StopRequest(8.5):
         pass
     assert "restart the kernel" in caught.value.hint
 
@@ -138,7 +138,7 @@ def test_a_process_older_than_its_limit_is_rejected_with_a_hint(monkeypatch):
 def test_a_process_near_its_limit_is_resumable(monkeypatch):
     """Training used the complete limit; a restart has the complete limit for the remaining work."""
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 3600 - 30.0)
-    with pytest.raises(StoppedError, match="the wall-time limit of 1 h is near") as caught, StopRequest(1.0):
+    with pytest.raises(StoppedError, match=r"\b1 h\b") as caught, StopRequest(1.0):
         pass
     assert caught.value.exit_code == 75
 
@@ -178,7 +178,7 @@ def test_work_that_never_checks_is_ended_before_the_limit(young, keeps_nothing):
     with pytest.raises(StoppedError) as caught, StopRequest(10 / 3600, keeps_nothing=keeps_nothing):
         wait()
     assert caught.value.exit_code == 75
-    assert caught.value.reason == "the wall-time limit of 0.00277778 h is near"
+    assert " 0.00277778 h " in caught.value.reason
     assert 9.5 < stopping.seconds_since_start() < 10.0
 
 

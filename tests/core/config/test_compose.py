@@ -117,7 +117,7 @@ def test_sizes_of_a_chosen_group_apply_unless_a_size_is_set_later(workspace, cap
     assert not caplog.records, "no warning was expected"
     loaded = load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
     assert is_set_with(loaded.origins, "model.embed_dim", "model.size") is (size is None)
-    assert ("hardware/sizes/swinmae=full has no effect: model.size = " in caplog.text) is not has_effect
+    assert ("hardware/sizes/swinmae=full" in caplog.text) is not has_effect
 
 
 @pytest.mark.parametrize("word, words", [
@@ -244,20 +244,17 @@ def test_a_configuration_that_cannot_be_composed_is_a_usage_error(workspace, fil
 
 
 @pytest.mark.parametrize(
-    "text, words",
-    [
-        ("seed: [1\nstream: patchtst\n", "line 2: expected"),
-        ("seed: 1\nseed: 2\n", "line 2: found duplicate key seed"),
-    ],
+    "text, place",
+    [("seed: [1\nstream: patchtst\n", "line 2: "), ("seed: 1\nseed: 2\n", "line 2: .*key seed")],
 )
-def test_an_error_for_invalid_yaml_names_file_and_line(workspace, text, words):
+def test_an_error_for_invalid_yaml_names_file_and_line(workspace, text, place):
     file = write(workspace, "configs/torn.yaml", text)
-    with pytest.raises(UsageError, match=f"{file}: {words}"):
+    with pytest.raises(UsageError, match=f"{file}: {place}"):
         load(workspace, file=file)
 
 
 def test_a_file_with_another_suffix_is_rejected(workspace):
-    with pytest.raises(UsageError, match=r"site.yml does not end in .yaml"):
+    with pytest.raises(UsageError, match=r"site\.yml .*\.yaml"):
         load(workspace, file=write(workspace, "site.yml", MINIMAL))
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from pydantic import BaseModel
 
@@ -37,48 +39,48 @@ def test_required_keys_are_named():
 
 
 @pytest.mark.parametrize(
-    "values, words",
+    "values, keys",
     [
-        (minimal(data={"window": 16}), "data.window = 16 is not a multiple"),
-        (minimal(model={"d_model": 30, "num_heads": 4}), "model.d_model: d_model = 30 is not divisible by num_heads"),
-        (minimal("swinmae", model={"num_heads": [3, 6]}), "num_heads has 2 stages, depths has 3"),
-        (minimal("swinmae", model={"decoder_depths": [2]}), "stages in decoder_depths: 1 given, 2 needed"),
-        (minimal("swinmae", model={"decoder": "light"}), "stages in decoder_depths: 2 given, 1 needed"),
-        (minimal("swinmae", model={"num_heads": [5, 6, 12]}), "stage 0 is 48 wide: 5 heads"),
-        (minimal("swinmae", scalogram={"image_size": 72}), "image_size = 72 is not a multiple"),
+        (minimal(data={"window": 16}), r"data\.window = 16\b"),
+        (minimal(model={"d_model": 30, "num_heads": 4}), r"model\.d_model: d_model = 30\b.*num_heads = 4\b"),
+        (minimal("swinmae", model={"num_heads": [3, 6]}), r"num_heads\b.* 2\b.*depths\b.* 3\b"),
+        (minimal("swinmae", model={"decoder_depths": [2]}), r"decoder_depths: 1\b.* 2\b"),
+        (minimal("swinmae", model={"decoder": "light"}), r"decoder_depths: 2\b.* 1\b"),
+        (minimal("swinmae", model={"num_heads": [5, 6, 12]}), r"model\.num_heads: stage 0\b.* 48\b.* 5\b"),
+        (minimal("swinmae", scalogram={"image_size": 72}), r"image_size = 72\b"),
         (
             minimal("swinmae", scalogram={"image_size": 40}, model={"mask_unit": 1, "depths": [2, 2, 2]}),
-            "image_size = 40 is not a multiple",
+            r"image_size = 40\b",
         ),
-        (minimal(training={"learning_rate": float("inf")}), "inf: "),
-        (minimal(model={"patch_size": 4}), "patch_stride"),
-        (minimal(device={"memory": {"strategy": "custom"}}), "strategy = custom with fraction = None"),
-        (minimal(device={"memory": {"fraction": 0.5}}), "strategy = balanced with fraction = 0.5"),
-        (minimal(device={"prefer": "tpu", "allow_tpu": False}), "prefer = tpu, but allow_tpu = false"),
-        (minimal(devices="cpu"), "choose the device with device.prefer=cpu"),
-        (minimal(device={"sort": "cpu"}), "device.sort: unknown key"),
-        (minimal(training={"clip": 1.0}), "training.clip: unknown key"),
+        (minimal(training={"learning_rate": float("inf")}), r"^training\.learning_rate: inf\b"),
+        (minimal(model={"patch_size": 4}), r"^model\.patch_size: .*patch_stride"),
+        (minimal(device={"memory": {"strategy": "custom"}}), r"strategy = custom\b.*fraction = None"),
+        (minimal(device={"memory": {"fraction": 0.5}}), r"strategy = balanced\b.*fraction = 0\.5"),
+        (minimal(device={"prefer": "tpu", "allow_tpu": False}), r"prefer = tpu\b.*allow_tpu = false"),
+        (minimal(devices="cpu"), r"^devices: .*device\.prefer=cpu"),
+        (minimal(device={"sort": "cpu"}), r"^device\.sort: unknown"),
+        (minimal(training={"clip": 1.0}), r"^training\.clip: unknown"),
     ],
 )
-def test_contradicting_keys_are_rejected(values, words):
-    assert words in fault_of(values)
+def test_contradicting_keys_are_rejected(values, keys):
+    assert re.search(keys, fault_of(values))
 
 
 @pytest.mark.parametrize(
-    "split, words",
+    "split, keys",
     [
-        ({"start": 0.7, "stop": 0.6}, "stop = 0.6 is not after start = 0.7"),
-        ({"start": 9, "stop": 9}, "stop = 9 is not after start = 9"),
-        ({"start": 5.0}, "write 5 for a row number"),
-        ({"start": "late"}, "'late' is"),
-        ({"stop": float("nan")}, "nan is"),
-        ({"start": -1}, "-1: "),
+        ({"start": 0.7, "stop": 0.6}, r"stop = 0\.6\b.*start = 0\.7\b"),
+        ({"start": 9, "stop": 9}, r"stop = 9\b.*start = 9\b"),
+        ({"start": 5.0}, r"start = 5\.0\b.* 5 "),
+        ({"start": "late"}, r"\.start: 'late'"),
+        ({"stop": float("nan")}, r"\.stop: nan\b"),
+        ({"start": -1}, r"\.start: -1\b"),
     ],
 )
-def test_an_invalid_segment_is_rejected(split, words):
+def test_an_invalid_segment_is_rejected(split, keys):
     fault = fault_of(minimal(data={"splits": {"train": split}}))
     assert fault.startswith("data.splits.train")
-    assert words in fault
+    assert re.search(keys, fault)
 
 
 def test_bounds_keep_their_unit():

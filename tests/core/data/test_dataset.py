@@ -278,7 +278,7 @@ def test_a_reader_that_fails_unexpectedly_is_reported_with_its_file(tmp_path, mo
         return read(store, path, **options)
 
     monkeypatch.setattr(Store, "read", fail_on_b)
-    with pytest.raises(DataError, match=f"b.csv: its reader failed: {type(failure).__name__}: ") as caught:
+    with pytest.raises(DataError, match=rf"b\.csv: .*{type(failure).__name__}: ") as caught:
         load(tmp_path, make_config())
     assert caught.value.path == tmp_path / "data/b.csv"
     assert caught.value.__cause__ is failure
@@ -366,7 +366,7 @@ def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     stop_changing(tmp_path / "data/one.csv", tmp_path / "data/one.csv")
     for judge in (load, lambda root, config: check_quality(config, root=root)):
-        with pytest.raises(QualityError, match=r"none of the 1 files passed.*data/one\.csv: .*never change"):
+        with pytest.raises(QualityError, match=r"data/one\.csv: .*\b100\.00%"):
             judge(tmp_path, make_config())
 
 
@@ -412,4 +412,4 @@ def test_loading_logs_the_number_of_windows(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write_ramp(tmp_path, "one.csv", 400)
     data = load(tmp_path, make_config())
-    assert f"train: {len(data.splits['train'])} windows of 20 from 1 recording" in caplog.text
+    assert f"train: {len(data.splits['train'])} windows" in caplog.text

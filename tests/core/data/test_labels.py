@@ -85,13 +85,13 @@ def test_rows_of_the_same_stamps_stay_row_by_row(recording):
 def test_rows_without_time_need_equal_length(recording):
     label(recording, "anomaly\n" + "1\n" * 10)
     assert labels_of(recording).tolist() == [1] * 10
-    with pytest.raises(DataError, match="10 labels for 8 rows"):
+    with pytest.raises(DataError, match=r"\b10 .*\b8 "):
         labels_of(cleaned(recording, 10.0))
 
 
 def test_a_row_without_a_label_is_named(recording):
     label(recording, "timestamp,anomaly\n2024-01-01 00:00:00,1\n")
-    with pytest.raises(DataError, match=r"8 of 10 rows .* first row 2"):
+    with pytest.raises(DataError, match=r"\b8 of 10 .* row 2\b"):
         labels_of(recording)
 
 
