@@ -50,6 +50,7 @@ class Lock:
         }  # fmt: skip
         self._held: dict[Path, BaseFileLock] = {}
         self._is_shared = is_shared
+        self._cleared: set[Path] = set()
 
     def __enter__(self) -> Self:
         if self._is_shared:
@@ -125,7 +126,10 @@ class Lock:
         if _owner_path(target).exists():
             log.warning("taking over the lock of %s: %s ended without releasing it", target, _in_words(_read(target)))
         write_json(_owner_path(target), self._owner)
-        _clear(target)
+        remove_abandoned(target)
+        if target.parent not in self._cleared:  # once: an import locks thousands of run folders
+            self._cleared.add(target.parent)
+            _clear(target.parent)
 
     def name_run(self, run_id: str) -> None:
         """Sets the run's name once it is known."""
@@ -180,13 +184,12 @@ def _in_words(owner: dict[str, Any]) -> str:
     return f"{named} (process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
 
 
-def _clear(target: Path) -> None:
-    """Removes leftover files of dead runs in the folder of `target`, and in `target` itself if it is a folder."""
+def _clear(folder: Path) -> None:
+    """Removes leftover files of dead runs."""
     from filelock import FileLock, Timeout
 
-    for folder in (target.parent, target):
-        remove_abandoned(folder)
-    for owner_path in target.parent.glob(".*.lock.json"):
+    remove_abandoned(folder)
+    for owner_path in folder.glob(".*.lock.json"):
         path = owner_path.with_suffix("")
         with suppress(Timeout, OSError), FileLock(path, blocking=False):
             owner_path.unlink()
