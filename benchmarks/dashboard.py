@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import itertools
 import json
 import os
 import re
@@ -35,7 +34,7 @@ from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.workspace import write_json
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle
+from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle, show
 from tests.dashboard.builders import START, write_run
 from tests.dashboard.whole import build_whole_workspace, live_document, write_fleet, write_monitor
 from tests.pipelines.more_inputs import RECORDING, write_score_table
@@ -214,30 +213,40 @@ def take_galleries(root: Path, folder: Path) -> list[Path]:
             export_state(each)
         states = {"finished": root, "empty": empty, "failed": failed}
         taken = [picture for name, each in states.items() for picture in take_gallery(each, folder / name)]
-        for stream in ("patchtst", "swinmae"):  # last: after two minutes it is shown as silent
-            write_json(page / f"data/live/{stream}.json", live_document(7, stream=stream))
-        write_monitor(live, ended=False)
-        return [*taken, *take_gallery(live, folder / "live")]
+
+        def progress() -> None:
+            """A run without news for two minutes is shown as silent."""
+            for stream in ("patchtst", "swinmae"):
+                write_json(page / f"data/live/{stream}.json", live_document(7, stream=stream))
+            write_monitor(live, ended=False)
+
+        return [*taken, *take_gallery(live, folder / "live", progress)]
 
 
-def take_gallery(root: Path, folder: Path) -> list[Path]:
-    """Creates screenshots of every view, and of the worst event of each stream, at three widths, light and dark."""
+def take_gallery(root: Path, folder: Path, progress: Callable[[], None] = lambda: None) -> list[Path]:
+    """Creates screenshots of every view, and of the worst event of each stream, at three widths, light and dark.
+    progress: called before each view."""
     folder.mkdir(parents=True, exist_ok=True)
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
     worst = {name: (stream["detections"] or {}).get("events") for name, stream in state["streams"].items()}
     events = [f"anomalies?stream={name}&event={found[0]['id']}" for name, found in worst.items() if found]
     taken = []
     with browser() as chromium, serving(root / "training_dashboard") as url:
-        for address, width, scheme in itertools.product((*VIEWS, *events), WIDTHS, ("light", "dark")):
-            viewport = {"width": width, "height": 900}
-            page = chromium.new_page(viewport=viewport, color_scheme=scheme, timezone_id="UTC")
+        for width in WIDTHS:
+            page = chromium.new_page(viewport={"width": width, "height": 900}, timezone_id="UTC")
             page.set_default_timeout(BUSY_MS)
-            page.goto(f"{url}#{address}")
+            progress()
+            page.goto(url)
             settle(page)
-            page.evaluate(SCROLL)
-            settle(page)
-            taken.append(folder / f"{re.sub(r'[^a-z0-9]+', '-', address)}-{width}-{scheme}.png")
-            page.screenshot(path=taken[-1], full_page=True)
+            for address in (*VIEWS, *events):
+                progress()
+                show(page, address)
+                page.evaluate(SCROLL)
+                for scheme in ("light", "dark"):
+                    page.emulate_media(color_scheme=scheme)
+                    settle(page)
+                    taken.append(folder / f"{re.sub(r'[^a-z0-9]+', '-', address)}-{width}-{scheme}.png")
+                    page.screenshot(path=taken[-1], full_page=True)
             page.close()
     return taken
 

@@ -33,19 +33,21 @@ export const plain = format((value) =>
 export const rate = format((value) =>
   value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value),
 );
-export const percent = format((value) => `${Number((value * 100).toPrecision(3))} %`);
+export const percent = format((value) => `${rate(value * 100)} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
 /** A ratio: 1.04, 12.3, 283, and > 1,000 above this range. */
-export const ratio = format((value) => {
+const ratio = format((value) => {
   if (value > 1000) return "> 1,000";
   return value < 1 ? value.toFixed(2) : value < 99.95 ? value.toPrecision(3) : whole.format(value);
 });
 export const severity = format((value) => `${ratio(value)} ×`);
+/** As reports have it: 43 ms, 70 s, 8.2 min; then 1 h 5 min. */
 export const duration = format((seconds) => {
-  if (seconds > 0 && seconds < 1) return `${Number((1000 * seconds).toPrecision(2))} ms`;
-  if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 1 : 0))} s`;
+  const brief = (value) => String(Number(value.toFixed(value < 9.95 ? 1 : 0)));
+  if (seconds > 0 && seconds < 1) return `${brief(1000 * seconds)} ms`;
+  if (seconds < 120) return `${brief(seconds)} s`;
   const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 60 ? `${brief(seconds / 60)} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 });
 /** Local time with its zone. */
 export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);

@@ -40,7 +40,7 @@ function bars({ limit_mb: limit, forecast_mb: forecast, measured_mb: peak }) {
   const tone = peak > limit ? "bad" : "good";
   const known = [
     ["Limit", limit, "idle"],
-    ["Forecast", forecast, "busy"],
+    ["Predicted peak", forecast, "busy"],
     ["Measured peak", peak, tone],
   ].filter(([, value]) => isNumber(value));
   const whole = Math.max(...known.map(([, value]) => value));

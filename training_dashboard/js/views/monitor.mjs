@@ -51,12 +51,12 @@ const EVENT = [
   ),
   text(
     "start",
-    "Begin",
+    "Begins",
     ({ start }) => start,
     ({ start }) => date(start),
   ),
   number("severity", "Severity", (event) => event.severity, severity),
-  text("sentence", "What"),
+  text("sentence", "Event"),
 ];
 
 const FILE = [

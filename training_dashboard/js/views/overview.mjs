@@ -63,7 +63,6 @@ function machineCard(store, name, stream) {
     light(state),
     el("p", { class: `reason ${toneOf(state)}` }, detail),
     warnings.map((text) => warning(text)),
-    !checkpoint && !scores && advice("Not trained yet", `landfall train ${name}`, "starts a run"),
     !scores &&
       advice("Nothing scored yet", checkpoint ? "landfall score" : "landfall pipeline", "finds the events"),
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
