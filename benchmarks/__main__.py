@@ -8,19 +8,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import busy, growth
 from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
-# Each is a module with a function `comparisons`; the quick form runs these.
-COMPARED = ("patchtst", "swinmae", "scalogram", "data")
-OTHERS = {"growth": growth, "busy": busy}
-QUESTIONS = (*COMPARED, *OTHERS)
+# Each is a module with a function `comparisons`.
+QUICK = ("patchtst", "swinmae", "scalogram", "data")
+QUESTIONS = (*QUICK, "growth", "busy")
 
 
 def main() -> int:
@@ -38,22 +35,17 @@ def main() -> int:
     def command(arguments: argparse.Namespace) -> int:
         rounds = arguments.rounds or (9 if arguments.full else 5)
         effort = Effort(rounds=rounds, full=arguments.full, bf16=arguments.bf16, peers=arguments.peers)
-        for question in arguments.question or (QUESTIONS if arguments.full else COMPARED):
+        for question in arguments.question or (QUESTIONS if arguments.full else QUICK):
             sys.stdout.write(f"{question}\n")
-            if question in COMPARED:
-                measured = importlib.import_module(f"benchmarks.{question}").comparisons(effort)
-                write = partial(write_results, question)
-            else:
-                measured, write = OTHERS[question].results(effort), OTHERS[question].write
             found: list[Any] = []
             try:
-                for result in measured:
+                for result in importlib.import_module(f"benchmarks.{question}").comparisons(effort):
                     sys.stdout.write(f"{result}\n")
                     sys.stdout.flush()
                     found.append(result)
             finally:  # keeps the results even if a peer does not start
                 if found and arguments.full:
-                    write(found)
+                    write_results(question, found)
         return EXIT_OK
 
     return run_command(command, parser, None)

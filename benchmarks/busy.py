@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import psutil
 
 from benchmarks.implementations import Implementation, Work
-from benchmarks.run import RESULTS, Effort, environment
+from benchmarks.run import Effort
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +52,8 @@ class Shared:
     maximum of the rounds. others: maximum number of cores that other processes used before a round, 0 on an idle
     machine."""
 
+    KIND: ClassVar = "works"
+
     title: str
     alone_per_second: float
     others: float
@@ -68,7 +68,8 @@ class Shared:
         return f"{self.title}: alone {self.alone_per_second:,.1f} windows/s; {'; '.join(found)}{note}"
 
 
-def results(effort: Effort) -> Iterator[Shared]:
+def comparisons(effort: Effort) -> Iterator[Shared]:
+    """Each workload without other processes, and next to some."""
     for title in WORKS:
         yield measured(title, rounds=min(effort.rounds, ROUNDS))
 
@@ -108,11 +109,6 @@ def measured(title: str, *, rounds: int, seconds: float = MEASURED_S) -> Shared:
                 shares.setdefault(name, []).append(each / alone[-1])
     spread = {name: (statistics.median(each), min(each), max(each)) for name, each in shares.items()}
     return Shared(title, statistics.median(alone), others, spread)
-
-
-def write(found: Sequence[Shared], folder: Path = RESULTS) -> None:
-    document = {"question": "busy", **environment(), "works": [asdict(each) for each in found]}
-    (folder / "busy.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _wait_for_idle() -> float:

@@ -4,16 +4,16 @@ exponent of 1 means that twice the work takes twice the time, 0 that the time is
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ import torch
 from benchmarks.data import our_first_batch
 from benchmarks.implementations import Implementation, Work
 from benchmarks.patchtst import training_step
-from benchmarks.run import RESULTS, Effort, environment
+from benchmarks.run import Effort
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.data.windows import Series, WindowSet
 from core.models.patchtst import PatchTST
@@ -34,6 +34,8 @@ SHARED_STEP = "PatchTST step, 64 windows of 16 channels, cores shared"
 @dataclass(frozen=True)
 class Curve:
     """Seconds and MiB (peak memory of the process, including its libraries) of one workload at several sizes."""
+
+    KIND: ClassVar = "curves"
 
     title: str
     size: str
@@ -72,7 +74,8 @@ _QUESTIONS: tuple[tuple[str, str, tuple[int, ...], str], ...] = (
 )
 
 
-def results(effort: Effort) -> Iterator[Curve]:
+def comparisons(effort: Effort) -> Iterator[Curve]:
+    """Each workload at several sizes, one curve for each."""
     for title, size, sizes, maker in _QUESTIONS:
         seconds, peak_mb = [], []
         for value in sizes:
@@ -104,15 +107,7 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
     return Curve(SHARED_STEP, "processes", [float(count) for count in counts], seconds, peak_mb)
 
 
-def write(found: Sequence[Curve], folder: Path = RESULTS, picture: Path = PICTURE) -> None:
-    """Writes the curves as JSON and as a figure."""
-    curves = [asdict(curve) for curve in found]
-    document = {"question": "growth", **environment(), "curves": curves}
-    (folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    plot(found, picture)
-
-
-def plot(found: Sequence[Curve], path: Path) -> None:
+def plot(found: Sequence[Curve], path: Path = PICTURE) -> None:
     """Time and memory over size, both in multiples of the smallest, on logarithmic axes."""
     from matplotlib.figure import Figure
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.busy import HEADINGS, IDLE_CORES
-from benchmarks.growth import PICTURE, Curve
+from benchmarks.growth import PICTURE, Curve, plot
 from benchmarks.paired import rate
 from benchmarks.run import RESULTS
 from core.cli import run_page_command
@@ -169,6 +169,7 @@ def _row(found: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     if "--write" in (sys.argv[1:] if argv is None else argv):
         plot_ratios()
+        plot([Curve(**curve) for document in _documents(RESULTS) for curve in document.get("curves", [])])
     return run_page_command(FILE, page, description="Prints the page of measured speeds.", argv=argv)
 
 

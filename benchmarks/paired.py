@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from benchmarks.implementations import Implementation
 
@@ -30,6 +30,8 @@ class Comparison:
     per second of the matrix products alone, at the rate of this machine for their shapes; 0 if not measured.
     """
 
+    KIND: ClassVar = "comparisons"
+
     title: str
     ours: str
     peer: str
@@ -52,9 +54,6 @@ class Comparison:
             f"{rate(self.peers_per_second)}: ratio {self.ratio:.2f} ({low:.2f} to {high:.2f}{goal}); "
             f"memory × {self.memory_ratio:.2f}{floor}"
         )
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rate(per_second: float) -> str:

@@ -6,11 +6,10 @@ import datetime
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paired import Comparison
 from core.packages import version_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,11 +26,12 @@ class Effort:
     peers: Path | None = None
 
 
-def write_results(question: str, comparisons: Sequence[Comparison], folder: Path = RESULTS) -> Path:
-    """Writes the comparisons of one question as JSON, with the machine, the versions and the date."""
+def write_results(question: str, found: Sequence[Any], folder: Path = RESULTS) -> Path:
+    """Writes the results of one question as JSON, with the machine, the versions and the date; `KIND` of their class
+    names their list."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{question}.json"
-    document = {"question": question, **environment(), "comparisons": [found.as_json() for found in comparisons]}
+    document = {"question": question, **environment(), found[0].KIND: [asdict(each) for each in found]}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
 

@@ -81,7 +81,8 @@ def test_an_exponent_is_the_slope_of_the_logarithms():
 
 def test_growth_is_written_as_numbers_and_as_a_picture(tmp_path):
     curve = growth.Curve(growth.SHARED_STEP, "processes", [1.0, 2.0], [0.5, 0.4], [300.0, 500.0])
-    growth.write([curve], tmp_path, tmp_path / "growth.png")
+    write_results("growth", [curve], tmp_path)
+    growth.plot([curve], tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
     assert "500.0 → 400.0 ms" in page.page(tmp_path)
 
@@ -126,9 +127,9 @@ def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     found = busy.measured("scalograms", rounds=1, seconds=0.01)
     assert found.alone_per_second > 0
     assert {"one", "per_core", "two_at_once"} <= found.shares.keys()
-    busy.write([found], tmp_path)
+    write_results("busy", [found], tmp_path)
     assert "| scalograms |" in page.page(tmp_path)
-    busy.write([replace(found, others=1.5)], tmp_path)
+    write_results("busy", [replace(found, others=1.5)], tmp_path)
     assert "up to 1.5 cores" in page.page(tmp_path)
 
 
