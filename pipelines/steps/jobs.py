@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.fingerprints import Fingerprint
 from core.progress import span
 from core.redaction import redacted_text
 from core.runlog import read_status
@@ -59,7 +58,6 @@ class Job:
     CPU cores it may use, or None for all cores of this process.
     training: the folder of the run log of its training.
     earlier: duration of each cell in the last run in seconds, for an estimate.
-    inputs: fingerprints of its inputs, computed before it starts.
     """
 
     def __init__(
@@ -72,9 +70,8 @@ class Job:
         cores: set[int] | None = None,
         training: Path | None = None,
         earlier: dict[str, float] | None = None,
-        inputs: Fingerprint | None = None,
     ):
-        self.step, self.cores, self.inputs = step, cores, inputs
+        self.step, self.cores = step, cores
         self.cells = Cells()
         self.log_file, self._error = log_file, ""
         self._report, self._training, self._earlier = report, training, earlier or {}

@@ -77,6 +77,7 @@ class Run:
         self.exit_code = EXIT_OK
         self._outcomes: dict[str, Outcome] = {}
         self._jobs: dict[str, Job] = {}
+        self._inputs: dict[str, Fingerprint | None] = {}  # of the jobs, before they started
         self._messages: queue.Queue[tuple[Job, str | int]] = queue.Queue()
         self._free_cores: list[set[int]] = []
         self._at_once = 1
@@ -142,6 +143,7 @@ class Run:
             return
         log.info("started: %s%s", step.title, f" ({reason})" if self.how.resume else "")
         self.record.step(step.name, state="running", reason=reason, log=f"{step.name}.log")
+        self._inputs[step.name] = self._fingerprint(step)
         self._jobs[step.name] = Job(
             step,
             self._command(step),
@@ -150,7 +152,6 @@ class Run:
             cores=self._free_cores.pop() if step.stream and self._free_cores else None,
             training=self._run_folder(step),
             earlier=earlier.cells if earlier else None,
-            inputs=self._inputs(step),
         )
 
     def _reason(self, step: Step) -> str | None:
@@ -162,7 +163,7 @@ class Run:
         except LandfallError as error:
             return error.message  # the step itself will fail with this error
 
-    def _inputs(self, step: Step) -> Fingerprint | None:
+    def _fingerprint(self, step: Step) -> Fingerprint | None:
         try:
             return fingerprint(step, self.order, self.root)
         except LandfallError:
@@ -222,10 +223,10 @@ class Run:
         if job.cores is not None:
             self._free_cores.append(job.cores)
         if code == EXIT_OK:
-            if job.inputs is not None:
+            if (inputs := self._inputs[step.name]) is not None:
                 made = file_digests(step.outputs, self.root)
                 seconds = round(job.seconds, 1)
-                StepRecord(step.name, self.order.run_id, job.inputs, made, seconds, job.cells.seconds).write(self.root)
+                StepRecord(step.name, self.order.run_id, inputs, made, seconds, job.cells.seconds).write(self.root)
             self._end(Outcome(step, "completed", seconds=job.seconds))
         else:
             self._end(self._failure(job, code))
