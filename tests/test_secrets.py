@@ -52,7 +52,7 @@ def run_every_step(folder: Path) -> None:
         "quality": said_by("pipelines.check_data_quality", *local),
         "print": said_by("trainers.train_patchtst_ssl", "--print-config", *local),
         "missing": said_by("trainers.train_patchtst_ssl", "--debug", *local, f"data.root={SHARE}/nowhere"),
-        "devices": said_by("pipelines.devices", "--json"),
+        "devices": said_by("pipelines.devices.command", "--json"),
         "migrate": said_by("migration", str(root / "colab_mine.ipynb"), "--out-dir", str(root / "migrated"),
                        "--report", str(root / "migrated/report.json")),
         "export": said_by(

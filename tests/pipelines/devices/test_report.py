@@ -362,19 +362,19 @@ def test_the_command_prints_its_schema(capsys):
 
 
 def test_help_starts_without_torch():
-    command = [sys.executable, "-X", "importtime", "-m", "pipelines.devices", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "pipelines.devices.command", "--help"]
     answer = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True)
     assert answer.returncode == 0
     assert answer.stdout.startswith("usage: landfall devices")
     imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
-    assert "pipelines.devices.command" in imported
+    assert "core.cli" in imported
     assert "torch" not in imported
 
 
 def test_a_torch_that_does_not_start_is_one_line(tmp_path):
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO_ROOT}"}
-    command = [sys.executable, "-m", "pipelines.devices"]
+    command = [sys.executable, "-m", "pipelines.devices.command"]
     answer = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, env=environment)
     assert answer.returncode == 1
     assert answer.stderr == (
