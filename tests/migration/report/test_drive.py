@@ -1,15 +1,16 @@
 import pytest
 
-from migration.analysis.written import written_spans
+from migration.notebook.findings import Finding, Keeps
 from migration.python.source import CellSource
+from migration.report.drive import drive_files
 
 FILE = "/content/drive/MyDrive/a.csv"
 
 
-def _written(*texts):
+def _listed(*texts):
     cells = [CellSource(text, index=index) for index, text in enumerate(texts)]
-    spans = written_spans(cells)
-    return [cell.text[start:end].strip("'\"f") for cell in cells for start, end in spans.get(cell.index, ())]
+    findings = [Finding("LF403", Keeps.EXACT, cell.index, 1, "", before=cell.text) for cell in cells]
+    return drive_files(findings, cells)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def _written(*texts):
     ],
 )
 def test_a_file_that_is_only_written(text):
-    assert _written(text) == [FILE]
+    assert _listed(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -54,11 +55,11 @@ def test_a_file_that_is_only_written(text):
     ],
 )
 def test_a_file_that_may_be_read(text):
-    assert FILE not in _written(text)
+    assert _listed(text) == ("MyDrive/a.csv",)
 
 
 def test_names_are_followed_through_the_cells():
     cells = ["FOLDER = '/content/drive/MyDrive/out'", "OUT = os.path.join(FOLDER, 'b.csv')", "frame.to_csv(OUT)"]
-    assert _written(*cells) == ["/content/drive/MyDrive/out", "b.csv"]
-    assert _written(*cells, "print(os.listdir(FOLDER))") == ["b.csv"]
-    assert _written(*cells, "print 'Python 2', FOLDER") == ["b.csv"]
+    assert _listed(*cells) == ()
+    assert _listed(*cells, "print(os.listdir(FOLDER))") == ("MyDrive/out",)
+    assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)
