@@ -168,7 +168,7 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
         return Parameter(source.index, field.name, "", stays="papermill would write its secret to the notebook")
     if any(_LOCAL_MEANING.search(text) for text in _texts(value)):
         return Parameter(source.index, field.name, "", stays="it names a path of Colab's machine")
-    if re.search("[=#\n]", written):
+    if "\n" in written:
         written = written_literal(value)
     comment = masked(papermill_comment(_without_colab(declared), value))
     return Parameter(source.index, field.name, written, comment)
@@ -199,13 +199,5 @@ def _without_colab(declared: Declaration) -> Declaration:
 
 
 def written_literal(value: Any) -> str:
-    """A literal that papermill's help can parse: it reads a second `=` as an assignment and `#` as a comment."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("=", r"\x3d").replace("#", r"\x23")
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{written_literal(key)}: {written_literal(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(written_literal, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(written_literal, value)) + ("," if len(value) == 1 else "") + ")"
-    return repr(value)
+    """A literal on one line."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -53,7 +53,7 @@ _WORKING_MAGICS = {
     **dict.fromkeys(("pip", "conda", "mamba", "uv"), INSTALL),
     **dict.fromkeys(("cd", "pushd", "popd"), FOLDER),
     **dict.fromkeys(("env", "set_env"), ENVIRONMENT),
-    **dict.fromkeys(("run", "system", "sx", "sh", "bash", "shell", "script"), RUN),
+    **dict.fromkeys(("run", "system", "sx", "sh", "bash", "shell", "script", "tensorboard"), RUN),
     **dict.fromkeys(("mkdir", "cp", "mv", "rm", "rmdir", "unzip"), FILES),
 }
 _CALLS = (

@@ -178,7 +178,8 @@ def declaration(text: str) -> Declaration:
 def papermill_comment(declared: Declaration, value: Any) -> str:
     """The comment that papermill's help shows: `# type: int slider, 1 to 100 in steps of 1`.
 
-    Papermill reads the first word as the type and the rest as the help, and ignores a line with a second `=`.
+    Papermill reads the first word as the type and the rest as the help. `--help-notebook` leaves out lines with a
+    second `=`.
     """
     kind = declared.setting("type").lower()
     low, high, step = (declared.setting(key) for key in ("min", "max", "step"))
@@ -194,7 +195,7 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
         words.append(f"such as {declared.setting('placeholder')}")
     if declared.note:
         words.append(declared.note)
-    help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words).replace("==", "is").replace("=", ":"))
+    help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words))
     help_text = " ".join(help_text.split())
     return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
 
@@ -254,7 +255,7 @@ def _listed(declared: Declaration) -> str:
         for option in declared.options[:_MOST_OPTIONS]
     ]
     left_out = len(declared.options) - len(shown)
-    return ", ".join(shown).replace("=", r"\x3d") + (f" and {left_out} more" if left_out else "")
+    return ", ".join(shown) + (f" and {left_out} more" if left_out else "")
 
 
 def _literal(value: Any) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from migration.notebook.texts import Edit
 from migration.python.source import CellSource, once_a_cell
+from migration.python.trees import last_name, walk
+
+_ASKS = re.compile(r"exists|is_?dir|is_?file|islink|ismount|is_mount|join|Path|get|listdir|len")
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,9 @@ def blocks(source: CellSource) -> list[Block]:
 
 def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, always: bool = False) -> tuple[Edit, ...]:
     """Edits that remove statements of one suite from a cell. `note` is a comment that replaces them: `always`, or only
-    if the cell would be empty. A suite that would be empty gets a `pass`. The surrounding compound statement is
-    protected by an edit that changes nothing, so that two rules together cannot empty a suite in one round.
+    if the cell would be empty. A suite that would be empty gets a `pass`; an `if` with nothing else goes too. The
+    surrounding compound statement is protected by an edit that changes nothing, so that two rules together cannot empty
+    a suite in one round.
     """
     ids = {id(node) for node in gone}
     block = next(block for block in blocks(source) if id(gone[0]) in {id(node) for node in block.statements})
@@ -91,6 +96,8 @@ def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, al
         held = source.span(block.owner)[0]
         edits.append(Edit(held, held + 1, source.text[held]))
     if empties and block.owner is not None:
+        if not note and _is_only_test(source, block.owner):
+            return take_out(source, [block.owner])
         start, end = source.span(gone[0])[0], end_of(source, gone[-1])
         indent = source.text[first:start]
         comment = f"{note}\n{indent}" if note and always and not indent.strip() else ""
@@ -104,6 +111,18 @@ def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, al
         if any(id(node) in ids for node in row):
             note = ""
     return tuple(sorted([*edits, *(_with_blanks(source, edit) for edit in _merged(source, removed))]))
+
+
+def _is_only_test(source: CellSource, node: ast.stmt) -> bool:
+    """Whether a statement is an `if` without `else` and comments that only asks for values or files."""
+    text = source.text[slice(*source.span(node))]
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and text.startswith("if")
+        and not re.search(r"#|:=|\bawait\b", text)
+        and all(_ASKS.fullmatch(last_name(part.func)) for part in walk(node.test) if isinstance(part, ast.Call))
+    )
 
 
 def _with_blanks(source: CellSource, edit: Edit) -> Edit:

@@ -14,16 +14,19 @@ from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
 from migration.python.scopes import own_nodes
+from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.python.trees import children
 from migration.rules.folding import fold
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
+from migration.shell.installs import pipelines
 
 _TEXT_TEST = re.compile(
     r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
 )
+_DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 
 
@@ -53,7 +56,24 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
         if edits or isinstance(choice.node, ast.If):
-            yield Match(*source.span(choice.node), f"the branch for Colab is kept: {_reason(choice)}", edits)
+            message = f"the branch for Colab is kept: {_reason(choice)}"
+            scripts = _scripts(source, choice)
+            action = f"read it before you run it here, because it was made for Colab's machine: {scripts}"
+            keeps = Keeps.NEEDS_HUMAN if scripts else None
+            yield Match(*source.span(choice.node), message, edits, action if scripts else "", keeps)
+
+
+def _scripts(source: CellSource, choice: Choice) -> str:
+    """The lines of a branch that download a script and run it."""
+    spans = [source.span(node) for node in choice.kept]
+    found = [
+        f"`{source.text[text.start : text.end].strip()}`"
+        for text in shell_texts(source)
+        if text.command is not None
+        and any(start <= text.command.start < end for start, end in spans)
+        and any(line[0].program in _DOWNLOADS and line[-1].program in _SHELLS for line in pipelines(text.commands))
+    ]
+    return "; ".join(dict.fromkeys(found))
 
 
 def _reason(choice: Choice) -> str:

@@ -18,7 +18,7 @@ _TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
 _ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"
 _IMAGE = r"!\[[^\]\n]*\]\((?:[^()\s]|\([^()\s]*\))*" + _TITLE + r"\s*\)"
 # Forms of a badge: a link around an image, the image alone, or a link in HTML.
-_MARKDOWN_BADGE = re.compile(rf"\[\s*{_IMAGE}[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
+_MARKDOWN_BADGE = re.compile(rf"\[\s*(?:{_IMAGE}|<img\b[^>\n]*>)[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
 _BADGE_IMAGE = re.compile(
     r"!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
     r"|<img\b[^>]*\bsrc\s*=\s*[\"']?[^\"'>]*(?:colab-badge|colab_logo)[^>]*>"
@@ -175,6 +175,7 @@ def _is_code(text: str, at: int) -> bool:
 
 _COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo)")
 _MARKDOWN_CELLS = ("markdown",)
+_PROSE_CELLS = ("markdown", "raw")
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -185,7 +186,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,
-        _MARKDOWN_CELLS,
+        _PROSE_CELLS,
         any_language=True,
         example=Example(
             (
@@ -205,7 +206,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,
-        _MARKDOWN_CELLS,
+        _PROSE_CELLS,
         any_language=True,
         example=Example(
             "See [the next one](https://colab.research.google.com/github/a/b/blob/main/c.ipynb).",

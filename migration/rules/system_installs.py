@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
@@ -22,6 +23,7 @@ from migration.shell.installs import SystemCall, pipelines, system_call
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
+_ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 
 
@@ -32,10 +34,33 @@ def _system_calls(found: ShellText) -> list[SystemCall]:
 
 def _goes(found: ShellText) -> bool:
     """Whether this line only changes the system, so that it can become a comment."""
-    if not found.is_line:
-        return False
+    return found.is_line and _only_changes(found, found.commands)
+
+
+def _only_changes(found: ShellText, commands: tuple[shell.Command, ...]) -> bool:
+    """Whether commands change the system, or ask before whether they must (`command -v x || apt install x`)."""
     changes = {call.command for call in _system_calls(found)}
-    return bool(changes) and all(any(part in changes for part in line) for line in pipelines(found.commands))
+    return not changes.isdisjoint(commands) and all(
+        any(part in changes for part in line) or all(part.words and part.words[0].value in _ASKS for part in line)
+        for line in pipelines(commands)
+    )
+
+
+def _gone_lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
+    """The commands of the lines of a `%%bash` cell that only change the system; none if it has blocks, which would be
+    empty."""
+    if not found.script or found.literal or not _system_calls(found) or shell.read(found.text, script=True).blocks:
+        return []
+    lines: list[tuple[shell.Command, ...]] = []
+    for command in found.commands:
+        if not lines or command.before in ("", "\n"):
+            lines.append(())
+        lines[-1] = (*lines[-1], command)
+    return [
+        line
+        for line in lines
+        if _only_changes(found, line) and not any(part.body for command in line for part in command.redirections)
+    ]
 
 
 def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
@@ -60,12 +85,22 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, command in zip(going, commands, strict=True):
         message, action, keeps = _said(_system_calls(found))
         head = "pass  # " if command.start in alone else "# "
-        edits = [Edit(command.start, command.start, head)]
-        for line in range(source.line_of(command.start) + 1, source.line_of(command.end) + 1):
-            start = source.line_starts[line]
-            own = len(source.text[start:]) - len(source.text[start:].lstrip(" \t"))
-            edits.append(Edit(start + min(own, len(command.indent)), start + min(own, len(command.indent)), "# "))
-        yield Match(command.start, command.end, message, tuple(edits), action, keeps)
+        edits = _as_comment(source, command.start, command.end, len(command.indent), head)
+        yield Match(command.start, command.end, message, edits, action, keeps)
+    for found in shell_texts(source):
+        for line in _gone_lines(found):
+            start, end = found.at(line[0].start), found.span(line[-1])[1]
+            message, action, keeps = _said([call for call in _system_calls(found) if call.command in line])
+            yield Match(start, end, message, _as_comment(source, start, end), action, keeps)
+
+
+def _as_comment(source: CellSource, start: int, end: int, indent: int = 0, head: str = "# ") -> tuple[Edit, ...]:
+    edits = [Edit(start, start, head)]
+    for line in range(source.line_of(start) + 1, source.line_of(end) + 1):
+        at = source.line_starts[line]
+        at += min(len(source.text[at:]) - len(source.text[at:].lstrip(" \t")), indent)
+        edits.append(Edit(at, at, "# "))
+    return tuple(edits)
 
 
 def _alone(source: CellSource, going: list[Command]) -> set[int]:
@@ -99,8 +134,10 @@ def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         if found.magic or found.automagic or found.is_colab_magic or found.literal or _goes(found):
             continue
+        gone = {command for line in _gone_lines(found) for command in line}
         for call in _system_calls(found):
-            yield _without_effect(found, call)
+            if call.command not in gone:
+                yield _without_effect(found, call)
 
 
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
@@ -154,7 +191,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF520",
         name="system packages",
-        matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, alone in a line",
+        matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, alone in a line, also in "
+        "`%%bash`",
         writes="the line as a comment; the packages are listed in the system requirements",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_lines,
@@ -164,7 +202,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF521",
         name="system packages in compound lines",
-        matches="`!apt-get install x && make`, `apt-get` in `%%bash`",
+        matches="`!apt-get install x && make`, `apt-get` in a block of `%%bash`",
         writes="`: apt-get install x`, which does nothing and succeeds",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_segments,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from migration import shell
-from migration.shell.words import is_known
+from migration.shell.words import is_known, is_option
 
 _PIP = re.compile(r"(?:/usr(?:/local)?/bin/)?pip3?")
 _PYTHON = re.compile(r"(?:/usr(?:/local)?/bin/)?python3?")
@@ -188,8 +188,10 @@ def _items(words: tuple[shell.Word, ...]) -> Iterator[Item]:
     while at < len(words):
         word = words[at]
         at += 1
-        if only_requirements or not word.value.startswith("-") or word.value == "-":
+        if only_requirements or not is_option(word) or word.value == "-":
             yield Item("", word.value, (word,))
+        elif not word.value.startswith("-"):
+            yield Item(word.value, "", (word,))
         elif word.value == "--":
             only_requirements = True
         elif word.value.startswith("--"):
@@ -295,7 +297,7 @@ def _plain_arguments(arguments: tuple[shell.Word, ...]) -> list[shell.Word]:
             skip = False
         elif word.value in _SYSTEM_VALUES:
             skip = True
-        elif not word.value.startswith("-"):
+        elif not is_option(word):
             plain.append(word)
     return plain
 

@@ -130,6 +130,11 @@ def _basename(word: Word) -> str:
     return word.value if re.search(r"[{(]", word.value) else word.value.rsplit("/", 1)[-1]
 
 
+def is_option(word: Word) -> bool:
+    """Whether the word is an option, also one that a Python expression chooses: `{"-q" if quiet else ""}`."""
+    return re.match(r"-|\{\s*[\"']-", word.value) is not None
+
+
 def is_known(word: Word) -> bool:
     """Whether the program receives the word unchanged: the shell, IPython and Python expand nothing in it. A `*` in a
     version is not expanded, because no file has such a name."""

@@ -329,6 +329,20 @@ def test_a_local_branch_that_raises_is_removed(refusal):
     assert [finding.rule for finding in found] == ["LF303"]
 
 
+def test_a_dashboard_of_the_colab_branch_is_kept():
+    text = "if ASK:\n    %load_ext tensorboard\n    %tensorboard --logdir a\nelse:\n    print('use Colab')"
+    new, found = _one(text)
+    assert new == "%load_ext tensorboard\n%tensorboard --logdir a"
+    assert [finding.rule for finding in found] == ["LF303"]
+
+
+def test_a_downloaded_script_that_only_colab_runs_is_a_decision():
+    (found,) = _one("if ASK:\n    !wget -q https://h/a.sh -O- | bash")[1]
+    assert (found.keeps, "`wget -q" in found.action) == (Keeps.NEEDS_HUMAN, True)
+    (found,) = _one("if ASK:\n    !wget -q https://h/a.sh\n    !ls | bash b.sh")[1]
+    assert found.keeps is Keeps.EQUIVALENT
+
+
 def test_tensorflow_1_is_a_manual_step():
     (old,) = _one("if ASK:\n    %tensorflow_version 1.x\nb()")[1]
     assert (old.keeps, "TensorFlow 1.15" in old.action) == (Keeps.NEEDS_HUMAN, True)

@@ -41,8 +41,8 @@ def test_statements_are_taken_out_by_lines(text, numbers, after):
     "text, numbers, after",
     [
         ("if x:\n    a()\n    b()", [0], "if x:\n    b()"),
-        ("if x:\n    a()\n    b()", [0, 1], "if x:\n    pass"),
-        ("if x: a(); b()", [0, 1], "if x: pass"),
+        ("if x():\n    a()\n    b()", [0, 1], "if x():\n    pass"),
+        ("if x(): a(); b()", [0, 1], "if x(): pass"),
         ("if x: a(); b()", [1], "if x: a()"),
         ("with x:\n    a()  # why\ny()", [0], "with x:\n    pass  # why\ny()"),
     ],

@@ -50,13 +50,13 @@ def test_other_lines_are_unchanged(text):
         ("%tensorflow_version 2.x\nimport x", "import x"),
         ("import x\n%tensorflow_version 2.x", "import x"),
         ("%tensorflow_version 2.x", ""),
-        ("if a:\n  %tensorflow_version 2.x\nx = 1", "if a:\n  pass\nx = 1"),
+        ("if a:\n  %tensorflow_version 2.x\nx = 1", "x = 1"),
         ("if a:\n  # why\n  %tensorflow_version 2.x\n  b()\n", "if a:\n  # why\n  b()\n"),
         ("  %tensorflow_version 2.x\n  x = 1", "  x = 1"),
         ("try:\n  %tensorflow_version 2.x\nexcept Exception:\n  pass\nx = 1", "x = 1"),
         (
-            "if a:\n  try:\n    %tensorflow_version 2.x\n  except:\n    pass\n",
-            "if a:\n  pass\n",
+            "if a():\n  try:\n    %tensorflow_version 2.x\n  except:\n    pass\n",
+            "if a():\n  pass\n",
         ),
         (
             "try:\n  %tensorflow_version 2.x\n  import b\nexcept Exception:\n  pass",
@@ -104,10 +104,10 @@ def test_other_text_about_the_version_is_unchanged(text):
         ("%load_ext google.colab.data_table\nx", "x"),
         ("x\n%unload_ext google.colab.data_table", "x"),
         ("%reload_ext colabxterm", ""),
-        ("if a:\n  %load_ext google.colab.data_table", "if a:\n  pass"),
+        ("if a():\n  %load_ext google.colab.data_table", "if a():\n  pass"),
         (
-            "if a:\n  %tensorflow_version 2.x\n  %load_ext google.colab.data_table\n",
-            "if a:\n  pass\n",
+            "if a():\n  %tensorflow_version 2.x\n  %load_ext google.colab.data_table\n",
+            "if a():\n  pass\n",
         ),
     ],
 )

@@ -23,6 +23,7 @@ def _rewrite(text):
         (_BADGE, ""),
         (_HTML, ""),
         (f"# Title\n\n{_BADGE}\n\nText", "# Title\n\n\nText"),
+        (f'[<img src="{_IMAGE}" alt="Open In Colab"/>]({_URL})\nText', "Text"),
         (f"{_HTML}\n\n# Title", "# Title"),
         (f"# Title\n{_BADGE}", "# Title"),
         (f"{_BADGE} [![nbviewer](a.svg)](b)", "[![nbviewer](a.svg)](b)"),

@@ -32,6 +32,9 @@ from tests.migration.rules.installs import rewritten, rules_of
         ),
         ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
         ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
+        ("!command -v x || (apt update && apt install x)", "# !command -v x || (apt update && apt install x)"),
+        ("%%bash\nA=1 apt-get install x\nls", "%%bash\n# A=1 apt-get install x\nls"),
+        ("%%bash\necho y | apt install \\\n  x\n", "%%bash\n# echo y | apt install \\\n#   x\n"),
     ],
 )
 def test_lines_that_only_change_the_system_become_comments(before, after):
@@ -45,11 +48,11 @@ def test_lines_that_only_change_the_system_become_comments(before, after):
     [
         ("!apt install x && make", "!: apt install x && make"),
         ("!cd x; sudo apt install y > /dev/null", "!cd x; : sudo apt install y > /dev/null"),
-        ("!command -v x || (apt update && apt install x)", "!command -v x || (: apt update && : apt install x)"),
+        ("!(cd x || apt install y)", "!(cd x || : apt install y)"),
         ("x = !apt install y", "x = !: apt install y"),
-        ("%%bash\nA=1 apt-get install x\nls", "%%bash\n: A=1 apt-get install x\nls"),
+        ("%%bash\ncd x && apt-get install y\nls", "%%bash\ncd x && : apt-get install y\nls"),
+        ("%%bash\nfor a in b\ndo\napt install $a\ndone", "%%bash\nfor a in b\ndo\n: apt install $a\ndone"),
         ("%%sh\nif a; then apt install x; fi", "%%sh\nif a; then : apt install x; fi"),
-        ("%%bash\necho y | apt install \\\n  x\n", "%%bash\necho y | : apt install \\\n  x\n"),
         ("os.system('apt install x')", "os.system(': apt install x')"),
         ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
         ("subprocess.run('apt install x'.split())", "subprocess.run('true apt install x'.split())"),
@@ -69,6 +72,8 @@ def test_packages_to_install_are_named():
     assert "x, libfoo2=1.2-3" in found[0].action
     (finding,) = rewritten("!sudo ldconfig /usr/local/lib")[1]
     assert (finding.keeps, "ldconfig" in finding.message) == (Keeps.NEEDS_HUMAN, True)
+    (finding,) = rewritten("!apt-get install x {'-qq' if quiet else ''}")[1]
+    assert finding.message.endswith(": x")
     found = rewritten("!apt-get update")[1]
     assert [(finding.keeps, finding.action) for finding in found] == [(Keeps.EQUIVALENT, "")]
 
