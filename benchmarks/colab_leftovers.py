@@ -32,6 +32,7 @@ _CODE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("restart", re.compile(r"os\.kill\(\s*os\.getpid\(\)|\.do_shutdown\(")),
     ("comment above a cell magic", re.compile(r"\A(?:[ \t]*\n)*[ \t]*#[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*%%\w")),
 )
+_MESSAGE = re.compile(r"\s*print\(f?([\"'])(?:(?!\1).)*\1\)\s*$")
 _MARKDOWN = re.compile(r"colab\.research\.google\.com|colab-badge\.svg")
 _OUTPUT = re.compile(r"application/vnd\.google\.colab|application/vnd\.colab|google\.colab\.kernel|colab-df-")
 _NOTEBOOK_KEYS = ("colab", "accelerator", "gpuClass", "widgets", "gpuType")
@@ -45,11 +46,12 @@ def leftovers(notebook: dict[str, Any]) -> Iterator[Leftover]:
     for index, cell in enumerate(notebook["cells"]):
         source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
         if cell["cell_type"] == "code":
-            yield from (Leftover(index, construct, text) for construct, text in code_leftovers(source))
+            found = code_leftovers(source)
+            yield from (Leftover(index, *each) for each in found if not _MESSAGE.match(each[1]))  # texts are not code
             outputs = json.dumps(cell.get("outputs", []))
             yield from (Leftover(index, "output", found.group()) for found in _OUTPUT.finditer(outputs))
-        elif found := _MARKDOWN.search(source):
-            yield Leftover(index, "badge or link", found.group())
+        elif badge := _MARKDOWN.search(source):
+            yield Leftover(index, "badge or link", badge.group())
         yield from (Leftover(index, f"cell metadata.{key}", key) for key in _CELL_KEYS if key in cell["metadata"])
 
 

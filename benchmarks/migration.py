@@ -25,7 +25,10 @@ from benchmarks.colab_leftovers import leftovers
 from core.cli import run_command
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE
 
-_PROSE = re.compile(r"[ \t]*#(?![ \t]*[!%])(?![^\n]*(?:/content|google\.colab|@[ \t]*param))[^\n]*\w")
+# Without comments that the rules rewrite: forms, paths, secrets.
+_PROSE = re.compile(
+    r"[ \t]*#(?![ \t]*[!%])(?![^\n]*(?:/content|drive/My|google\.colab|@[ \t]*param|\bhf_\w{20}))[^\n]*\w"
+)
 _PROSE_MARK = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown|param)|\{[^{}]*\}[ \t]*$")
 
 
@@ -124,7 +127,7 @@ class Survey:
             if new is not None and _text(cell).strip() and not _text(new).strip():
                 self.count("cells emptied", example=f"{source}:{index}")
             if cell["cell_type"] == "code":
-                self._judge_cell(f"{source}:{index}", _text(cell), _text(new or {}), touched.get(index, set()))
+                self._judge_cell(f"{source}:{index}", _text(cell), new, touched.get(index, set()))
         for finding in entry["findings"]:
             if finding["keeps"] == "needs-human" and not finding["action"]:
                 self.count("needs-human without an action", example=f"{source}: {finding['rule']}")
@@ -166,11 +169,16 @@ class Survey:
                 if words and words not in kept:
                     self.count("comment lines lost", example=f"{source}: {line.strip()!r:.120}")
 
-    def _judge_cell(self, place: str, before: str, after: str, touched: set[int]) -> None:
+    def _judge_cell(self, place: str, before: str, new: dict[str, Any] | None, touched: set[int]) -> None:
         self.count("code cells")
-        if before != after and not _compiles(after) and _compiles(before):
+        after = _text(new or {})
+        if new and new["cell_type"] == "code" and before != after and not _compiles(after) and _compiles(before):
             self.count("cells that no longer compile", example=place)
-        lines = [line for row, line in enumerate(before.split("\n"), start=1) if row not in touched]
+        lines = [
+            line
+            for row, line in enumerate(before.split("\n"), start=1)
+            if row not in touched and (new is not None or line.strip())
+        ]
         self.count("untouched lines", len(lines))
         missing = _not_a_subsequence(lines, after.split("\n"))
         self.count("untouched lines changed", len(missing), example=f"{place} {missing[0]!r:.120}" if missing else "")
