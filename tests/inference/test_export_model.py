@@ -152,7 +152,7 @@ def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
 @pytest.mark.slow
 def test_a_file_that_differs_from_the_checkpoint_is_not_written(trained, monkeypatch):
     monkeypatch.setattr(export_model, "TOLERANCE", 0.0)
-    with pytest.raises(OutputError, match=r"differs .* on \d+ windows"):
+    with pytest.raises(OutputError, match=r"\b\d+ windows"):
         export_model.export_model(configuration("patchtst", trained), root=trained)
     assert not list((trained / "checkpoints").glob("*.onnx*"))
 

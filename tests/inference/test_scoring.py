@@ -129,7 +129,7 @@ def test_every_key_that_changes_the_input_is_named(tmp_path):
     other = PATCHTST.model_copy(
         update={"data": data, "seed": 1, "model": PATCHTST.model.model_copy(update={"d_ff": 64})}
     )
-    with pytest.raises(CheckpointError, match=r"data\.window was 32, is 64; model\.d_ff was 32, is 64 —"):
+    with pytest.raises(CheckpointError, match=r"data\.window\b.* 32, .*64; model\.d_ff\b.* 32, .*64\b"):
         load_scoring_model(path, PLAN, config=other)
     free = PATCHTST.data.model_copy(update={"score_stride": 3, "root": "elsewhere"})
     assert load_scoring_model(path, PLAN, config=PATCHTST.model_copy(update={"data": free})).run_id == "run-1"
@@ -149,7 +149,7 @@ def test_foreign_and_damaged_checkpoints_are_rejected(tmp_path):
 def test_weights_must_fit_exactly(tmp_path):
     weights = model_for("patchtst").state_dict()
     weights.pop("head.bias")
-    with pytest.raises(CheckpointError, match="no model of this Landfall"):
+    with pytest.raises(CheckpointError, match=r"head\.bias"):
         load_scoring_model(saved(tmp_path, PATCHTST, model=weights), PLAN)
     state = checkpoint.load(saved(tmp_path, PATCHTST))
     state.pop("scaler")
