@@ -12,7 +12,7 @@ from migration.migrate import migrate
 from migration.notebook.findings import Finding, Keeps
 from tests.migration.semantics.outcome import notebook_of
 from tests.support import REPO_ROOT
-from tools.traces.__main__ import _compared, _sandbox
+from tools.traces.__main__ import _compared, _sandbox, _secrets
 from tools.traces.compare import compare
 from tools.traces.dependents import dependents
 
@@ -127,6 +127,19 @@ CELLS = (
 
 def test_a_notebook_and_its_migrated_form_leave_equal_traces(sandboxes):
     notebook = notebook_of(CELLS)
+    difference = _compared(notebook, migrate(notebook), *sandboxes)
+    assert difference is not None
+    assert (difference.lost, difference.added) == ({}, {})
+
+
+def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
+    before = ["os.environ['A'] = 'x'\nos.environ['D'] = ':1'", "f(os.environ['A'], os.environ['B'])"]
+    after = ["os.environ['A'] = os.environ['A']\nos.environ['D'] = ':1'", before[1]]
+    assert _secrets(before, after) == {"A": "secret-A"}
+
+
+def test_a_log_in_of_google_does_not_differ(sandboxes):
+    notebook = notebook_of(("from google.colab import auth\nimport google", "google.auth.default()"))
     difference = _compared(notebook, migrate(notebook), *sandboxes)
     assert difference is not None
     assert (difference.lost, difference.added) == ({}, {})

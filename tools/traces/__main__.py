@@ -29,7 +29,7 @@ from tools.traces.dependents import dependents
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
 _MAY_READ = re.compile(r"""os\.environ(?:\[|\.get\()["'](\w+)["']""")
-_READS = re.compile(r"""os\.environ\[["'](\w+)["']\]""")
+_READS = re.compile(r"""os\.environ\[["'](\w+)["']\](?!\s*=[^=])""")
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parents[1] / "landfall_runtime.py"
 
@@ -144,9 +144,10 @@ def _code(notebook: dict[str, Any]) -> list[str]:
 
 
 def _secrets(cells: list[str], new: list[str]) -> dict[str, str]:
-    """Values for the environment variables that only the migrated notebook reads: the report asks the user for them."""
-    before = _READS.findall("\n".join(cells))
-    return {name: f"secret-{name}" for text in new for name in _READS.findall(text) if name not in before}
+    """Values for the environment variables that the migrated notebook reads more often: the report asks the user for
+    them."""
+    before, after = (Counter(_READS.findall("\n".join(texts))) for texts in (cells, new))
+    return {name: f"secret-{name}" for name in after - before}
 
 
 def _named(migration: Migration, cells: list[str], new: list[str]) -> set[tuple[str, str]]:

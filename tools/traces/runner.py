@@ -6,6 +6,7 @@ python runner.py colab|local FOLDER-OF-LANDFALL_RUNTIME
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -65,6 +66,8 @@ def main() -> int:
         sys.path.append(runtime)
         _local(log)
     recorders.record(log)
+    if kind == "colab":
+        importlib.import_module("google.auth")  # as google.colab does
     for line in sys.stdin:
         job = json.loads(line)
         read, write = os.pipe()
