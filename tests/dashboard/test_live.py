@@ -59,12 +59,16 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
         for expected in ("Running", "Epoch 3 of 12", "3 min · 25 %, 9 min left", LIVE, "0.3667 in epoch 3"):
             assert expected in part.inner_text()
         assert part.get_by_role("meter").get_attribute("aria-valuenow") == "25"
+        verdict = page.locator("#verdict")
+        assert "Train: PatchTST-SSL running" in verdict.inner_text()
+        assert "Running\nPatchTST-SSL running" in page.locator("#stage-train").inner_text()
         assert "No update since" not in part.inner_text()
         train(page_folder, 4, updated_at=(datetime.now(UTC) - timedelta(seconds=116)).isoformat())
         part.get_by_text("Epoch 4 of 12").wait_for()
         assert "No update since" not in part.inner_text()
         part.get_by_text("No update since").wait_for()  # after two minutes, and without any news
         assert "Silent" in part.inner_text()
+        assert "Nothing has run yet" in verdict.inner_text()
         assert "Running" not in part.inner_text()
         assert page.complaints == []
 

@@ -129,12 +129,26 @@ export class Store extends EventTarget {
   get pipeline() {
     const { verdict, pipeline: stages = [], generated_at: at } = this.state;
     const live = heard(this.#live.pipeline);
-    if (!(Date.parse(live?.updated_at) > Date.parse(at))) return { verdict, stages };
+    if (!(Date.parse(live?.updated_at) > Date.parse(at))) return this.#withTraining(verdict, stages);
     const detail = `No update since ${time(live.updated_at)}; landfall export shows its results.`;
     if (live.state === "silent")
       return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };
     const now = (node) => ({ ...node, steps: null, ...live.stages.find(({ id }) => id === node.id) });
     return { verdict: live.verdict ?? verdict, stages: stages.map(now) };
+  }
+
+  /** Verdict and stages while a training runs that no pipeline started. */
+  #withTraining(verdict, stages) {
+    const running = this.streams.map((name) => this.stream(name)).filter(({ state }) => state === "running");
+    if (running.length === 0) return { verdict, stages };
+    const detail = running.map(({ title }) => `${title} running`).join(", ");
+    const others = stages.filter(({ id }) => id !== "train");
+    const hasFailed = others.some(({ state }) => state === "failed");
+    const now = { state: "running", title: "Running", detail: `Train: ${detail}` };
+    return {
+      verdict: hasFailed ? verdict : now,
+      stages: stages.map((node) => (others.includes(node) ? node : { ...node, state: "running", detail })),
+    };
   }
 
   /** The record of one stream in a run, or its live document if that is newer; null if there is none. */
