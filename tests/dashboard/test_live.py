@@ -129,6 +129,7 @@ def test_later_runs_and_exports_are_noticed(page_folder, visit):
         train(page_folder, 1)
         page.evaluate(COMING_BACK)
         part.get_by_text("Running").wait_for()
+        train(page_folder, 12, state="completed", eta_seconds=None)
         change(page_folder, "dashboard-state.json", verdict={"state": "done", "title": "Ready", "detail": ""})
         page.evaluate(COMING_BACK)
         page.locator("#verdict", has_text="Ready").wait_for()
