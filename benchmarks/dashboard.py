@@ -180,17 +180,18 @@ def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
 
 
 def take_picture(root: Path) -> Path:
-    """Creates the README's figure of an exported workspace, in few colours: the score and the first signal of the worst
-    event of the process sensors."""
+    """Creates the README's figure of an exported workspace, in few colours: the score and the first signal of the
+    longest event of the process sensors, the drift of the sample data."""
     from PIL import Image
 
     state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
-    worst = state["streams"]["patchtst"]["detections"]["events"][0]["id"]
+    events = state["streams"]["patchtst"]["detections"]["events"]
+    shown = max(events, key=lambda event: event["duration_seconds"])["id"]
     with browser() as chromium, serving(root / "training_dashboard") as url:
         page = chromium.new_page(viewport={"width": 1000, "height": 2400}, timezone_id="UTC")
-        page.goto(f"{url}#anomalies?stream=patchtst&event={worst}")
+        page.goto(f"{url}#anomalies?stream=patchtst&event={shown}")
         settle(page)
-        figures = page.locator(".card", has=page.locator("h2", has_text=f"Event {worst}")).locator("figure").all()[:2]
+        figures = page.locator(".card", has=page.locator("h2", has_text=f"Event {shown}")).locator("figure").all()[:2]
         boxes = [figure.bounding_box() for figure in figures]
         top = page.evaluate("scrollY") + boxes[0]["y"] - 8
         bottom = top + boxes[-1]["y"] + boxes[-1]["height"] + 16 - boxes[0]["y"]
