@@ -22,7 +22,8 @@ _TAKEN = re.compile(r"(?i)(?:index|last|steps|con|prn|aux|nul|com\d|lpt\d)(?:\..
 def checked_run_id(name: str) -> str:
     """Returns the name. Raises ValueError if it is not a valid name of a run."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name.encode()) > _MOST_BYTES:
-        raise ValueError(f"{str(name)[:60]!r} is not a valid name of a run: letters, digits and . _ + - only")
+        rule = f"letters, digits and . _ + - only, at most {_MOST_BYTES} bytes"
+        raise ValueError(f"{str(name)[:60]!r} is not a valid name of a run: {rule}")
     if _TAKEN.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name of a run: it is reserved")
     return name

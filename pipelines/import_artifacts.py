@@ -114,8 +114,13 @@ _ENCRYPTED = 1  # a flag of a member
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
     """Unpacks recognised files only; links, and names outside the folder, are refused."""
-    named = [info for info in archive.infolist() if info.filename and not info.is_dir()]
-    wanted = [info for info in named if _target_of(PurePosixPath(info.filename))]
+    wanted = []
+    for info in archive.infolist():
+        path = PurePosixPath(info.filename)
+        if _target_of(path):
+            wanted.append(info)
+        elif info.filename and not info.is_dir():
+            _warn_of_unknown(path)
     needed, free = sum(info.file_size for info in wanted), shutil.disk_usage(folder).free
     if unpacks_too_far(needed, source.stat().st_size):
         raise OutputError(
@@ -146,7 +151,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
 
 
 _RUN_FILES = (
-    r"status\.json|metrics\.jsonl|config\.yaml|environment\.json|trace\.json|(?:skipped|lost)-step-\d+\.(?:json|npz)"
+    r"(?:status|environment|trace|detection|notes)\.json|metrics\.jsonl|config\.yaml|(?:skipped|lost)-step-\d+\.(?:json|npz)"
     r"|events\.out\.tfevents\.[\w.-]+"
 )
 _STREAM = f"(?P<stream>{'|'.join(STREAMS)})"
@@ -200,9 +205,14 @@ def _found(folder: Path) -> list[Artifact]:
                 raise OutputError(f"{relative(path, folder)} is a broken link", hint="copy the file itself")
         if place is not None and path.is_file():
             found.append(Artifact(path, *place))
-        elif path.parent.parent.name.endswith("_ssl") and path.is_file():
-            log.warning("skipped, not a known file of a run: %s", relative(path, folder))
+        elif path.is_file():
+            _warn_of_unknown(PurePosixPath(relative(path, folder)))
     return sorted(found, key=lambda artifact: (artifact.target.endswith(".json"), artifact.target))
+
+
+def _warn_of_unknown(path: PurePosixPath) -> None:
+    if path.parent.parent.name.endswith("_ssl"):
+        log.warning("skipped, not a known file of a run: %s", path)
 
 
 def _refuse_doubles(artifacts: Sequence[Artifact], folder: Path) -> None:

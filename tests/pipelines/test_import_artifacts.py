@@ -12,6 +12,7 @@ from core.bundle import write_bundle
 from core.config.compose import load_config
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError
 from core.lock import Lock
+from core.run_facts import note_run
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.import_artifacts import import_artifacts, main
 from pipelines.imported_models import is_imported
@@ -52,6 +53,23 @@ def test_a_bundle_is_imported_byte_for_byte(stream, bundles, finished_workspace,
     for name in placed:
         assert (workspace / name).read_bytes() == (finished_workspace.root / name).read_bytes()
     assert [path.name for path in workspace.iterdir() if path.name.startswith(".import-")] == []
+
+
+def test_every_file_of_a_bundle_is_imported(copied, workspace, tmp_path):
+    note_run(copied / f"runs/patchtst_ssl/{RUN_ID}", add=["first"], note="new bearing")
+    bundle = write_bundle(tmp_path / "b.zip", load_config(CONFIGS["patchtst"], root=copied).config, root=copied)
+    names = zipfile.ZipFile(bundle).namelist()
+    assert {Path(name).name for name in names} > {"notes.json", "detection.json"}
+    assert sorted(import_artifacts(bundle, root=workspace)) == sorted(names)
+
+
+def test_unknown_files_of_a_run_are_named(workspace, drive, caplog):
+    bundle = drive.parent / "b.zip"
+    with zipfile.ZipFile(bundle, "w") as archive:
+        archive.writestr("runs/patchtst_ssl/a b/status.json", "{}")
+        archive.write(drive / LOSSES, LOSSES)
+    assert import_artifacts(bundle, root=workspace) == [LOSSES]
+    assert "runs/patchtst_ssl/a b/status.json" in caplog.text
 
 
 def test_both_streams_are_found_in_any_subfolder_of_a_drive_folder(drive, workspace):
