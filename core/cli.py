@@ -204,6 +204,8 @@ def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> Loaded
     configuration of another stream."""
     from core.config.compose import load_config, local_config_file
 
+    if arguments.config == "":  # a variable of a script that is not set
+        raise UsageError("--config is empty", hint="name a file, or leave --config out")
     file = arguments.config or local_config_file(stream)
     loaded = load_config(file, arguments.overrides, root=root_of(arguments))
     if stream is not None and loaded.config.stream != stream:

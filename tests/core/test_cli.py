@@ -2,8 +2,8 @@ import argparse
 
 import pytest
 
-from core.cli import add_root_argument, root_of, run_command, run_name
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE
+from core.cli import add_config_arguments, add_root_argument, config_of, root_of, run_command, run_name
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
 from core.signals import SignalStop
 
 
@@ -58,3 +58,11 @@ def test_a_library_that_fails_while_it_is_interrupted_does_not_hide_the_signal(c
     last = capsys.readouterr().err.splitlines()[-1]
     assert "unexpected" not in last
     assert "AttributeError" in last
+
+
+def test_an_empty_configuration_is_not_the_default():
+    """`--config "$FILE"` with a variable that is not set would train another configuration."""
+    parser = argparse.ArgumentParser()
+    add_config_arguments(parser)
+    with pytest.raises(UsageError, match="--config"):
+        config_of(parser.parse_args(["--config", ""]), stream="patchtst")
