@@ -18,9 +18,11 @@ _MOST_EVENTS, _MOST_CHANNELS, _MOST_MISSED = 10, 3, 3
 _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 
 
-def score_text(summary: Mapping[str, Any], events: pd.DataFrame, *, config: AnyConfig, events_file: str) -> str:
+def score_text(
+    summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None
+) -> str:
     """events: as `inference.events.find_events` returns them. The peak is in multiples of the threshold; recordings are
-    paths from the workspace."""
+    paths from the workspace with the configuration, from `data.root` without it."""
     lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
@@ -107,12 +109,13 @@ def _detection_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _row(event: Mapping[str, Any], config: AnyConfig) -> tuple[str, ...]:
+def _row(event: Mapping[str, Any], config: AnyConfig | None) -> tuple[str, ...]:
     names, shares = (str(event[name]).split("; ")[:_MOST_CHANNELS] for name in ("top_channels", "top_shares"))
     channels = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=False))
     start = event["start"]
     begins = f"second {event['start_seconds']:.1f}" if pd.isna(start) else str(pd.Timestamp(start).floor("ms"))
     length = event["duration_seconds"]
     lasts = "" if pd.isna(length) else duration_in_words(length)
-    peak, recording = f"{ratio_in_words(event['severity'])} ×", path_shown(event["recording"], config)
+    peak, recording = f"{ratio_in_words(event['severity'])} ×", event["recording"]
+    recording = recording if config is None else path_shown(recording, config)
     return str(event["event_id"]), begins, lasts, peak, channels, recording

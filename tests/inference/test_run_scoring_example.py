@@ -14,7 +14,7 @@ import pytest
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from core.numbers import counted
 from inference.run_scoring_example import main, read_summary, score_stream
-from inference.score_text import detection_table
+from inference.score_text import detection_table, score_text
 from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED, configuration
 from tests.support import REPO_ROOT
 
@@ -122,6 +122,7 @@ def test_a_process_fault_is_found_and_named(trained):
     assert event["top_channels"].startswith("r; ")
     assert event["label_overlap"] > 0.4  # smoothing draws it out beyond the end of the fault
     assert result.timeline_png == result.paths.timeline
+    assert event["recording"] in score_text(result.summary, result.events, events_file="events.csv")  # as in notebooks
     table = detection_table(result.summary)
     assert table.loc["faults found", "value"] == "1 of 1"
     assert float(table.loc["AUROC", "value"]) == pytest.approx(result.summary["detection"]["auroc"], abs=1e-3)
