@@ -24,6 +24,7 @@ _EXIT_CODE, _RUN, _PROCESS = "exit_code", "run", "process-"
 _PLANNED = (EXIT_RESUMABLE, EXIT_INTERRUPTED)
 # Errors that a restart would repeat.
 _FINAL = (EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT)
+_is_connected = False
 
 
 @contextmanager
@@ -47,14 +48,23 @@ def record_exit(code: int) -> int:
     """Records the exit code of a process; returns the code for torchrun, which is 0 after a planned stop.
 
     torchrun also sends SIGTERM to the remaining processes when one has died; that is not a planned stop.
+    A process that stops before it is connected keeps its code, so that torchrun ends the others, which would wait. If
+    torchrun restarts them, they find the recorded code.
     """
     if _FOLDER not in os.environ:
         return code
     if code in _PLANNED and _has_lost_a_process():
         return EXIT_FAILURE
+    others_wait = not _is_connected and final_exit_code() is None
     if code in (*_PLANNED, *_FINAL):
         _write(_EXIT_CODE, str(code))
-    return EXIT_OK if code in _PLANNED else code
+    return EXIT_OK if code in _PLANNED and not others_wait else code
+
+
+def record_connection() -> None:
+    """Records that this process is connected to the others, which then agree on each stop."""
+    global _is_connected
+    _is_connected = True
 
 
 def record_process() -> None:

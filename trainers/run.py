@@ -102,6 +102,7 @@ def train(
     backend(plan.kind).select(plan.index)
     context = RunContext(loaded, root=root, plan=plan, world=world, run_id=run_id, watcher=watcher)
     with process_group(world, plan, loaded.config.distributed):
+        elastic.record_connection()
         return _resume_or_restart(context, manager)
 
 

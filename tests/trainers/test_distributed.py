@@ -1,5 +1,6 @@
 """Runs of several processes, on one machine and on two, compared with the run of one process."""
 
+import contextlib
 import json
 import os
 import re
@@ -255,6 +256,21 @@ def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_p
     assert err.count("connected by gloo") == 1
     assert read_status(run_folder(plant))["state"] == "stopped"
     assert_same_curve(expected, alone(plant, [*words, "training.resume=auto"]))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_signal_to_a_process_that_is_not_connected_ends_all(plant, restarts):
+    job = start(plant, [*PLAIN, *LONG, *TOGETHER, f"distributed.max_restarts={restarts}"])
+    for _ in range(600):
+        with contextlib.suppress(StopIteration, psutil.Error):
+            waits_for = process_of_rank(job, 1)
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)  # it heeds signals now, and imports
+    waits_for.send_signal(signal.SIGTERM)
+    _, err = finish(job, expected=75)
+    assert "connected by gloo" not in err
 
 
 @pytest.mark.nightly

@@ -147,12 +147,27 @@ def test_a_process_that_torchrun_ends_does_not_count_as_killed(notes, code, seco
 
 
 @pytest.mark.parametrize("code", [75, 130])
-def test_a_planned_stop_is_success_for_torchrun_and_keeps_its_exit_code(notes, code):
+def test_a_planned_stop_is_success_for_torchrun_and_keeps_its_exit_code(notes, code, monkeypatch):
+    monkeypatch.setattr(elastic, "_is_connected", False)
+
     def run(arguments):
+        elastic.record_connection()
         assert elastic.record_exit(code) == 0
 
     assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
     assert elastic.record_exit(code) == code, "outside of a job"
+
+
+@pytest.mark.parametrize("code", [75, 130])
+def test_a_stop_before_the_processes_are_connected_ends_the_others(notes, code, monkeypatch):
+    monkeypatch.setattr(elastic, "_is_connected", False)
+
+    def run(arguments):
+        assert elastic.record_exit(code) == code, "torchrun must end the others"
+        assert elastic.record_exit(code) == 0, "the others, and restarted ones"
+        raise failed(code)
+
+    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
@@ -240,7 +255,7 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout.readline() == b"importing\n"
         process.terminate()
-    assert process.returncode == EXIT_OK, "torchrun would restart it otherwise"
+    assert process.returncode == EXIT_RESUMABLE, "torchrun must end the others, which would wait for it"
     assert (folder / "exit_code").read_text() == str(EXIT_RESUMABLE)
 
 

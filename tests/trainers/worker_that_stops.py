@@ -26,6 +26,7 @@ def main() -> int:
         return EXIT_OK
     while not (list(folder.glob("started-0-*")) and list(folder.glob("started-1-*"))):
         time.sleep(0.01)
+    elastic.record_connection()
     try:
         if rank == "1":
             os.kill(os.getpid(), signal.SIGKILL if what == "died" else signal.SIGTERM)
