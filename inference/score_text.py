@@ -10,7 +10,7 @@ import pandas as pd
 from core.config.schema import AnyConfig
 from core.data.dataset import path_shown
 from core.numbers import aligned, counted, duration_in_words, plain, ratio_in_words
-from core.redaction import printable
+from core.redaction import printable, redacted_text
 from inference.metrics import is_near_chance
 from inference.summary import title_of
 
@@ -31,7 +31,7 @@ def score_text(
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
     lines += ["", "next: landfall export && landfall dashboard"]
-    return "\n".join(map(printable, lines))
+    return "\n".join(printable(redacted_text(line)) for line in lines)
 
 
 def against_labels(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
