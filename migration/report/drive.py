@@ -21,6 +21,8 @@ _WRITES = re.compile(
     rf"|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}|!\s*(?:cp|mv)\s.*\S\s+[\"'{{]*$"
     r"|\b(?:print|exists|isdir|isfile)\([^()]*$"
 )
+# A download says nothing about where the file is from.
+_SENDS = re.compile(rf"\bfiles\.download\({_INSIDE}")
 _OPENS = re.compile(r"""\bopen\([frb]?["']?$""")
 _TO_WRITE = re.compile(r"""["']?\s*,\s*(?:mode\s*=\s*)?["'][wx]""")
 _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
@@ -35,7 +37,12 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -
     lines = (line for found in findings if found.rule in DRIVE_RULES for line in found.before.splitlines())
     paths = dict.fromkeys(path for line in lines for path, _, _ in _of_line(line))
     code = [line for source in cells for line in source.text.splitlines()] if paths else []
-    mentions = [(path, _is_written(line, start, end, code)) for line in code for path, start, end in _of_line(line)]
+    mentions = [
+        (path, _is_written(line, start, end, code))
+        for line in code
+        for path, start, end in _of_line(line)
+        if not _SENDS.search(line[:start])
+    ]
     read = {path for path, is_written in mentions if not is_written}
     written = {path for path, is_written in mentions if is_written} - read
     return tuple(path for path in paths if path not in written)
@@ -53,7 +60,12 @@ def _is_written(line: str, start: int, end: int, code: Sequence[str], depth: int
     if assigned is None or not depth:
         return False
     name = re.compile(rf"(?<![\w.]){assigned[1]}(?!\w)")
-    uses = [(other, *found.span()) for other in code for found in name.finditer(other)]
+    uses = [
+        (other, *found.span())
+        for other in code
+        for found in name.finditer(other)
+        if not _SENDS.search(other[: found.start()])
+    ]
     stores = [bool(_STORE.match(other[last:])) and not other[:first].strip() for other, first, last in uses]
     return len(uses) > sum(stores) == 1 and all(
         is_store or _is_written(*use, code, depth - 1) for use, is_store in zip(uses, stores, strict=True)

@@ -29,6 +29,8 @@ def _listed(*texts):
         f"os.makedirs('{FILE}', exist_ok=True)",
         f"!cp scores.csv {FILE}",
         f"OUT = '{FILE}'\nprint(OUT)\nframe.to_csv(OUT)",
+        f"plt.savefig('{FILE}')\nfiles.download('{FILE}')",
+        f"OUT = '{FILE}'\nframe.to_csv(OUT)\nfiles.download(OUT)",
     ],
 )
 def test_a_file_that_is_only_written(text):
@@ -49,6 +51,8 @@ def test_a_file_that_is_only_written(text):
         f"!cp {FILE} .",
         f"!mv {FILE}",
         f"path = '{FILE}'",
+        f"files.download('{FILE}')",
+        f"path = '{FILE}'\nfiles.download(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
         f"path = '{FILE}'\nframe.to_csv(path)\npath = 'b.csv'",
