@@ -63,7 +63,7 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
     is_indented = next((line for line in text.splitlines() if line.strip()), "")[:1].isspace()
     text = f"if 1:\n{text}" if is_indented else text
     try:
-        table = symtable.symtable(text, "<cell>", "exec")
+        table = symtable.symtable(_with_scopes(text), "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
         table = None
     if table is None or not source.is_python:
@@ -83,6 +83,26 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
     if MAY_BIND_ANYTHING.search(text):
         _read_namespaces(text, found)
     return found
+
+
+def _with_scopes(text: str) -> str:
+    """Code with generators instead of comprehensions: from Python 3.12 on (PEP 709), symbol tables count the variables
+    of a comprehension as those of the code around it."""
+    if not re.search(r"[\[{].*\bfor\b", text, re.DOTALL):
+        return text
+    return ast.unparse(_Generators().visit(ast.parse(text)))
+
+
+class _Generators(ast.NodeTransformer):
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
 def _read_table(table: symtable.SymbolTable, found: CellNames, *, is_deferred: bool) -> None:
