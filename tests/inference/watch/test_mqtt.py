@@ -103,7 +103,6 @@ class Publisher:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker):
     settings, publisher = settings_of(trained, broker), Publisher(broker)
     frame = pd.read_csv(trained / "data/fdc/test_1.csv")
@@ -167,7 +166,7 @@ def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker
         publisher.send("plant/a/rows", payload)
     publisher.send("plant/a/rows", {"timestamp": stamp, "p": 1, "r": None, "s": -2.5})
     path = tmp_path / "data/live/plant%2Fa%2Frows_2026-02-01.csv"
-    until(path.is_file)
+    until(lambda: path.is_file() and path.read_text().endswith("-2.5\n"))  # the file exists before its row
     assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,-2.5\n"
     assert sum("plant/a/rows" in said and "left out" in said for said in caplog.messages) == 5
 
