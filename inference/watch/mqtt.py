@@ -132,9 +132,11 @@ class Recorder:
         """In one write, so that a process that is killed leaves no half of it."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            header = "" if os.fstat(handle).st_size else ",".join(["timestamp", *map(_quoted, self._channels)]) + "\n"
+            size = os.fstat(handle).st_size
+            header = "" if size else ",".join(["timestamp", *map(_quoted, self._channels)]) + "\n"
             text = (header + line).encode("utf-8")
             if os.write(handle, text) < len(text):
+                os.ftruncate(handle, size)  # a part of a row would be joined with the next one
                 raise OSError("the disk is full")
         finally:
             os.close(handle)

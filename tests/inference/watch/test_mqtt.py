@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -169,6 +170,24 @@ def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker
     until(lambda: path.is_file() and path.read_text().endswith("-2.5\n"))  # the file exists before its row
     assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,-2.5\n"
     assert sum("plant/a/rows" in said and "left out" in said for said in caplog.messages) == 5
+
+
+def test_a_row_that_does_not_fit_on_the_disk_leaves_no_part_and_is_sent_again(
+    tmp_path, recorder, broker, monkeypatch, caplog
+):  # fmt: skip
+    path, publisher = tmp_path / "data/live/plant%2Fa%2Frows_2026-02-01.csv", Publisher(broker)
+    caplog.set_level(logging.INFO)
+    until(lambda: any("connected" in said for said in caplog.messages))
+    full_disk = SimpleNamespace(**vars(os) | {"write": lambda handle, text: os.write(handle, text[:-3])})
+    monkeypatch.setattr("inference.watch.mqtt.os", full_disk)
+    publisher.send("plant/a/rows", {"timestamp": "2026-02-01T00:00:00", "p": 1.0})
+    until(lambda: any("disk is full" in said for said in caplog.messages))
+    assert path.read_text() == ""
+    monkeypatch.setattr("inference.watch.mqtt.os", os)
+    recorder.stop()
+    recorder.start()
+    until(lambda: path.read_text().endswith("1.0,,,\n"))
+    assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,\n"
 
 
 @pytest.mark.parametrize("more", [{"username": "stranger"}, {"ca_file": None}], ids=["password", "certificate"])
