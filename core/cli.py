@@ -54,6 +54,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     `arguments.owns_process` is true if the command was started by its name: only then may it restart the process.
     """
     parser.add_argument("--debug", action="store_true", help="also show the traceback of an error")
+    parser.register("type", Path, _path)
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
     if arguments.owns_process:
@@ -173,6 +174,13 @@ def root_of(arguments: argparse.Namespace) -> Path:
     root = arguments.repo_root.resolve() if arguments.repo_root else find_root()
     finish(root)
     return root
+
+
+def _path(text: str) -> Path:
+    """For `type=Path`: `Path("")` would be the current folder."""
+    if not text:  # a variable of a script that is not set
+        raise argparse.ArgumentTypeError("is empty; name a file or a folder, such as . for the current folder")
+    return Path(text)
 
 
 def run_name(text: str) -> str:

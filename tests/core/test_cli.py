@@ -1,4 +1,5 @@
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +67,16 @@ def test_an_empty_configuration_is_not_the_default():
     add_config_arguments(parser)
     with pytest.raises(UsageError, match="--config"):
         config_of(parser.parse_args(["--config", ""]), stream="patchtst")
+
+
+def test_an_empty_path_is_not_the_current_folder(capsys):
+    """`landfall import-artifacts "$FROM"` with a variable that is not set would import what is in this folder."""
+    for words in ([""], ["--out", "", "x"], ["--repo-root=", "x"]):
+        parser = argparse.ArgumentParser(prog="landfall x")
+        parser.add_argument("source", type=Path)
+        parser.add_argument("--out", type=Path, default=Path("data"))
+        add_root_argument(parser)
+        with pytest.raises(SystemExit) as stop:
+            run_command(lambda arguments: EXIT_OK, parser, words)
+        assert stop.value.code == EXIT_USAGE
+        assert "is empty" in capsys.readouterr().err.splitlines()[-1]
