@@ -395,6 +395,7 @@ def test_lint_fails_for_landfall_files_and_warns_for_user_files(copied, capsys):
     assert run(copied, "--skip-smoke") == EXIT_OK
     assert with_status(copied, "WARN") == {"V-02.lint"}
     assert "scratch.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
+    assert "ruff check scratch.py" in items_of(copied)["V-02.lint"].hint
     assert "! WARN  Lint" in capsys.readouterr().out
 
 
