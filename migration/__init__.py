@@ -2,8 +2,8 @@
 
 Layers, lowest first; each imports only itself and those above it in this list (tests/test_architecture.py):
 
-- `notebook`: the file: read, repaired, cleaned, written; findings, secrets, edits of texts
-- `shell`: what shell text says
+- `notebook`: reads, repairs, cleans and writes the file; findings; edits of texts
+- `shell`: parses shell text into commands
 - `python`: a code cell as IPython reads it: commands, tree, strings, scopes, its shell texts
 - `colab`: the meaning of a name, a path, a form or a branch on Colab and locally
 - `analysis`: facts of a whole notebook, by pure passes in a fixed order

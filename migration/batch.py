@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 
 RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
 # Starting processes takes as long as a dozen notebooks or some megabytes of them.
-_FEWEST_IN_PARALLEL = 16
-_LEAST_BYTES_IN_PARALLEL = 16 * 2**20
-_PIECE = 2**20
-_SELDOM = (50_000, 10, 10)  # thresholds of the garbage collector
+_MIN_TASKS_IN_PARALLEL = 16
+_MIN_BYTES_IN_PARALLEL = 16 * 2**20
+_BLOCK_BYTES = 2**20
+_GC_THRESHOLDS = (50_000, 10, 10)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def run_tasks(
         jobs = _suitable_jobs(tasks)
     if jobs == 1 or len(tasks) < 2:
         done = []
-        with _few_collections():
+        with _rare_garbage_collection():
             for task in tasks:
                 done.append(migrate_file(task, options))
                 on_done(task)
@@ -118,7 +118,7 @@ def _failed(task: Task, error: Exception) -> Result:
             reason = "it needs more memory than is available"
         case _:
             log.debug("%s", task.input, exc_info=error)
-            reason = f"a fault of Landfall, please report it: {type(error).__name__}: {error}"
+            reason = f"a bug in Landfall, please report it: {type(error).__name__}: {error}"
     return _failure(task, reason)
 
 
@@ -137,7 +137,7 @@ def _migrated(task: Task, options: Options) -> Result:
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":
-        findings = [found for found in findings if only_colab_has(found) or (options.strict and _waits(found))]
+        findings = [found for found in findings if only_colab_has(found) or (options.strict and _needs_changes(found))]
     files: dict[Path, bytes] = {}
     is_local = not findings
     if options.mode == "write":
@@ -158,7 +158,7 @@ def _migrated(task: Task, options: Options) -> Result:
         rules=dict(sorted(Counter(found.rule for found in findings).items())),
         keeps=dict(sorted(Counter(found.keeps.value for found in findings).items())),
         requirements=Needs(migration.requirements.python, migration.requirements.system),
-        findings=found_items(findings if options.details else filter(_waits, findings), lines),
+        findings=found_items(findings if options.details else filter(_needs_changes, findings), lines),
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
@@ -171,14 +171,14 @@ def _migrated(task: Task, options: Options) -> Result:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
-    """As `read`, but errors say "it": the report names the notebook, and never its full path."""
+    """Like `read`, but error messages begin with "it" instead of the path: the report already names the notebook."""
     try:
         return read(path)
     except UsageError as error:
         raise UsageError(f"it{error.message.removeprefix(str(path))}", hint=error.hint) from None
 
 
-def _waits(found: Finding) -> bool:
+def _needs_changes(found: Finding) -> bool:
     return found.keeps is Keeps.NEEDS_HUMAN
 
 
@@ -228,8 +228,8 @@ def _holds(path: Path, content: bytes) -> bool:
         if path.stat().st_size != len(content):
             return False
         with path.open("rb") as file:
-            pieces = iter(lambda: file.read(_PIECE), b"")
-            return all(piece == content[at * _PIECE : (at + 1) * _PIECE] for at, piece in enumerate(pieces))
+            blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
+            return all(block == content[at * _BLOCK_BYTES : (at + 1) * _BLOCK_BYTES] for at, block in enumerate(blocks))
     except OSError:
         return False
 
@@ -249,26 +249,26 @@ def _workspace_of(folder: Path) -> Path | None:
 
 # ------------------------------------------------------------------------------------------------------------ processes
 def _suitable_jobs(tasks: Sequence[Task]) -> int:
-    worthwhile = len(tasks) >= _FEWEST_IN_PARALLEL or sum(task.size for task in tasks) >= _LEAST_BYTES_IN_PARALLEL
+    worthwhile = len(tasks) >= _MIN_TASKS_IN_PARALLEL or sum(task.size for task in tasks) >= _MIN_BYTES_IN_PARALLEL
     return min(usable_cores(), len(tasks)) if worthwhile else 1
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def _rare_garbage_collection() -> Iterator[None]:
     """Runs the garbage collector less often: parsing creates many objects and hardly any cycles."""
-    usual = gc.get_threshold()
-    gc.set_threshold(*_SELDOM)
+    before = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         yield
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*before)
 
 
 def _in_processes(
     tasks: Sequence[Task], options: Options, jobs: int, on_done: Callable[[Task], None]
 ) -> dict[Task, Result]:
-    """If a process dies, usually out of memory, its pool is lost. The remaining notebooks are then processed by one
-    process in order, so that the first notebook without a result is the one that killed it."""
+    """The results of worker processes. If one dies, usually out of memory, its pool is lost. The remaining notebooks
+    are then processed by one process in order, so the first notebook without a result is the one that killed it."""
     results: dict[Task, Result] = {}
     waiting = sorted(tasks, key=lambda task: -task.size)
     while waiting:
@@ -301,4 +301,4 @@ def _one_pool(tasks: Sequence[Task], options: Options, jobs: int) -> Iterator[tu
 
 def _prepare_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are handled by the parent
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*_GC_THRESHOLDS)

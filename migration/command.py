@@ -81,13 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
     from migration.report.kept import keep
     from migration.rules.preamble import Folders
 
-    _require_sense(arguments)
+    _check_arguments(arguments)
     mode: Mode = "check" if arguments.check else "diff" if arguments.diff else "write"
     plan = make_plan(arguments.inputs, output=arguments.output, out_dir=arguments.out_dir, writes=mode == "write")
-    _require_report_is_no_input(arguments, plan)
+    _check_report_path(arguments, plan)
     if not (plan.tasks or plan.failed or plan.left_out):
         names = ", ".join(map(str, arguments.inputs))
-        raise UsageError(f"there is no notebook in {names}", hint="pass a notebook, or a folder with notebooks")
+        raise UsageError(f"{names}: no notebooks found", hint="pass a notebook, or a folder with notebooks")
     options = Options(
         mode=mode,
         strict=arguments.strict,
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _exit_code(arguments, report)
 
 
-def _require_sense(arguments: argparse.Namespace) -> None:
+def _check_arguments(arguments: argparse.Namespace) -> None:
     if not arguments.inputs:
         raise UsageError("no notebook was passed", hint="landfall migrate NOTEBOOK; --help lists the options")
     if (arguments.check or arguments.diff) and (arguments.output or arguments.out_dir):
@@ -115,13 +115,13 @@ def _require_sense(arguments: argparse.Namespace) -> None:
     if arguments.report is not None and arguments.report.suffix != ".json":
         raise UsageError(f"{arguments.report} is not a valid name for the JSON report", hint="name it FILE.json")
     if arguments.jobs < 0:
-        raise UsageError("--jobs is a number of processes")
+        raise UsageError("--jobs must not be negative")
     for option in ("work_dir", "drive_dir"):
         if not getattr(arguments, option).strip() or "\n" in getattr(arguments, option):
             raise UsageError(f"--{option.replace('_', '-')} is not a valid folder name")
 
 
-def _require_report_is_no_input(arguments: argparse.Namespace, plan: Plan) -> None:
+def _check_report_path(arguments: argparse.Namespace, plan: Plan) -> None:
     if arguments.report is not None and any(_same(arguments.report, task.input) for task in plan.tasks):
         raise UsageError(f"{arguments.report} is an input, which is never changed")
 

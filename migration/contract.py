@@ -118,7 +118,7 @@ def _is_runnable(file: str) -> bool:
 
 
 def is_repository_path(text: str) -> bool:
-    """Relative on every system and inside the repository: no root, no drive letter, no home folder, no way up."""
+    """Whether a path is relative on every system and inside the repository: no root, drive letter, `~` or `..`."""
     path = PureWindowsPath(text)
     return not (path.drive or path.root or text.startswith("~") or ".." in path.parts)
 
@@ -160,7 +160,7 @@ def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
             yield Breach("paths", notebook, f"{text} is not relative to the repository root")
 
 
-def _nothing_local_names_colab(assets: Assets) -> Iterator[Breach]:
+def _local_files_name_no_colab_path(assets: Assets) -> Iterator[Breach]:
     for file in [*assets.configs, *assets.notebooks]:
         if found := _COLAB_PATH.search(assets.text(file)):
             yield Breach("Colab leftovers", file, f"names {found.group()}")
@@ -170,7 +170,7 @@ def _nothing_local_names_colab(assets: Assets) -> Iterator[Breach]:
                 yield Breach("Colab leftovers", file, f"{key} = {value} is composed from a Colab path")
 
 
-def _colab_originals_stay(assets: Assets) -> Iterator[Breach]:
+def _colab_originals_are_unchanged(assets: Assets) -> Iterator[Breach]:
     for file, digest in colab_originals().items():
         if not assets.has(file):
             yield Breach("Colab originals", file, "the Colab original is missing")
@@ -199,8 +199,8 @@ def _local_configs_compose(assets: Assets) -> Iterator[Breach]:
 
 _RULES: dict[str, Callable[[Assets], Iterator[Breach]]] = {
     "paths": _paths_are_relative,
-    "Colab leftovers": _nothing_local_names_colab,
-    "Colab originals": _colab_originals_stay,
+    "Colab leftovers": _local_files_name_no_colab_path,
+    "Colab originals": _colab_originals_are_unchanged,
     "local notebooks": _local_notebooks_are_complete,
     "configurations": _local_configs_compose,
 }
@@ -259,7 +259,7 @@ def _path_texts(key: str, value: Any) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- digests
 def digests_text(root: Path) -> str:
-    """The digests of the present originals."""
+    """The JSON text of `colab_originals.json` for the current files."""
     patterns = ("notebooks/colab_{}_ssl.ipynb", "configs/{}_ssl.yaml")
     files = [pattern.format(stream) for pattern in patterns for stream in STREAMS]
     return json_text({file: digest_of(root / file) for file in files})

@@ -164,18 +164,18 @@ def _prose(source: CellSource) -> CellSource:
 
 
 def _is_emptied(source: str, original: str) -> bool:
-    """Whether only its cell magic is left of a cell."""
+    """Whether the rules left nothing of a cell but its cell magic."""
     return source != original and not _ONLY_MAGIC.sub("", source).strip()
 
 
 def _unix(text: str) -> str:
-    """The text for the rules: Windows line ends are replaced by newlines if all lines have them."""
+    """The text for the rules: Windows line endings are replaced by newlines if all lines have them."""
     unix = text.replace("\r\n", "\n")
     return text if "\r" in unix or unix.count("\n") != text.count("\r\n") else unix
 
 
 def _with_ends_of(original: str, text: str) -> str:
-    """The text with the line ends the original has, if `_unix` replaced them."""
+    """The text with the line endings of the original, if `_unix` replaced them."""
     return text.replace("\n", "\r\n") if "\r\n" in original and _unix(original) != original else text
 
 
@@ -202,5 +202,5 @@ def _undone(index: int) -> Finding:
         cell=index,
         line=1,
         message="the rewritten cell would not compile, so it is unchanged except for its secrets",
-        action="rewrite this cell's Colab parts by hand, and please report the notebook as a fault of Landfall",
+        action="rewrite this cell's Colab parts by hand, and please report the notebook as a bug of Landfall",
     )

@@ -23,7 +23,7 @@ _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
     re.MULTILINE,
 )
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
 
@@ -33,7 +33,7 @@ class NotebookFacts(PerCell):
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `mounts` are the
-    absolute folders at which the notebook mounts its drive, longest first (the usual ones if it names none).
+    absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
     configurations that have a local version.
@@ -50,7 +50,7 @@ class NotebookFacts(PerCell):
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
-    """The facts of a notebook's code cells, given in order with their positions as `index`.
+    """The facts of a notebook's code cells, given in order; `index` of each is its position in the notebook.
 
     `repository` is the one that contains the notebook, if known.
     """
@@ -75,9 +75,9 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
 
 
 def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
-    """The names with what depends on the branches that run here, until nothing changes: the flags, because one may
-    depend on another; then what the kept branches need, which may decide about further flags."""
-    for _ in range(_MOST_ROUNDS):
+    """The names, completed by the passes that depend on each other, until nothing changes: first the flags, because one
+    may depend on another; then the names that the kept branches need, which can change further flags."""
+    for _ in range(_MAX_ROUNDS):
         found = replace(colab, flags=find_flags(cells, colab))
         if found == colab:
             needed = colab.needed | find_needed(cells, colab, static_mount=is_static(cells, colab))
@@ -89,7 +89,7 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
 
 
 def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:
-    """The names for the folders: those of an existing set-up cell, else unused ones."""
+    """The names for the two folders: those of an existing set-up cell, else names that the notebook does not use."""
     names = dict(_FOLDER_NAMES)
     text = "\n".join(source.text for source in cells if any(name in source.text for name in names.values()))
     setup = {match[2]: match[1] for match in _SETUP.finditer(text)}

@@ -83,9 +83,9 @@ def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount:
             text = source.text if source.is_python else source.text[: source.body]
             read |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
             continue
-        gone = _gone_statements(colab.choices(source))
-        read |= read_names_of(source, source.tree.body, gone)
-        bound |= stored_names(source.tree.body, gone)
+        removed = _removed_statements(colab.choices(source))
+        read |= read_names_of(source, source.tree.body, removed)
+        bound |= stored_names(source.tree.body, removed)
     return frozenset(candidates & read - bound)
 
 
@@ -94,9 +94,9 @@ def is_as_on_colab(cells: Sequence[CellSource], colab: ColabNames) -> bool:
     return any(choice.sets_place for source in cells for choice in colab.choices(source))
 
 
-def _gone_statements(found: Sequence[Choice]) -> list[ast.stmt]:
+def _removed_statements(found: Sequence[Choice]) -> list[ast.stmt]:
     """The statements of the removed branches."""
-    return [statement for choice in found for statement in choice.gone]
+    return [statement for choice in found for statement in choice.removed]
 
 
 def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
@@ -130,8 +130,8 @@ def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterat
         claiming = [choice for choice in found if choice.colab and any(map(_claims_colab, choice.kept))]
         claims = {id(node) for choice in claiming for node in choice.kept if _claims_colab(node)}
         for choice in claiming:
-            yield from (_Store(_stored_value(source, node, flag_of)) for node in choice.gone if _assigns(node, name))
-        for node in own_nodes(source.tree.body, _gone_statements(found)):
+            yield from (_Store(_stored_value(source, node, flag_of)) for node in choice.removed if _assigns(node, name))
+        for node in own_nodes(source.tree.body, _removed_statements(found)):
             if id(node) in claims:
                 continue  # the branch runs here, but not on Colab
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -151,7 +151,7 @@ def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
 
 
 def _claims_colab(node: ast.stmt) -> bool:
-    """`IN_COLAB = True`."""
+    """Whether a statement is `IN_COLAB = True`."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=True)):
             return _FLAG_NAME.fullmatch(name) is not None
@@ -190,7 +190,7 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Answer | None:
-    """The local return value of a function without parameters that only asks whether it runs on Colab."""
+    """The value that a function without parameters returns here, if it only asks whether it runs on Colab."""
     arguments = node.args
     if arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
         return None
@@ -204,7 +204,7 @@ def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Ans
 
 
 def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf) -> Answer | None:
-    """The value that a block returns here, None if it returns none or does anything else."""
+    """The value that a block returns here; None if it returns nothing or does anything else."""
     for statement in block:
         choice = found.get(id(statement))
         if choice is not None:

@@ -16,7 +16,7 @@ from migration.python.trees import walk
 
 _TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
 _TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
-_MOST_VALUES = 8
+_MAX_VALUES = 8
 _CONTENT = "/content"
 
 
@@ -110,4 +110,4 @@ def _products(parts: Sequence[set[str]]) -> list[tuple[str, ...]]:
     count = 1
     for part in parts:
         count *= len(part)
-    return list(product(*map(sorted, parts))) if 0 < count <= _MOST_VALUES else []
+    return list(product(*map(sorted, parts))) if 0 < count <= _MAX_VALUES else []

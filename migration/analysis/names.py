@@ -19,7 +19,7 @@ from migration.python.source import CellSource
 from migration.python.trees import walk
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
-# In lower case, and each begins with a literal, which the engine finds fast.
+# For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
 _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
@@ -89,9 +89,9 @@ class ColabNames(PerCell):
         """The branches of a cell that depend on Colab; see `local_branch.choices`."""
         return self.once(_choices, source)
 
-    def gone(self, source: CellSource) -> frozenset[int]:
+    def removed(self, source: CellSource) -> frozenset[int]:
         """The ids of all nodes in branches that are not taken here."""
-        return self.once(_gone, source)
+        return self.once(_removed, source)
 
     def uses(self, source: CellSource) -> list[Use]:
         """The positions in a cell that refer to a part of google.colab and run here, in order."""
@@ -146,14 +146,14 @@ def _choices(source: CellSource, colab: ColabNames) -> list[Choice]:
     return choices(source, colab.flag_of(source), colab.needed, **more)
 
 
-def _gone(source: CellSource, colab: ColabNames) -> frozenset[int]:
+def _removed(source: CellSource, colab: ColabNames) -> frozenset[int]:
     return frozenset(
-        id(node) for choice in colab.choices(source) for statement in choice.gone for node in walk(statement)
+        id(node) for choice in colab.choices(source) for statement in choice.removed for node in walk(statement)
     )
 
 
 def _uses(source: CellSource, colab: ColabNames) -> list[Use]:
-    return [use for use in colab.names(source).uses if id(use.node) not in colab.gone(source)]
+    return [use for use in colab.names(source).uses if id(use.node) not in colab.removed(source)]
 
 
 def _names(source: CellSource, colab: ColabNames) -> Names:
@@ -197,7 +197,8 @@ def _is_whole_name(text: str, at: int) -> bool:
 
 
 def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
-    """The bindings of the names that refer to parts of google.colab anywhere; none for a name inside functions only."""
+    """The bindings of the names that refer to parts of google.colab anywhere; empty for a name that is bound only
+    inside functions."""
     tracked: dict[str, list[Binding]] = {}
     for source in cells:
         if PACKAGE_WORDS.search(source.text):

@@ -132,13 +132,13 @@ def _plain_comment(line: str) -> str:
 
 
 def _movable(source: CellSource) -> list[ast.stmt]:
-    """The assignments of the fields that could be moved alone."""
+    """The assignments of the fields without an obstacle of their own."""
     return [field.statement for field in form_fields(source) if field.statement is not None and not field.obstacle]
 
 
 def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Mapping[int, CellNames]) -> str:
-    """Why the fields of one name, each of which could be moved alone, must stay; empty if they can be moved. `names`
-    are those of the other statements, by cell."""
+    """Why the fields of one name, none with an obstacle of its own, must stay; empty if they can be moved. `names` are
+    those of the other statements, by cell."""
     if name in _RESERVED or name.startswith("_"):
         return "its name has another meaning in the local notebook"
     if others := [cell for cell, found in names.items() if name in found.bound]:
@@ -175,7 +175,7 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether a text is a secret, or the place of one, by its name or value."""
+    """Whether a text is a secret, or a placeholder for one, by its name or value."""
     is_opaque = re.fullmatch(r"(?=.*\d)[\w./+=:-]{16,}", value)
     is_password = re.search("pass|pwd", name, re.IGNORECASE)
     named = is_secret_name(name) and (is_placeholder(value) or is_opaque or is_password)

@@ -1,4 +1,4 @@
-"""Module-level names that the cells of a notebook bind and use. Python's own symbol tables decide about scopes."""
+"""Module-level names that the cells of a notebook bind and use. Scopes are resolved by Python's symbol tables."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ MAY_BIND_ANYTHING = re.compile(
 
 @dataclass
 class CellNames:
-    """The module-level names of a part of a cell: those it binds, those it uses at once, and those that its functions
-    use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`, `%run`)."""
+    """The module-level names of a part of a cell: those it binds, those it uses when it runs, and those that its
+    functions use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`,
+    `%run`), empty if there is none."""
 
     bound: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
@@ -137,7 +138,7 @@ def _nodes(text: str) -> Iterator[ast.AST]:
 
 
 def _read_text(text: str, found: CellNames) -> None:
-    """Every word of a text counts as used; bound are those in the place of a target."""
+    """Reads text that Python cannot parse: every word counts as used, words in the position of a target as bound."""
     found.used.update(re.findall(r"\b[^\W\d]\w*", text))
     for names in re.findall(
         r"^[ \t]*((?:[\w.]+\s*,\s*)*\w+)\s*(?:[-+*/%&|^@]|//|\*\*|<<|>>)?=(?!=)", text, re.MULTILINE

@@ -131,8 +131,8 @@ def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     """Effects of the branch for Colab without any counterpart in the other one.
 
-    If both install a package, the local branch is the author's own way to install it here, and its other effects belong
-    to it.
+    None if both branches install a common package: the local branch is then the author's complete set-up for other
+    machines.
     """
     packages, others = (frozenset().union(*(e.about for e in part if e.kind == INSTALL)) for part in (local, colab))
     if packages & others:
@@ -248,7 +248,7 @@ def path_effects(source: CellSource, value: ast.expr) -> Iterator[Effect]:
 
 
 def _normal(path: str) -> str:
-    """A path as it is written relative to `/content`."""
+    """A path relative to `/content`, without redundant parts."""
     path = re.sub(r"^/content/?", "", path)
     return posixpath.normpath(path) if path else "."
 
@@ -258,7 +258,7 @@ def _first(table: Sequence[tuple[re.Pattern[str], str | None]], name: str) -> st
 
 
 def _is_unknown(source: CellSource, call: ast.Call) -> bool:
-    """A call that stands alone and may do anything."""
+    """Whether a call, which is a statement of its own, may have any effect."""
     name, function = last_name(call.func), ast.unparse(call.func)
     if _first(_CALLS, name) or _USER_INTERFACE.fullmatch(function) or source.command_of(call) is not None:
         return False

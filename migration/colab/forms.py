@@ -24,15 +24,15 @@ FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
-_MOST_OPTIONS = 40
+_MAX_OPTIONS = 40
 _FORM_KEYS = frozenset({"type", "allow-input"})
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One form comment: `kind` is title, markdown or param, `text` what follows the word, `start:end` spans it all.
+    """One form comment: `kind` is title, markdown or param, `text` follows that word, `start:end` is the complete span.
 
-    `comment` is the start of its comment: before `start` in `# x = 1 #@param`.
+    `comment` is the start of the comment that contains it: before `start` in `# x = 1 #@param`.
     """
 
     kind: str
@@ -131,7 +131,7 @@ def _name_before(source: CellSource, mark: Mark) -> str:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """A number, string, bool or None, or a list, tuple or dict of such."""
+    """Whether an expression is a number, string, bool or None, or a list, tuple or dict of these."""
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -252,7 +252,7 @@ def _listed(declared: Declaration) -> str:
     is_code = declared.setting("type").lower() == "raw"
     shown = [
         option if is_code and isinstance(option, str) and "\n" not in option else _literal(option)
-        for option in declared.options[:_MOST_OPTIONS]
+        for option in declared.options[:_MAX_OPTIONS]
     ]
     left_out = len(declared.options) - len(shown)
     return ", ".join(shown) + (f" and {left_out} more" if left_out else "")

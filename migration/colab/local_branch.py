@@ -1,8 +1,9 @@
-"""The branch of an `if` or a `try` that runs on this machine, if the code asks whether it runs on Colab. The notebook
-must do here what it does on Colab. So the branch for Colab is kept if it downloads, installs, reads secrets, names
-folders, or has any other effect (`colab.effects`) that the other branch does not have; if the other one refuses to run;
-and if the rest of the notebook needs names that only the branch for Colab binds. Otherwise the local branch is kept:
-for flags, settings and displays in Colab's page.
+"""The branch of an `if` or a `try` that runs on this machine, if the code asks whether it runs on Colab.
+
+The notebook must do here what it does on Colab. The branch for Colab is therefore kept in three cases: it has an effect
+(`colab.effects`: downloads, installs, reads secrets, names folders) that the other branch does not have; the other
+branch refuses to run; or the rest of the notebook needs names that only the branch for Colab binds. Otherwise the local
+branch is kept, for example for flags, settings and displays in Colab's page.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 class Choice:
     """An `if` or `try` one of whose branches runs here.
 
-    `kept` and `gone` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
-    fails, and the handler. `colab`: the Colab branch is kept, `because`: the reason, "refuses", the needed names, or
-    its effects. `stays`: the statement itself remains around the branch: a `try` that catches more than the import, an
-    `if` with the test `rest`. `tpu`: the removed branch is for Colab's TPU. `effects` are those of the branch for Colab
-    that decided for it or, if it is removed, that the other one does not have.
+    `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
+    fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason: "refuses", "places", the needed
+    names, or its effects. `stays`: the statement itself remains around the branch: a `try` that catches more than the
+    import, an `if` with the test `rest`. `tpu`: the removed branch is for Colab's TPU. `effects` are those of the
+    branch for Colab that decided for it or, if it is removed, that the other one does not have.
     """
 
     node: ast.If | ast.Try
     kept: tuple[ast.stmt, ...]
-    gone: tuple[ast.stmt, ...]
+    removed: tuple[ast.stmt, ...]
     scope: Scope
     failing: ast.stmt | None = None
     handler: ast.ExceptHandler | None = None
@@ -71,9 +72,8 @@ def choices(
 ) -> list[Choice]:
     """The choices of a cell, an outer one before those inside it; removed branches are not searched. `needed` are names
     that only Colab branches bind although other cells need them; `as_on_colab`: another branch for Colab creates files
-    in its own folders, so that other folders are not used. `repository` is the one that
-    contains the notebook: a branch that clones it is not needed. `block` is analysed instead of the complete cell, with
-    its `scope`.
+    in its own folders, so that other folders are not used. `repository` is the one that contains the notebook: a branch
+    that clones it is not needed. `block` is analysed instead of the complete cell, with its `scope`.
     """
     if source.tree is None:
         return []
@@ -116,7 +116,7 @@ class _Search:
             choice = _of_try(self.source, node, scope)
         if choice is None or choice.colab:
             return choice
-        if _leaves(choice.kept) and not choice.gone:
+        if _leaves(choice.kept) and not choice.removed:
             return self._unless_left(choice, after)
         return self._unless_lost(choice)
 
@@ -130,25 +130,27 @@ class _Search:
         lost = uncovered(effects(self.source, node.body), effects(self.source, node.orelse))
         if not lost:
             return None
-        kept, gone = tuple(node.body), tuple(node.orelse)
-        return Choice(node, kept, gone, scope, colab=True, because=_deeds(lost), effects=tuple(lost))
+        kept, removed = tuple(node.body), tuple(node.orelse)
+        return Choice(node, kept, removed, scope, colab=True, because=_effect_words(lost), effects=tuple(lost))
 
     def _unless_left(self, choice: Choice, after: Sequence[ast.stmt]) -> Choice:
         """`if not IN_COLAB: return` before statements that do something."""
         lost = uncovered(effects(self.source, after), ())
         if not lost:
             return choice
-        return replace(choice, kept=(), gone=choice.kept, colab=True, because=_deeds(lost), effects=tuple(lost))
+        return replace(
+            choice, kept=(), removed=choice.kept, colab=True, because=_effect_words(lost), effects=tuple(lost)
+        )
 
     def _unless_lost(self, choice: Choice) -> Choice | None:
         """The choice, or the branch for Colab if an effect would be lost without it."""
-        colab, local = effects(self.source, choice.gone), effects(self.source, choice.kept)
+        colab, local = effects(self.source, choice.removed), effects(self.source, choice.kept)
         lost = uncovered(colab, local)
         if self.repository and any(clones(effect, self.repository) for effect in lost):
             return choice
-        if not choice.tpu and not (lost and needs_colab(self.source, choice.gone)):
+        if not choice.tpu and not (lost and needs_colab(self.source, choice.removed)):
             if lost:
-                return _for_colab(self.source, choice, _deeds(lost), lost)
+                return _for_colab(self.source, choice, _effect_words(lost), lost)
             if self.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
                 return _for_colab(self.source, choice, "places", ())
         choice = replace(choice, effects=tuple(different(colab, local)))
@@ -175,16 +177,16 @@ def _for_colab(source: CellSource, choice: Choice, because: str, lost: Sequence[
     node = choice.node
     if isinstance(node, ast.Try):
         stays = not _needs_no_try(source, choice, node)
-        kept, gone = (*node.body, *node.orelse), () if stays else tuple(s for h in node.handlers for s in h.body)
+        kept, removed = (*node.body, *node.orelse), () if stays else tuple(s for h in node.handlers for s in h.body)
     elif choice.rest:
-        stays, kept, gone = True, (*node.body, *node.orelse), ()
+        stays, kept, removed = True, (*node.body, *node.orelse), ()
     else:
-        stays, kept, gone = False, choice.gone, choice.kept
-    return replace(choice, kept=kept, gone=gone, colab=True, because=because, stays=stays, effects=tuple(lost))
+        stays, kept, removed = False, choice.removed, choice.kept
+    return replace(choice, kept=kept, removed=removed, colab=True, because=because, stays=stays, effects=tuple(lost))
 
 
 def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
-    """Whether the `try` only imports Colab's package."""
+    """Whether the body does the same without the `try`: its handlers can only catch errors of the Colab import."""
     if node.finalbody or len(node.handlers) != 1:
         return False
     others = [statement for statement in node.body if _fails(source, statement) is None]
@@ -215,7 +217,7 @@ def cannot_fail(node: ast.stmt) -> bool:
     return False
 
 
-def _deeds(lost: Sequence[Effect]) -> str:
+def _effect_words(lost: Sequence[Effect]) -> str:
     """The effects of a branch in words: "fetches and installs"."""
     kinds = list(dict.fromkeys(effect.kind for effect in lost))
     return " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
@@ -235,13 +237,13 @@ def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
         if handler is None or _refuses(handler.body):
             return None
         kept = (*node.body[:index], *handler.body)
-        gone = (*node.body[index:], *node.orelse)
-        return Choice(node, kept, gone, scope, failing=statement, handler=handler)
+        removed = (*node.body[index:], *node.orelse)
+        return Choice(node, kept, removed, scope, failing=statement, handler=handler)
     return None
 
 
 def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
-    """The exceptions that catch the error of a statement without Colab; None if it raises nothing."""
+    """The names of the exception classes that catch the error of a statement without Colab; None if it has none."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         of_colab = isinstance(statement, ast.ImportFrom) or all(
             alias.name == PACKAGE or alias.name.startswith(PACKAGE + ".") for alias in statement.names
@@ -260,7 +262,7 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
 
 
 def _reads_variable(node: ast.AST) -> bool:
-    """`os.environ["COLAB_TPU_ADDR"]`: nothing sets it here."""
+    """Whether a node reads a variable such as `os.environ["COLAB_TPU_ADDR"]`, which is not set here."""
     match node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name)), ctx=ast.Load()):
             return name.startswith("COLAB_")
@@ -279,7 +281,7 @@ def _raises(block: Sequence[ast.stmt]) -> bool:
 
 
 def _refuses(block: Sequence[ast.stmt]) -> bool:
-    """The branch ends the run: it raises, has a false assert, or exits the interpreter."""
+    """Whether the branch ends the run: it raises, has a false assert, or exits the interpreter."""
     if not block:
         return False
     last = block[-1]
@@ -299,18 +301,18 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
     run here without Colab's TPU."""
     names = only_bound_in(choice)
     if isinstance(choice.scope, ast.Module):
-        lacking = names & set(needed)
+        missing = names & set(needed)
     else:
         outside = [choice.node]
-        lacking = names & read_names_of(source, choice.scope.body, outside)
-        lacking -= stored_names(choice.scope.body, outside) | parameter_names(choice.scope)
-    if not lacking:
+        missing = names & read_names_of(source, choice.scope.body, outside)
+        missing -= stored_names(choice.scope.body, outside) | parameter_names(choice.scope)
+    if not missing:
         return choice
     if choice.tpu:
         return None
-    return _for_colab(source, choice, ", ".join(f"`{name}`" for name in sorted(lacking)), ())
+    return _for_colab(source, choice, ", ".join(f"`{name}`" for name in sorted(missing)), ())
 
 
 def only_bound_in(choice: Choice) -> set[str]:
     """The names that the removed branch binds, and the kept one does not."""
-    return stored_names(choice.gone) - stored_names(choice.kept)
+    return stored_names(choice.removed) - stored_names(choice.kept)

@@ -52,7 +52,7 @@ def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None
 
 
 def asks_for_content(node: ast.expr | None) -> bool:
-    """`os.path.isdir("/content")`, `Path("/content").exists()`: whether Colab's folder exists."""
+    """Whether an expression tests if Colab's folder exists, such as `os.path.isdir("/content")`."""
     return node is not None and _ASKS_FOR_CONTENT.fullmatch(ast.unparse(node)) is not None
 
 
@@ -167,7 +167,7 @@ def _looks_up(name: str, base: str, text: str) -> bool:
 
 
 def _of_search(name: str, searched: ast.GeneratorExp | ast.ListComp) -> Answer | None:
-    """`any("COLAB" in key for key in os.environ)`: none is found here."""
+    """`any("COLAB" in key for key in os.environ)`: false here."""
     if name != "any" or len(searched.generators) != 1:
         return None
     where = ast.unparse(searched.generators[0].iter)

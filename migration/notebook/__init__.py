@@ -1,1 +1,1 @@
-"""The notebook as a file: reading, repair, cleaning, writing; findings; secrets and edits of its texts."""
+"""The notebook as a file: reading, repair, cleaning, writing; findings; edits of its texts."""

@@ -28,8 +28,8 @@ class Finding:
     """A finding of a rule, as in the report: cells count from 0, lines of the original cell from 1.
 
     `cell` is None if the finding is about the complete notebook; `output_cell` is its position in the migrated
-    notebook, None if it was removed. `before` and `after` are complete lines of source, `line` is the first of
-    `before`; both are free of secrets (`notebook.secrets` masks them when the finding is made).
+    notebook, None if it was removed. `before` and `after` are complete lines of source with masked secrets, `line` is
+    the first of `before`.
     """
 
     rule: str
@@ -49,7 +49,7 @@ class Notes:
     """Collects notes about findings and changes; the same note on several cells becomes one finding."""
 
     _cells: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    _kinds: dict[tuple[str, str], tuple[Keeps, str, bool, bool]] = field(default_factory=dict)
+    _kinds: dict[tuple[str, str], tuple[Keeps, str, bool]] = field(default_factory=dict)
 
     def add(
         self,

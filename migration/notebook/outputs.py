@@ -40,8 +40,8 @@ def _clean(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any] | 
     data = _clean_data(output["data"], cell, notes)
     if not data and output["data"]:
         return None
-    gone = output["data"].keys() - data.keys()
-    metadata = {key: value for key, value in output["metadata"].items() if key not in gone}
+    removed = output["data"].keys() - data.keys()
+    metadata = {key: value for key, value in output["metadata"].items() if key not in removed}
     if any(key in metadata for key in _COLAB_METADATA):
         metadata = {key: value for key, value in metadata.items() if key not in _COLAB_METADATA}
         notes.add(COLAB_MIME, "tags that Colab adds to outputs were removed", cell)
@@ -125,7 +125,7 @@ def _masked(value: Any, cell: int, notes: Notes) -> Any:
 
 
 def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | list[str]:
-    """As `_masked`; for a long list of lines, many lines are joined at a time."""
+    """Like `_masked`; the lines of a long list are joined in blocks."""
     if isinstance(value, str):
         return _masked(value, cell, notes)
     lines = []

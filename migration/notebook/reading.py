@@ -21,9 +21,9 @@ from core.reading import read_bytes as read_foreign
 from migration.notebook.findings import Finding, Keeps, Notes
 from migration.notebook.repairing import MANY_LINES, repaired
 
-_LARGE = 1 << 20  # bytes; above this size less memory is preferred to less time
+_LARGE_BYTES = 1 << 20  # from this size on, memory is saved at the cost of time
 _WIDGET_MODEL = frozenset({"model_module", "model_module_version", "model_name", "state"})
-_PIECE = 1 << 20
+_BLOCK_BYTES = 1 << 20
 _FIRST_BYTES = {
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "a gzip archive",
@@ -51,7 +51,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Finding]]:
 
 
 def read_bytes(data: bytes, name: str) -> tuple[dict[str, Any], list[Finding]]:
-    """As `read`, from the bytes of a file; `name` is used in errors."""
+    """Like `read`, from the bytes of a file; `name` is used in errors."""
     notes = Notes()
     return _parsed(_decoded(data, name, notes), name, notes), notes.findings()
 
@@ -108,12 +108,12 @@ def _decoded(data: bytes, name: str, notes: Notes) -> str:
     if encoding != "utf-8":
         notes.add("LF101", "the file began with a byte order mark" if encoding == "utf-8-sig" else f"was {encoding}")
     try:
-        if len(data) < _LARGE or data.isascii():
+        if len(data) < _LARGE_BYTES or data.isascii():
             return data.decode(encoding)
         decoder = codecs.getincrementaldecoder(encoding)()
         pieces = []
-        for start in range(0, len(data), _PIECE):
-            piece = decoder.decode(data[start : start + _PIECE], start + _PIECE >= len(data))
+        for start in range(0, len(data), _BLOCK_BYTES):
+            piece = decoder.decode(data[start : start + _BLOCK_BYTES], start + _BLOCK_BYTES >= len(data))
             pieces.append(piece if piece.isascii() else piece.encode("ascii", _json_escape.__name__).decode("ascii"))
         return "".join(pieces)
     except UnicodeDecodeError as error:
@@ -155,7 +155,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
     decoder = json.JSONDecoder(
         strict=False,
         parse_constant=partial(_null, notes),
-        object_hook=_compacted if len(text) >= _LARGE else None,
+        object_hook=_compacted if len(text) >= _LARGE_BYTES else None,
     )
     text = text.lstrip("\ufeff\0")
     try:

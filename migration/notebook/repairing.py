@@ -125,8 +125,8 @@ def _joined(value: object) -> str:
 
 
 def _stream_text(value: object) -> str | list[str]:
-    """As `_joined`, except that a long list with non-ASCII characters stays a list, because the joined text would need
-    four bytes per character."""
+    """Like `_joined`, except that a long list with non-ASCII characters stays a list, because the joined text could
+    need four bytes per character."""
     if isinstance(value, list) and len(value) >= MANY_LINES and _is_text(value):
         return value if not all(line.isascii() for line in value) else _joined(value)
     return _joined(value)

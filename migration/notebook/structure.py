@@ -70,13 +70,13 @@ def _hardware(metadata: dict[str, Any], notes: Notes) -> str | None:
 
 
 def _clean_metadata(metadata: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    gone = metadata.keys() & _NOTEBOOK_METADATA
-    if gone:
-        notes.add("LF110", f"Colab's metadata of the notebook: {listed(gone)}")
+    removed = metadata.keys() & _NOTEBOOK_METADATA
+    if removed:
+        notes.add("LF110", f"Colab's metadata of the notebook: {listed(removed)}")
     if "widgets" in metadata:
         notes.add("LF115", "the saved state of widgets", keeps=Keeps.EQUIVALENT)
-    gone |= _TRANSIENT_METADATA | {"widgets"}
-    return {key: value for key, value in metadata.items() if key not in gone}
+    removed |= _TRANSIENT_METADATA | {"widgets"}
+    return {key: value for key, value in metadata.items() if key not in removed}
 
 
 def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
@@ -103,8 +103,8 @@ def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any
 
 # ---------------------------------------------------------------------------------------------------------------- ids
 def with_ids(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The cells, each with a valid unique id. The first cell with a valid id keeps it; other ids are computed from
-    position and content."""
+    """The cells, each with a valid unique id. Valid ids are kept, duplicates only in the first cell; new ids are
+    computed from position and content."""
     faults = _faults_of_ids(cells)
     taken = {cell["id"] for cell, fault in zip(cells, faults, strict=True) if not fault}
     return [

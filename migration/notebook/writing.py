@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-_PIECES = 1 << 13  # parts of the JSON that are written together
+_PIECES_PER_WRITE = 1 << 13  # parts of the JSON that are written together
 _SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
 
 
@@ -33,13 +33,13 @@ _ENCODER = json.JSONEncoder(
 
 
 def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
-    """Writes the canonical JSON of a notebook: sorted keys, one blank of indentation, UTF-8, a newline at the end. Half
-    a surrogate pair, which UTF-8 does not have, becomes a question mark.
+    """Writes the canonical JSON of a notebook: sorted keys, an indentation of one space, UTF-8, a newline at the end. A
+    lone surrogate, which UTF-8 cannot encode, becomes a question mark.
     """
     pieces: list[str] = []
     for piece in _ENCODER.iterencode({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}):
         pieces.append(piece)
-        if len(pieces) >= _PIECES:
+        if len(pieces) >= _PIECES_PER_WRITE:
             file.write("".join(pieces).encode("utf-8", "replace"))
             pieces.clear()
     file.write("".join([*pieces, "\n"]).encode("utf-8", "replace"))

@@ -47,8 +47,7 @@ class ShellText:
     """A text for the shell, and its position. `start:end` is the text's span in the cell; for a string in Python, the
     part between its quotes. `command` is the notebook's command, `magic`: the text begins with the magic's name (`%pip
     install x`), `automagic`: its `%` is missing. `literal` is the string that contains it and `positions` are the
-    offsets of its characters;
-    `words` is the span of `"…".split()`, whose words reach the program without a shell.
+    offsets of its characters; `words` is the span of `"…".split()`, whose words are passed without a shell.
     """
 
     text: str

@@ -158,12 +158,11 @@ class CellSource:
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """The span of a node in the cell; a decorated definition begins at its first decorator."""
-        first = node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
             decorator = node.decorator_list[0]
             start = self.text.rfind("@", 0, self.offset(decorator.lineno, decorator.col_offset))
         else:
-            start = self.offset(first.lineno, first.col_offset)
+            start = self.offset(node.lineno, node.col_offset)
         return start, self.offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def segment(self, node: ast.expr | ast.stmt) -> str:
@@ -195,7 +194,7 @@ class CellSource:
             return None, None
         text = "if 1:\n" + self.masked if self._added_lines else self.masked
         if re.search(r"\r(?!\n)", text):
-            # Only Python ends a line there: positions in the tree would be in other lines.
+            # Python ends a line there, the scanner does not: positions in the tree would be in other lines.
             return None, SyntaxError("a carriage return inside a line")
         try:
             return parse(text), None

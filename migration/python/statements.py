@@ -81,14 +81,16 @@ def blocks(source: CellSource) -> list[Block]:
     return found
 
 
-def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, always: bool = False) -> tuple[Edit, ...]:
+def take_out(
+    source: CellSource, targets: Sequence[ast.stmt], note: str = "", *, always: bool = False
+) -> tuple[Edit, ...]:
     """Edits that remove statements of one suite from a cell. `note` is a comment that replaces them: `always`, or only
-    if the cell would be empty. A suite that would be empty gets a `pass`; an `if` with nothing else goes too. The
-    surrounding compound statement is protected by an edit that changes nothing, so that two rules together cannot empty
-    a suite in one round.
+    if the cell would be empty. A suite that would be empty gets a `pass`; an `if` that contains nothing else is removed
+    too. An edit that changes nothing protects the surrounding compound statement, so that two rules together cannot
+    empty a suite in one round.
     """
-    ids = {id(node) for node in gone}
-    block = next(block for block in blocks(source) if id(gone[0]) in {id(node) for node in block.statements})
+    ids = {id(node) for node in targets}
+    block = next(block for block in blocks(source) if id(targets[0]) in {id(node) for node in block.statements})
     empties = all(id(node) in ids for node in block.statements)
     first, last = line_span(source, block.statements[0], block.statements[-1])
     edits: list[Edit] = []
@@ -98,7 +100,7 @@ def take_out(source: CellSource, gone: Sequence[ast.stmt], note: str = "", *, al
     if empties and block.owner is not None:
         if not note and _is_only_test(source, block.owner):
             return take_out(source, [block.owner])
-        start, end = source.span(gone[0])[0], end_of(source, gone[-1])
+        start, end = source.span(targets[0])[0], end_of(source, targets[-1])
         indent = source.text[first:start]
         comment = f"{note}\n{indent}" if note and always and not indent.strip() else ""
         return tuple(sorted([*edits, Edit(start, end, f"{comment}pass")]))
@@ -156,9 +158,9 @@ def _rows(source: CellSource, statements: Sequence[ast.stmt]) -> list[list[ast.s
     return rows
 
 
-def _without(source: CellSource, row: Sequence[ast.stmt], gone: set[int], note: str) -> list[Edit]:
+def _without(source: CellSource, row: Sequence[ast.stmt], targets: set[int], note: str) -> list[Edit]:
     """Edits that remove statements from a line."""
-    kept = [node for node in row if id(node) not in gone]
+    kept = [node for node in row if id(node) not in targets]
     first, last = line_span(source, row[0], row[-1])
     text = source.text
     starts_line = not text[first : source.span(row[0])[0]].strip()
@@ -170,9 +172,9 @@ def _without(source: CellSource, row: Sequence[ast.stmt], gone: set[int], note: 
         return [Edit(source.span(row[0])[0], end_of(source, row[-1]), "pass")]
     edits = []
     for index, (node, following) in enumerate(pairwise(row)):
-        if id(node) in gone and any(id(other) not in gone for other in row[index + 1 :]):
+        if id(node) in targets and any(id(other) not in targets for other in row[index + 1 :]):
             edits.append(Edit(source.span(node)[0], source.span(following)[0], ""))
-    if id(row[-1]) in gone:
+    if id(row[-1]) in targets:
         edits.append(Edit(end_of(source, kept[-1]), end_of(source, row[-1]), ""))
     return edits
 

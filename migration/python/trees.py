@@ -25,9 +25,7 @@ def fields(node: ast.AST) -> tuple[str, ...]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The children of a node, in the order of its fields, without operators and contexts. `arg` names of calls and
-    parameters are plain texts, their parent nodes are not.
-    """
+    """The children of a node, in the order of its fields, without operators and contexts."""
     found: list[ast.AST] = []
     for name in fields(node):
         value = getattr(node, name, None)

@@ -307,7 +307,7 @@ def place_of(item: FoundItem) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text without halves of surrogate pairs, which names of files and notebooks can contain but UTF-8 cannot."""
+    """The text without lone surrogates, which names of files and notebooks can contain but UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -21,19 +21,19 @@ _WRITES = re.compile(
     rf"|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}|!\s*(?:cp|mv)\s.*\S\s+[\"'{{]*$"
     r"|\b(?:print|exists|isdir|isfile)\([^()]*$"
 )
-# A download says nothing about where the file is from.
+# `files.download` neither reads nor writes the file on the drive.
 _SENDS = re.compile(rf"\bfiles\.download\({_INSIDE}")
 _OPENS = re.compile(r"""\bopen\([frb]?["']?$""")
 _TO_WRITE = re.compile(r"""["']?\s*,\s*(?:mode\s*=\s*)?["'][wx]""")
 _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
 _ASSIGNED = re.compile(rf"\s*(\w+)\s*=(?!=){_INSIDE}")
 _STORE = re.compile(r"\s*=(?!=)")
-_DEPTH = 3  # names that a name depends on
+_DEPTH = 3  # maximum length of a chain of names
 
 
 def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -> tuple[str, ...]:
-    """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. Of a path that is
-    computed, the folder that is known. A path that the code cells clearly only write is left out."""
+    """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
+    listed up to its last known folder. Paths that the code cells clearly only write are left out."""
     lines = (line for found in findings if found.rule in DRIVE_RULES for line in found.before.splitlines())
     paths = dict.fromkeys(path for line in lines for path, _, _ in _of_line(line))
     code = [line for source in cells for line in source.text.splitlines()] if paths else []
@@ -49,8 +49,8 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -
 
 
 def _is_written(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> bool:
-    """Whether a line clearly does not read the file that `start:end` names: it writes it, or assigns it to a name that
-    the code assigns once and only writes. What takes several lines is not clear."""
+    """Whether a line clearly does not read the file that `start:end` names: it writes it, or assigns the path to a name
+    that the code assigns once and uses only to write. Statements of several lines are not analysed."""
     before, after = line[:start], line[end:]
     if _WRITES.search(before) and not (before.lstrip().startswith("!") and after.strip(" \"'}")):
         return True

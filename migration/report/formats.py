@@ -176,9 +176,6 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------------------------------- rules
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 

@@ -16,7 +16,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 _KEEPS = {
     "exact": "same behaviour",
     "equivalent": "same purpose, by local means",
-    "needs-human": "needs you",
+    "needs-human": "needs manual changes",
 }
 _STYLE = """
 :root { color-scheme: light dark; --paper: #f5f3ee; --surface: #fffefb; --ink: #1c2830; --muted: #55636c;

@@ -119,7 +119,8 @@ def rules_json(rules: Sequence[Rule]) -> str:
 
 
 def wrapped(text: str, head: str, indent: int) -> list[str]:
-    """Lines of at most `width` characters, without broken words, so that paths and URLs can be copied."""
+    """Lines of at most `_WIDTH` characters, without broken words, so that paths and URLs can be copied. `head` begins
+    the first line; the others are indented by `indent` spaces."""
     wrapper = textwrap.TextWrapper(_WIDTH, head, " " * indent, break_on_hyphens=False, break_long_words=False)
     return wrapper.wrap(text)
 

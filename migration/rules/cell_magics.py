@@ -53,8 +53,8 @@ def _moved_below(found: re.Match[str]) -> Match:
 
 
 def prose_left(source: CellSource, new: CellSource) -> str:
-    """The comments that the rules have left of a cell with code, as Markdown. Empty if there is anything else, also
-    code that is commented out, which may be needed again, or if the cell contained only comments before."""
+    """The comments of a cell, as Markdown, if the rules have removed all its code. Empty if anything else remains, such
+    as code that is commented out, which may be needed again, or if the original contained no code."""
     text = new.text.strip()
     lines = [line.strip() for line in text.split("\n")]
     if not all(map(_PROSE.match, filter(None, lines))) or source.tree is None or not source.tree.body:

@@ -1,6 +1,7 @@
 """LF20x: imports and uses of `google.colab` become those of `landfall_runtime`, which offers the same names.
 
-The rows of `colab_calls` describe the local effect of each call; `colab_text` handles text that only looks like code.
+The rows of `colab_calls` describe the local effect of each call; `colab_text` handles text such as comments and
+strings.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
     """The imports of google.colab that run here."""
     if source.tree is None or not _COLAB.fires(source.text):
         return
-    gone = facts.colab.gone(source)
+    removed = facts.colab.removed(source)
     for node in source.nodes:
-        if isinstance(node, Import) and id(node) not in gone and _colab_modules(node):
+        if isinstance(node, Import) and id(node) not in removed and _colab_modules(node):
             yield node
 
 
@@ -104,7 +105,7 @@ def _alias_span(source: CellSource, alias: ast.alias) -> tuple[int, int]:
 
 
 def _new_module(name: str, has_alias: bool) -> str:
-    """Without an alias only the package is bound, which contains its parts."""
+    """The module to import instead. Without an alias only the package is bound, so the package is imported."""
     below = path_below(name)
     return f"{RUNTIME}.{below}" if below and has_alias else RUNTIME
 
@@ -159,7 +160,7 @@ def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         ]
         if taken:
             mounts_here = any(isinstance(node, ast.Expr) for node in taken)
-            message = "the drive is mounted, which is a folder of this machine here"
+            message = "the drive is mounted: here it is a folder of this machine"
             if not mounts_here:
                 message = "Colab's `drive` is imported only to be mounted"
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
@@ -201,8 +202,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF203",
         "The drive is mounted",
-        '`drive.mount("/content/drive")` and `drive.flush_and_unmount()`, and the import of `drive` where it serves '
-        "nothing else",
+        '`drive.mount("/content/drive")` and `drive.flush_and_unmount()`, and the import of `drive` if it has no other '
+        "use",
         "nothing: the drive is the folder of the parameter `drive_dir`",
         Keeps.EQUIVALENT,
         _find_static_mounts,

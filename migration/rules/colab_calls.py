@@ -88,7 +88,7 @@ PARTS: tuple[Part, ...] = (
     ),
     Part(
         "LF215",
-        "Images in cv2's order",
+        "Images in OpenCV's channel order",
         ("patches",),
         "`cv2_imshow(image)`",
         "shows the image in the notebook: clipped to 0…255, BGR(A) as RGB(A), grey as it is",
@@ -149,7 +149,7 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
 
 
 def _is_plain_name(part: Part, use: Use) -> bool:
-    """A module alone, or an exception: no call of Colab."""
+    """Whether a use is only the name of a module or an exception, not a call."""
     is_module = part is not _UNKNOWN and "." not in use.path and use.path in part.paths
     return is_module or bool(_EXCEPTION.search(use.path))
 
@@ -168,7 +168,8 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
 
 
 def _trigger(part: Part) -> Trigger | None:
-    """The last word of each path, or the first for a whole module; an alias has no other name."""
+    """Searches for the last word of each path. None for a part with a whole module, which can be used under any
+    alias."""
     words = {path.rpartition(".")[2] for path in part.paths}
     whole_module = any("." not in path for path in part.paths)
     return None if whole_module or not words else holding(*sorted(words))

@@ -173,7 +173,7 @@ RULES: tuple[Rule, ...] = (
         "LF233",
         "Code for Colab in text",
         "Python code for `google.colab` in strings, shell lines, the body of `%%writefile` and cells that cannot be "
-        "parsed; the request where a port is shown",
+        "parsed; the JavaScript that requests the URL of a port",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
         _find_code,

@@ -77,8 +77,8 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 
 def _detached(text: ShellText, *, is_group: bool) -> tuple[str, str]:
     """Text around a command, instead of its `&`, so that it continues after the line. The terminal of the line sends
-    SIGHUP when the line ends: a command that ignores it continues, unless it writes to the terminal. On Colab its
-    output is lost then, too.
+    SIGHUP when the line ends: a command that ignores it continues, unless it writes to the terminal. On Colab, too, its
+    output is lost in that case.
     """
     words = text.commands[-1].words
     is_simple = len(text.commands) == 1 and not shell.read(text.text).blocks
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         id="LF540",
         name="background command",
         matches="`!command &`, `!nohup command > file &`",
-        writes='`!(trap "" HUP; (command) > /dev/null 2>&1 &)`, which returns at once; a named file is kept',
+        writes='`!(trap "" HUP; (command) > /dev/null 2>&1 &)`, which returns immediately; a named file is kept',
         keeps=Keeps.EQUIVALENT,
         find=_find_background,
         trigger=holding("&", like=r"&[ \t]*[\"']?\)?[ \t]*$"),

@@ -30,9 +30,9 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     imported = _import_edit(source, list(edits.values()))
     for secret, edit in edits.items():
         variable = _variable(source, secret)
-        action = f"set {variable} in the environment that the notebook runs in, and revoke what was written here"
+        action = f"set {variable} in the environment that the notebook runs in, and revoke the secret written here"
         if f"<{variable}>" in edit.text:
-            action = f"revoke what was written here, and put a new one in the place of <{variable}> when the cell runs"
+            action = f"revoke the secret written here, and replace <{variable}> by a new one when the cell runs"
         both = (imported, edit) if imported else (edit,)
         imported = None
         yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", both, action)
@@ -44,8 +44,8 @@ def _variable(source: CellSource, secret: Secret) -> str:
 
 
 def _edit(source: CellSource, secret: Secret) -> Edit:
-    """Replaces a string that is the secret by a look-up in the environment, and a word of a shell line by the
-    variable; elsewhere the secret by the name of the variable, because only text can stand there."""
+    """Replaces a string that is the secret by a look-up in the environment, and a secret in a shell line by the
+    variable. Elsewhere the secret is replaced by the name of the variable, because code is not evaluated there."""
     variable = _variable(source, secret)
     value = source.text[secret.start : secret.end]
     for node in source.nodes if source.is_python else ():
@@ -90,7 +90,7 @@ def _find_in_prose(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for secret in find_secrets(source.text):
         edit = Edit(secret.start, secret.end, f"<{_variable(source, secret)}>")
         yield Match(
-            secret.start, secret.end, f"{secret.kind} written in the text", (edit,), "revoke what was written here"
+            secret.start, secret.end, f"{secret.kind} written in the text", (edit,), "revoke the secret written here"
         )
 
 
@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
         "LF801",
         "secret in the code",
         'a token, key or password written in a cell: `token = "hf_…"`, `!git clone https://user:…@host`',
-        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where only text can stand',
+        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where no code is evaluated',
         Keeps.NEEDS_HUMAN,
         _find_secrets,
         any_language=True,

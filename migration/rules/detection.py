@@ -58,7 +58,7 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if edits or isinstance(choice.node, ast.If):
             message = f"the branch for Colab is kept: {_reason(choice)}"
             scripts = _scripts(source, choice)
-            action = f"read it before you run it here, because it was made for Colab's machine: {scripts}"
+            action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
             keeps = Keeps.NEEDS_HUMAN if scripts else None
             yield Match(*source.span(choice.node), message, edits, action if scripts else "", keeps)
 
@@ -83,14 +83,14 @@ def _reason(choice: Choice) -> str:
         return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
         return f"it {choice.because}, which this machine needs too"
-    return f"only it gives {choice.because}, which the notebook needs"
+    return f"only it defines {choice.because}, which the notebook needs"
 
 
 def _local(source: CellSource, choice: Choice, message: str) -> Match:
     """The match that keeps the local branch; the user must check effects that only the branch for Colab has."""
     start, end = source.span(choice.node)
     edits = fold(source, choice)
-    if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.gone)):
+    if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.removed)):
         return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if not choice.effects:
         return Match(start, end, message, edits)
@@ -107,8 +107,8 @@ def _line(source: CellSource, effect: Effect) -> str:
     return " ".join(source.text[effect.start : effect.end].split()).replace("`", "'")
 
 
-def _magics(source: CellSource, gone: Sequence[ast.stmt]) -> list[str]:
-    spans = [source.span(node) for node in gone]
+def _magics(source: CellSource, removed: Sequence[ast.stmt]) -> list[str]:
+    spans = [source.span(node) for node in removed]
     return [
         source.text[command.start : command.end]
         for command in source.commands
@@ -122,10 +122,10 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         found = answer(node.test, facts.colab.flag_of(source))
         if found is None:
             continue
-        kept, gone = (node.body, node.orelse) if found.value else (node.orelse, node.body)
+        kept, removed = (node.body, node.orelse) if found.value else (node.orelse, node.body)
         message = "the value for a run outside Colab replaces the choice"
-        if not found.tpu and uncovered(of_expression(source, gone), of_expression(source, kept)):
-            kept, message = gone, "the value for Colab replaces the choice: it is needed here"
+        if not found.tpu and uncovered(of_expression(source, removed), of_expression(source, kept)):
+            kept, message = removed, "the value for Colab replaces the choice: it is needed here"
         text = source.segment(kept)
         if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
             text = f"({text})"
@@ -166,7 +166,7 @@ def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> l
 
 
 def _tests(source: CellSource) -> set[int]:
-    """The expressions whose truth value alone is used."""
+    """The ids of the expressions of which only the truth value is used."""
     found: set[int] = set()
     for node in source.nodes if source.tree else ():
         tests = [node.test] if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else []
@@ -181,7 +181,7 @@ def _tests(source: CellSource) -> set[int]:
 
 
 def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit | None:
-    """Writes the other operands in a line; None if they take several lines."""
+    """The edit that removes an operand; None if the expression takes several lines."""
     start, end = source.span(node)
     if re.search(r"[\n#]", source.text[start:end]):
         return None
@@ -210,8 +210,8 @@ def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
     """`IN_COLAB = True`: a flag that is set by hand."""
     if source.tree is None or not facts.colab.flags.names:
         return
-    gone = [statement for choice in facts.colab.choices(source) for statement in choice.gone]
-    for node in own_nodes(source.tree.body, gone):
+    removed = [statement for choice in facts.colab.choices(source) for statement in choice.removed]
+    for node in own_nodes(source.tree.body, removed):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if asks_for_content(call):
                 if facts.colab.flags.variables.get(name) is False:
@@ -231,9 +231,9 @@ def _find_text_tests(source: CellSource) -> Iterator[Match]:
 
 def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     flag_of = facts.colab.flag_of(source)
-    gone = facts.colab.gone(source)
+    removed = facts.colab.removed(source)
     for node in source.nodes if source.tree else ():
-        if isinstance(node, ast.Assert) and id(node) not in gone:
+        if isinstance(node, ast.Assert) and id(node) not in removed:
             found = answer(node.test, flag_of)
             if found is not None and not found.tpu:
                 edits = take_out(source, [node])
@@ -241,9 +241,9 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
-    """The expressions of some kinds that run here, without the tests of branches. Those in f-strings stay: up to Python
-    3.11 their positions are not exact."""
-    skipped = facts.colab.gone(source) | {
+    """The expressions of some kinds that run here, without the tests of branches. Those in f-strings are omitted: up to
+    Python 3.11 their positions are not exact."""
+    skipped = facts.colab.removed(source) | {
         id(choice.node.test) for choice in facts.colab.choices(source) if isinstance(choice.node, ast.If)
     }
     waiting: list[ast.AST] = [source.tree] if source.tree else []
@@ -257,7 +257,7 @@ def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr]
 
 
 def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
-    """An expression that uses flags only; it may stay if no branch depends on it."""
+    """Whether an expression asks about Colab only through flags; then it stays if no branch depends on it."""
     return answer(node) is None and isinstance(answer(node, flag_of), Answer)
 
 
@@ -267,8 +267,8 @@ RULES: tuple[Rule, ...] = (
         "A branch for Colab",
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`",
-        "the branch that runs outside Colab, in the place of the whole statement, where the other one only sets flags "
-        "and values or shows something; a person decides where both install or run different things",
+        "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
+        "values or shows something; the user decides if both install or run different things",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,
@@ -279,7 +279,7 @@ RULES: tuple[Rule, ...] = (
         "A guarded import of Colab",
         "`try: import google.colab …` with a handler that catches ImportError; the same for `%tensorflow_version` and "
         '`os.environ["COLAB_TPU_ADDR"]`',
-        "the handler, in the place of the whole statement",
+        "the handler, instead of the whole statement",
         Keeps.EQUIVALENT,
         _find_tries,
         of_colab=True,
@@ -291,10 +291,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF303",
         "A branch for Colab that is needed",
-        "`if IN_COLAB:`, or `try:` with an import of Colab, whose body fetches, installs, reads secrets, names folders "
-        "or sets the environment as the other branch does not; binds names that nothing else binds; or whose other "
-        "branch refuses to run",
-        "the branch for Colab, in the place of the whole statement; its calls get local means, its flags stay False",
+        "`if IN_COLAB:`, or `try:` with an import of Colab, whose body downloads, installs, reads secrets, names "
+        "folders or sets the environment, and the other branch does not; or binds names that nothing else binds; or "
+        "whose other branch refuses to run",
+        "the branch for Colab, instead of the whole statement; its calls are replaced by local ones, its flags stay "
+        "False",
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,
@@ -307,7 +308,7 @@ RULES: tuple[Rule, ...] = (
         "LF304",
         "A choice of values for Colab",
         "`a if IN_COLAB else b`",
-        "`b`; `a` where it fetches, reads a secret or names a folder as `b` does not",
+        "`b`; `a` if it downloads, reads a secret or names a folder and `b` does not",
         Keeps.EQUIVALENT,
         _find_conditionals,
         of_colab=True,
@@ -318,7 +319,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF305",
-        "A question about Colab that decides nothing",
+        "A test for Colab without effect",
         "`cond or IN_COLAB`, `cond and not IN_COLAB`",
         "`cond`",
         Keeps.EQUIVALENT,
@@ -331,7 +332,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF306",
-        "The answer to whether this is Colab",
+        "A value that says whether this is Colab",
         '`IN_COLAB = "google.colab" in sys.modules`, `find_spec("google.colab") is not None`, '
         '`"COLAB_GPU" in os.environ`, `IN_COLAB = True`',
         "`IN_COLAB = False`: the value outside Colab",

@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF104",
         "kernel of another machine",
-        "a kernel for Python 2, or one that was installed under a name of its own",
+        "a kernel for Python 2, or one with a name that other machines do not have",
         "`python3`; the message keeps the name",
         Keeps.EQUIVALENT,
     ),
@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF122",
         "views of widgets",
-        "`application/vnd.jupyter.widget-view+json`, whose widget is gone with its session",
+        "`application/vnd.jupyter.widget-view+json`, whose widget ended with its session",
         "the plain text of the same output",
         Keeps.EQUIVALENT,
     ),

@@ -76,8 +76,8 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
 
 
 def _without_try(source: CellSource, choice: Choice, node: ast.Try, keep_import: bool) -> tuple[Edit, ...]:
-    """The effects of a `try` on Colab, without the import that only tests, and without the `try` if it is not
-    needed."""
+    """The edits that keep what a `try` does on Colab: they remove the import that only tests, and the `try` itself if
+    it is not needed."""
     asks = [part for part in node.body if _only_asks(part)] if not keep_import else []
     body = [part for part in node.body if part not in asks]
     if choice.stays:
@@ -93,7 +93,7 @@ def _without_try(source: CellSource, choice: Choice, node: ast.Try, keep_import:
 
 
 def _only_asks(node: ast.stmt) -> bool:
-    """`import google.colab`."""
+    """Whether a statement is `import google.colab`."""
     return isinstance(node, ast.Import) and all(alias.name == PACKAGE and not alias.asname for alias in node.names)
 
 
@@ -136,8 +136,8 @@ def _without_else(source: CellSource, node: ast.Try) -> tuple[Edit, ...]:
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
-    """Replaces a complete statement by lines, or removes it if there are none. Comments of its author stay, also those
-    of the branch that goes."""
+    """Replaces a complete statement by lines, or removes it if there are none. Comments on lines of their own are kept,
+    also those of the removed branch."""
     node = choice.node
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]
@@ -151,7 +151,7 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
 
 def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:
     """The comments on lines of their own in `start:end` that do not occur in the new text, without commands that are
-    commented out: they belong to the commands that go."""
+    commented out: they belong to the removed commands."""
     kept = {line.strip() for line in text.split("\n")}
     found = [
         source.text[low:high].strip()
@@ -221,7 +221,7 @@ def _with_comments(source: CellSource, end: int, indent: str) -> int:
 
 
 def _comments_between(source: CellSource, start: int, end: int) -> str:
-    """The comment lines between two clauses: they are about the second."""
+    """The comment lines between two clauses, which describe the second one."""
     return "".join(f"{line}\n" for line in source.text[start:end].split("\n") if _COMMENT.match(line))
 
 

@@ -36,10 +36,10 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edit = _comment(source, mark, plain_comment(mark.text))
             yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
         return
-    hoisted = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
+    moved_names = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
     reasons = {p.name: p.stays for p in facts.parameters if p.cell == source.index and p.stays}
     for field in form_fields(source):
-        if field.name in hoisted and not field.obstacle:
+        if field.name in moved_names and not field.obstacle:
             continue
         mark = field.mark
         edit = _comment(source, mark, plain_comment(mark.text))
@@ -53,12 +53,12 @@ def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
     found = [mark for mark in marks(source) if mark.kind == kind]
     if not found or not facts.parameters:
         return found
-    gone = {row for first, _, last in _leaving(source, facts)[1].values() for row in range(first, last + 1)}
-    return [mark for mark in found if source.line_of(mark.start) not in gone] if gone else found
+    moved = {row for first, _, last in _leaving(source, facts)[1].values() for row in range(first, last + 1)}
+    return [mark for mark in found if source.line_of(mark.start) not in moved] if moved else found
 
 
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
-    """Replaces the mark by a plain comment. An empty one removes it, with its line if that is empty then."""
+    """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it."""
     if comment:
         return Edit(mark.start, mark.end, comment)
     first = source.text.rfind("\n", 0, mark.start) + 1
@@ -68,7 +68,7 @@ def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
-def _fields_to_hoist(source: CellSource, facts: NotebookFacts) -> list[tuple[FormField, Parameter]]:
+def _fields_to_move(source: CellSource, facts: NotebookFacts) -> list[tuple[FormField, Parameter]]:
     planned = {p.name: p for p in facts.parameters if p.cell == source.index and not p.stays}
     if not planned or source.tree is None:
         return []
@@ -94,7 +94,7 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
     """The fields whose lines are moved, with the rows of each."""
-    leaving = [field for field, parameter in _fields_to_hoist(source, facts)]
+    leaving = [field for field, parameter in _fields_to_move(source, facts)]
     return leaving, rows_of(source, leaving)
 
 

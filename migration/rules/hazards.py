@@ -1,5 +1,5 @@
-"""Commands that are harmless on Colab, where the notebook has a machine of its own: reported, because only the user can
-decide whether this machine needs them."""
+"""Commands that are harmless on Colab, where each notebook has its own machine. They are reported, because only the
+user can decide whether this machine needs them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _commands(source: CellSource, like: re.Pattern[str]) -> Iterator[tuple[Shell
 
 
 def _change(command: shell.Command) -> str:
-    """What a command changes outside the work folder; empty if nothing."""
+    """The message about what a command changes outside the work folder; empty if nothing."""
     program = command.program
     if any(word.value == "sudo" for word in command.words[: command.program_at]):
         return "`sudo`: a command with administrator rights"

@@ -47,8 +47,8 @@ _VARIABLE = re.compile(
 )
 _VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
 _TPU_ADDRESS_ACTION = (
-    "Colab's TPU does not exist here: leave this part out and let the code run on the GPU or CPU "
-    "(tf.distribute.get_strategy() is the strategy for one device), or give the address of a TPU of your own"
+    "Colab's TPU does not exist here: remove this part and run the code on the GPU or CPU "
+    "(tf.distribute.get_strategy() is the strategy for one device), or set the address of your own TPU"
 )
 _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
@@ -116,8 +116,8 @@ def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _once(outside_comments(source, _TPU)):
-        action = "this machine has no TPU of Colab's: delete the set-up and use the GPU or CPU strategy"
-        yield Match(match.start(), match.end(), f"`{match[0]}` sets up a TPU of Colab's", (), action)
+        action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
+        yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
 
 
 def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
@@ -158,7 +158,7 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
-        message, action = f"`{match[0]}` is an environment variable of Colab's", _VARIABLE_ACTION
+        message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
         if "TPU" in match[0]:
             message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
         yield Match(*match.span(), message, action=action.format(match[0]))
@@ -167,8 +167,8 @@ def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
 VARIABLE_RULES: tuple[Rule, ...] = (
     Rule(
         "LF308",
-        "An environment variable of Colab's",
-        "`COLAB_GPU`, `COLAB_TPU_ADDR` and the like, where they are read",
+        "An environment variable of Colab",
+        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
@@ -221,7 +221,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF902",
-        "rewrite undone",
+        "rewrite rolled back",
         "a cell that compiled before its rewrite but not afterwards",
         "nothing: the cell is unchanged; reported",
         Keeps.NEEDS_HUMAN,

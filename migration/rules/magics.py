@@ -14,8 +14,8 @@ from migration.python.statements import place_of, removal
 from migration.rules.rule import Example, Match, Rule
 
 TENSORFLOW_1_ACTION = (
-    "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 by way "
-    "of `tf.compat.v1`"
+    "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 with "
+    "`tf.compat.v1`"
 )
 _COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
 

@@ -19,7 +19,7 @@ _REASONS = {
         "replace it by the work folder if the text before it is not a path or URL",
     ),
     "split": (
-        "a command with Colab's folder is split at blanks, and a folder here may have a blank in its name",
+        "a command with Colab's folder is split at spaces, and the name of a folder here may contain a space",
         "write the command as a list of words, with the work folder instead of /content",
     ),
     "escaped": (
@@ -44,7 +44,7 @@ _REASONS = {
     ),
     "notebook": (
         "a line of a notebook that this cell writes names Colab's folder",
-        "let the cell write a local path, or migrate the notebooks it makes",
+        "let the cell write a local path, or migrate the notebooks that it writes",
     ),
 }
 """Reasons for manual changes, with the action."""

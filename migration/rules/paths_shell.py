@@ -96,7 +96,7 @@ def _command_places(source: CellSource, command: Command, facts: NotebookFacts) 
 
 
 def _shell_places(text: str, start: int, end: int, facts: NotebookFacts, *, is_script: bool = False) -> list[Place]:
-    """The folders named in the shell text `text[start:end]`, with the variable as each one's quoting wants it."""
+    """The folders named in the shell text `text[start:end]`, each with its variable, quoted as its position needs."""
     region = text[start:end]
     if not may_name_folder(region, facts.mounts):
         return []
@@ -148,7 +148,7 @@ def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) ->
 def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts) -> list[Place]:
     """The folders named in the arguments `text[start:end]` of a magic.
 
-    Some magics use the rest of the line unchanged; the others split it into words, where a folder with a blank in its
+    Some magics use the rest of the line unchanged; the others split it into words, where a folder with a space in its
     name must be quoted. IPython replaces no `$name` inside single quotes, so these become double ones.
     """
     region = text[start:end]

@@ -70,8 +70,8 @@ def add_preamble(
 ) -> list[dict[str, Any]]:
     """The cells with the parameters cell and the set-up cell before the first code cell, if the notebook needs them.
     Cells with these tags are extended if something is missing, and not changed otherwise. `known` are code cells that
-    were parsed before; one with the same text is not parsed again. start: where new cells are inserted, at the latest
-    before the first code cell: the place of a first code cell whose fields have moved to the parameters cell.
+    were parsed before; one with the same text is not parsed again. `start` is the position of new cells if it is above
+    the first code cell: that of the original's first code cell, which the rules may have removed.
     """
     fields = {field.name: _written(field, facts) for field in facts.parameters if not field.stays}
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
@@ -97,8 +97,8 @@ def add_preamble(
         cells = [*cells[:first], cells[parameters], *cells[first:parameters], *cells[parameters + 1 :]]
         parameters = first
     if parameters is not None and (parameters > first or _holds_any(cells[parameters]["source"], facts)):
-        # Papermill sets the values in that cell, too late for folders that are needed before or in it: they get their
-        # defaults.
+        # Papermill sets the values below that cell, too late for folders that are needed before or in it: those have
+        # their defaults.
         text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
         return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
     added = [_code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)] if needs else []
@@ -112,7 +112,7 @@ def add_preamble(
 
 
 def _written(field: Parameter, facts: NotebookFacts) -> str:
-    """A parameter with the comments that describe it; one with several comment lines is a separate block."""
+    """A parameter with the comments that describe it; a blank line precedes comments above it."""
     line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
     return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below])
 

@@ -104,7 +104,7 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _removal(text: str, start: int, end: int) -> Edit:
-    """Removes a span, and with it a line that would be blank, a list mark alone on it, or remaining spaces."""
+    """Removes a span, and its line if only blanks or a list mark would remain there, else the spaces after it."""
     first, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     last = len(text) if newline < 0 else newline
     before, after = text[first:start], text[end:last]
@@ -134,10 +134,10 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if other:
                 edit, message = Edit(start, start + len(url), other), "link that opens a notebook in Colab"
             elif shown is not None:
-                edit, message = Edit(match.start(), match.end(), shown), "link to a page of Colab's"
+                edit, message = Edit(match.start(), match.end(), shown), "link to a page of Colab"
             else:
                 at, end = match.span() if match[0].startswith("<") else (start, start + len(url))
-                edit, message = Edit(at, end, "Google Colab"), "address of a page of Colab's"
+                edit, message = Edit(at, end, "Google Colab"), "address of a page of Colab"
             yield Match(match.start(), match.end(), message, (edit,))
 
 
@@ -159,7 +159,7 @@ def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         action = "if the link is needed, link the heading instead: `[text](#Heading-with-hyphens)`"
         edit = Edit(match.start(), match.end(), shown)
-        yield Match(match.start(), match.end(), "link to a cell by Colab's id of it", (edit,), action)
+        yield Match(match.start(), match.end(), "link to a cell by its id on Colab", (edit,), action)
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -202,7 +202,7 @@ RULES: tuple[Rule, ...] = (
         "LF702",
         "link to Colab",
         "other links and addresses below `https://colab.research.google.com/`",
-        "the address of the same notebook on GitHub, as a gist or on the drive; the text alone where there is none",
+        "the address of the same notebook on GitHub, as a gist or on the drive; only the text if there is none",
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,

@@ -1,4 +1,4 @@
-"""LF25x: restarts of the kernel, which Colab's notebooks force after an installation."""
+"""LF25x: restarts of the kernel, which Colab notebooks trigger after an installation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:
-    """A statement that ends the kernel, for Colab to start a new one."""
+    """Whether a statement ends the kernel, so that Colab starts a new one."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return False
     match node.value:

@@ -21,7 +21,7 @@ MAX_ROUNDS = 20
 
 # Cached: several rules match the same line, and many notebooks contain the same lines.
 _masked_before = lru_cache(maxsize=4096)(masked)
-_MOST_KEPT = 1000  # characters; a line may have megabytes
+_MAX_CACHED_CHARACTERS = 1000  # characters; a line may have megabytes
 
 
 def rewrite(
@@ -44,7 +44,7 @@ def rewrite(
         chosen = _without_overlap([pair for pair in matches if pair[1].edits])
         if not chosen:
             found = [_finding(rule, match, source, origin, "") for rule, match in matches]
-            return source, _as_they_are(changes, source, origin) + found
+            return source, _with_final_lines(changes, source, origin) + found
         changes += [
             replace(_finding(rule, match, source, origin, _after(source, match)), changed=True)
             for rule, match in chosen
@@ -53,10 +53,10 @@ def rewrite(
         prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
         source = CellSource(text, index=source.index, language=source.language, prose=prose)
         candidates = Candidates.of(rules, cell_type)
-    return source, _as_they_are(changes, source, origin)
+    return source, _with_final_lines(changes, source, origin)
 
 
-def _as_they_are(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
+def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
     """The changes with their final lines, after all rules."""
     lines = source.text.split("\n") if changes else []
     now: dict[int, list[str]] = {}
@@ -104,7 +104,7 @@ def _candidates(rules: tuple[Rule, ...], cell_type: str) -> Candidates:
 
 
 @lru_cache(maxsize=4096)  # most cells contain none of the words, or the same few
-def _asked_by(words: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _rules_for(words: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """The rules whose trigger needs no word, or one of these."""
     return tuple(rule for rule in rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
 
@@ -114,7 +114,7 @@ def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -
     held = frozenset(filter(source.text.__contains__, candidates.words))
     fired: dict[Trigger, bool] = {}
     concerns_colab = facts.colab.concern(source)
-    for rule in _asked_by(held, candidates.rules):
+    for rule in _rules_for(held, candidates.rules):
         if (rule.of_colab and not concerns_colab) or (facts.language != "python" and not rule.any_language):
             continue
         if (trigger := rule.trigger) is not None and trigger.pattern is not None:
@@ -141,7 +141,7 @@ def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]
 
 
 def _masked(text: str) -> str:
-    return _masked_before(text) if len(text) <= _MOST_KEPT else masked(text)
+    return _masked_before(text) if len(text) <= _MAX_CACHED_CHARACTERS else masked(text)
 
 
 def _finding(rule: Rule, match: Match, source: CellSource, origin: list[int], after: str) -> Finding:

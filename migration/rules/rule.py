@@ -18,8 +18,7 @@ from migration.python.source import CellSource
 class Match:
     """One match of a rule in a cell. `start:end` is its span, in characters of the cell's source. Without edits it is
     only reported. `message` describes it, `action` is what the user must do (required if the behaviour is not kept).
-    `keeps` replaces the rule's own value if this match differs from the usual case. `prose` is for a Markdown cell
-    above.
+    `keeps` replaces the rule's own value if this match differs. `prose` is Markdown for a new cell above.
     """
 
     start: int

@@ -1,4 +1,4 @@
-"""Rules for packages that pip does not install: those of the system, of conda.
+"""Rules for packages that pip does not install: those of the system, and those of conda.
 
 A notebook cannot install them without administrator rights, so its lines become comments or do nothing, and the finding
 lists what to install by other means.
@@ -32,13 +32,13 @@ def _system_calls(found: ShellText) -> list[SystemCall]:
     return [call for command in found.commands if (call := system_call(command)) is not None]
 
 
-def _goes(found: ShellText) -> bool:
+def _becomes_comment(found: ShellText) -> bool:
     """Whether this line only changes the system, so that it can become a comment."""
     return found.is_line and _only_changes(found, found.commands)
 
 
 def _only_changes(found: ShellText, commands: tuple[shell.Command, ...]) -> bool:
-    """Whether commands change the system, or ask before whether they must (`command -v x || apt install x`)."""
+    """Whether commands only change the system, or test whether they must (`command -v x || apt install x`)."""
     changes = {call.command for call in _system_calls(found)}
     return not changes.isdisjoint(commands) and all(
         any(part in changes for part in line) or all(part.words and part.words[0].value in _ASKS for part in line)
@@ -46,9 +46,9 @@ def _only_changes(found: ShellText, commands: tuple[shell.Command, ...]) -> bool
     )
 
 
-def _gone_lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
-    """The commands of the lines of a `%%bash` cell that only change the system; none if it has blocks, which would be
-    empty."""
+def _removable_lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
+    """The commands of the lines of a `%%bash` cell that only change the system; none if it has blocks, which could
+    become empty."""
     if not found.script or found.literal or not _system_calls(found) or shell.read(found.text, script=True).blocks:
         return []
     lines: list[tuple[shell.Command, ...]] = []
@@ -63,7 +63,7 @@ def _gone_lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
     ]
 
 
-def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
+def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     """The message, the action, and whether the behaviour is kept."""
     packages = list(dict.fromkeys(name for call in calls for name in call.packages))
     others = list(dict.fromkeys(name for call in calls for name in call.others))
@@ -79,18 +79,18 @@ def _said(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
 
 
 def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    going = [found for found in shell_texts(source) if _goes(found)]
-    commands = [found.command for found in going if found.command]
-    alone = _alone(source, commands) if going else set()
-    for found, command in zip(going, commands, strict=True):
-        message, action, keeps = _said(_system_calls(found))
-        head = "pass  # " if command.start in alone else "# "
+    removed_texts = [found for found in shell_texts(source) if _becomes_comment(found)]
+    commands = [found.command for found in removed_texts if found.command]
+    only_ones = _only_in_block(source, commands) if removed_texts else set()
+    for found, command in zip(removed_texts, commands, strict=True):
+        message, action, keeps = _description(_system_calls(found))
+        head = "pass  # " if command.start in only_ones else "# "
         edits = _as_comment(source, command.start, command.end, len(command.indent), head)
         yield Match(command.start, command.end, message, edits, action, keeps)
     for found in shell_texts(source):
-        for line in _gone_lines(found):
+        for line in _removable_lines(found):
             start, end = found.at(line[0].start), found.span(line[-1])[1]
-            message, action, keeps = _said([call for call in _system_calls(found) if call.command in line])
+            message, action, keeps = _description([call for call in _system_calls(found) if call.command in line])
             yield Match(start, end, message, _as_comment(source, start, end), action, keeps)
 
 
@@ -103,25 +103,25 @@ def _as_comment(source: CellSource, start: int, end: int, indent: int = 0, head:
     return tuple(edits)
 
 
-def _alone(source: CellSource, going: list[Command]) -> set[int]:
-    """The first command of a statement that must stay because its block would be empty."""
+def _only_in_block(source: CellSource, removed: list[Command]) -> set[int]:
+    """The positions of the commands that must leave a statement, because their block would be empty: its first one."""
     if source.tree is None:
-        return {command.start for command in going if _opens_block(source.text, command)}
-    starts = {command.start for command in going}
-    alone = set()
+        return {command.start for command in removed if _opens_block(source.text, command)}
+    starts = {command.start for command in removed}
+    only_ones = set()
     for block in (block.statements for block in blocks(source) if block.owner is not None):
         commands = [source.command_of(node) if isinstance(node, ast.Expr) else None for node in block]
         own = [command.start for command in commands if command and command.start in starts]
         others = [
             node for node, command in zip(block, commands, strict=True) if not command or command.start not in own
         ]
-        if own and all(_may_go(source, node) for node in others):
-            alone.add(own[0])
-    return alone
+        if own and all(_may_be_removed(source, node) for node in others):
+            only_ones.add(own[0])
+    return only_ones
 
 
-def _may_go(source: CellSource, node: ast.stmt) -> bool:
-    """Other rules may remove this statement in the same round."""
+def _may_be_removed(source: CellSource, node: ast.stmt) -> bool:
+    """Whether other rules may remove this statement in the same round."""
     return bool(re.search(r"colab|drive", source.segment(node), re.IGNORECASE))
 
 
@@ -132,16 +132,16 @@ def _opens_block(text: str, command: Command) -> bool:
 
 def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
-        if found.magic or found.automagic or found.is_colab_magic or found.literal or _goes(found):
+        if found.magic or found.automagic or found.is_colab_magic or found.literal or _becomes_comment(found):
             continue
-        gone = {command for line in _gone_lines(found) for command in line}
+        removed = {command for line in _removable_lines(found) for command in line}
         for call in _system_calls(found):
-            if call.command not in gone:
+            if call.command not in removed:
                 yield _without_effect(found, call)
 
 
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
-    message, action, keeps = _said([call])
+    message, action, keeps = _description([call])
     start, end = found.span(call.command)
     nothing = "true " if found.words else ": "  # a colon is the shell's own
     return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
@@ -156,7 +156,7 @@ def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         command = command_of_list(argument) if isinstance(argument, ast.List) else None
         call = system_call(command) if command else None
         if call is not None:
-            message, action, keeps = _said([call])
+            message, action, keeps = _description([call])
             start = source.span(argument.elts[0])[0]
             yield Match(*source.span(argument), message, (Edit(start, start, '"true", '),), action, keeps)
 
@@ -168,9 +168,9 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if command.program in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
                 yield Match(
                     *found.span(command),
-                    "changes an environment of conda, which this machine's kernel need not have",
-                    action="install these packages into the kernel's environment, with conda if it is an environment "
-                    "of conda and else with pip, then delete the line",
+                    "changes a conda environment, which this machine's kernel need not have",
+                    action="install these packages into the kernel's environment, with conda if it is a conda "
+                    "environment and else with pip, then delete the line",
                 )
     for node in source.nodes if source.tree and "condacolab" in source.masked else ():
         imported = isinstance(node, ast.Import) and any(name.name == "condacolab" for name in node.names)

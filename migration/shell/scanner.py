@@ -124,7 +124,7 @@ class _Scanner:
         return replace(command, redirections=tuple(redirections))
 
     def _finish(self, parts: _Parts, after: str) -> _Parts:
-        """Ends a command at a separator; the next one."""
+        """Ends a command at a separator, and returns the next one."""
         pieces = [*parts.assignments, *parts.words, *parts.redirections]
         if pieces:
             self.commands.append(
@@ -185,7 +185,7 @@ class _Scanner:
             self.pending.append(redirection)
 
     def _word_of_command(self, parts: _Parts) -> int:
-        """Adds a word to a command; 1 where a `case` begins, -1 where one ends."""
+        """Adds a word to a command. Returns 1 if it begins a `case`, -1 if it ends one, else 0."""
         word = self._word()
         if parts.words:
             parts.words.append(word)
@@ -342,8 +342,8 @@ class _Scanner:
         return self.text[start : self.at]
 
     def _brace(self, code: str) -> tuple[str, bool]:
-        """A brace: of an expression that IPython replaces, which is read completely, of an expansion, or a plain
-        one."""
+        """Reads a brace: a complete expression that IPython replaces, or one character of an expansion or of plain
+        text."""
         start = self.at
         if self.script:
             self.at += 1

@@ -32,9 +32,9 @@ class Word:
     """One word of a command, `start:end` in the text (plus the offset it was read with).
 
     `value` is the word without its quotes and escapes; `quotes` holds for each character of `raw` its context (`u`
-    unquoted, `s` single, `d` double, `h` here-document, `c` comment; the quotation marks belong to what they enclose).
-    `is_literal`: the program receives `value`: nothing in it is expanded by the shell or by IPython (a `[` is taken
-    literally).
+    unquoted, `s` single, `d` double, `h` here-document, `c` comment; quotation marks count as quoted). `is_literal`:
+    the program receives `value`, because neither the shell nor IPython expands anything in it (a `[` counts as plain
+    text).
     """
 
     start: int

@@ -211,7 +211,7 @@ def test_an_internal_error_is_one_line(monkeypatch):
 
     monkeypatch.setattr(batch, "migrate", fail)
     report = one(save(Path("a.ipynb"), code("x = 1")))
-    assert "a fault of Landfall" in report.error
+    assert "a bug in Landfall" in report.error
     assert ": ValueError: a " in report.error
     assert SECRET not in report.error
 

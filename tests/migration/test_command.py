@@ -261,7 +261,7 @@ def test_the_table_of_rules_is_printed(capsys):
         (["a.ipynb", "--report", "report.html"], "name it FILE.json"),
         (["a.ipynb", "--work-dir", " "], "--work-dir is "),
         (["a.ipynb", "--drive-dir", "a\nb"], "--drive-dir is "),
-        (["a.ipynb", "--jobs", "-1"], "--jobs is "),
+        (["a.ipynb", "--jobs", "-1"], "--jobs "),
     ],
 )
 def test_invalid_arguments_are_reported_in_one_line(arguments, expected, capsys):

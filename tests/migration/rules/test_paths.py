@@ -124,7 +124,7 @@ def test_texts_that_only_look_like_folders_are_unchanged(text):
     [
         ("x = base + '/content/x'", "appended"),
         ("x += '/content/x'", "appended"),
-        ("run('cp /content/x y'.split())", "blank"),
+        ("run('cp /content/x y'.split())", "space"),
         ("x = f\"{base + '/content/x'}\"", "appended"),
         ("@app.route('/content')\ndef f(): pass", "route"),
         (r"x = b'/content/\xff'", "bytes"),
