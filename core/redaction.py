@@ -15,7 +15,7 @@ from numbers import Number
 from typing import Any
 
 from core.secret_literals import with_hidden_literals
-from core.secret_names import WORDS, has_secret_word, is_plural
+from core.secret_names import WORDS, has_secret_word, is_plural, is_short_secret
 from core.secrets import is_placeholder, masked
 
 HIDDEN = "***"
@@ -78,7 +78,8 @@ def redacted(value: Any, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         return type(value)(redacted(inner, key if is_plural(key) else "") for inner in value)
     if isinstance(value, str):
-        return HIDDEN if is_plural(key) and not is_placeholder(value) else redacted_text(value)
+        is_secret = is_short_secret(key, value) or (is_plural(key) and not is_placeholder(value))
+        return HIDDEN if is_secret else redacted_text(value)
     return value
 
 

@@ -13,7 +13,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from core.secret_names import has_secret_word, is_plural, is_secret_name, suggests_secret
+from core.secret_names import (
+    has_secret_word,
+    is_plural,
+    is_secret_name,
+    is_short_name,
+    is_short_secret,
+    suggests_secret,
+)
 from core.secrets import is_password, is_placeholder, is_random
 
 # Lines of a notebook that are not Python: `!command`, `%magic` and `files = !ls`, also over several lines.
@@ -23,6 +30,12 @@ _QUOTE = re.compile(rb"[A-Za-z]*('''|\"\"\"|'|\")")
 _NAME = re.compile(r"[\w.-]+")
 # Calls and arguments whose second value is a password: `auth=('reader', 'x')`.
 _USER_AND_PASSWORD = frozenset({"auth", "basic_auth", "HTTPBasicAuth", "HTTPDigestAuth", "username_pw_set"})
+# Stands for a name that a value of such a function does not have.
+_OF_LOGIN = "login()"
+# Functions whose last text is a password or a key: `login('x')`, `smtp.login('reader', 'x')`, `set_password('x')`.
+_LOGIN = re.compile(r"(?:^|_)(?:log_?in|sign_?in)$|^authenticate$", re.IGNORECASE)
+_SETTER = re.compile(r"set_?(\w+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"\w+://")
 
 _Texts = ast.Constant | ast.JoinedStr
 # A value is hidden if it passes this test.
@@ -81,8 +94,10 @@ def _test_of(name: str) -> _Test | None:
         return lambda text: True
     if is_plural(name):
         return lambda text: not is_placeholder(text)
-    if is_secret_name(name) and "pass" in name.lower():
-        return is_password
+    if is_short_name(name):
+        return lambda text: is_short_secret(name, text)
+    if name == _OF_LOGIN or (is_secret_name(name) and re.search("pass|pw", name, re.IGNORECASE)):
+        return lambda text: is_password(text) and not _ADDRESS.match(text)
     return is_random if is_secret_name(name) or suggests_secret(name) else None
 
 
@@ -115,6 +130,20 @@ def _given(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
             if _name(node.func) in _USER_AND_PASSWORD and len(node.args) >= 2:
                 yield _name(node.func), node.args[1]
             yield from _after_a_name(node.args)
+            yield from _of_login(node)
+
+
+def _of_login(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """The value of `login('x9')`, `login(key='x9')`, `login('reader', 'x')` and `set_password('x9')`."""
+    name = _name(call.func)
+    if _LOGIN.search(name):
+        yield from ((_OF_LOGIN, each.value) for each in call.keywords if each.arg == "key")
+        if len(call.args) > 1:
+            yield "password", call.args[1]
+        elif not any(has_secret_word(each.arg or "") for each in call.keywords):
+            yield from ((_OF_LOGIN, value) for value in call.args)
+    elif (setter := _SETTER.fullmatch(name)) and has_secret_word(setter[1]) and len(call.args) == 1:
+        yield _OF_LOGIN, call.args[0]
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -1,8 +1,9 @@
-"""What the name of a secret looks like. Three questions, from the strictest to the most careful:
+"""What the name of a secret looks like. Four questions, from the strictest to the most careful:
 
 - `is_secret_name`: does a variable of this name hold a secret? (`hf_token`, `apiKey`, `DB_PASSWORD`)
 - `suggests_secret`: is a value that looks random a secret under this name? Also `wandb_key` and `COMET_KEY`.
 - `has_secret_word`: may a value under this name be written down? Not under `token_for_upload` either.
+- `is_short_secret`: is this text a secret under a name that also means other things, such as `pin`?
 
 A name of a model token or a position, such as `mask_token`, is none of these.
 """
@@ -14,7 +15,7 @@ from functools import lru_cache
 
 # Alternatives of a word in the name of a secret, for patterns that ignore case.
 WORDS = (
-    r"token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
+    r"token|secret|passw(?:or)?d|pwd|passphrase|passcode|api[_-]?key|access[_-]?key|account[_-]?key|private[_-]?key"
     r"|shared[_-]?access[_-]?key|credentials?|authorization"
 )
 _SECRET_WORD = re.compile(rf"(?:^|[^a-z])(?:{WORDS})(?:$|[^a-z])", re.IGNORECASE)
@@ -27,7 +28,7 @@ _PLURAL = re.compile(
 # In lower case with underscores.
 _VARIABLE = re.compile(
     r"(?:^|_)(?:token(?:_(?:read|write))?|pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|secret|auth|private|license|"
-    r"account)_?key|credentials?)$|^key$"
+    r"account)_?key|credentials?|passcode)$|^key$|^(?:\w+_)?(?:db|ftp|login|mail|root|smtp|ssh|user|wifi)_?pw$|^pw$"
 )
 _KEY = re.compile(
     r"(?:^|[_-])(?:\w*api|app|auth|access|account|secret|private|service|subscription|client|consumer|encryption|"
@@ -46,6 +47,12 @@ _SPECIAL_TOKEN = re.compile(
     r"concept|image|text|next|page|prompt|class|instance|audio|video|think|tool)[_-]?token$",
     re.IGNORECASE,
 )
+# Names that also mean other things (a contact of a board, a pressure, a modulation), with the texts that are secrets:
+# PINs and one-time passwords, and keys of a wireless network.
+_SHORT = (
+    (re.compile(r"(?:^|[^a-z])(?:pin(?:[_-]?code)?|otp)$", re.IGNORECASE), re.compile(r"(?:\d[ -]?){4,16}")),
+    (re.compile(r"(?:^|[^a-z])psk$", re.IGNORECASE), re.compile(r"(?!.*psk)\S.{6,}\S", re.IGNORECASE)),
+)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -63,6 +70,18 @@ def suggests_secret(name: str) -> bool:
 def has_secret_word(name: str) -> bool:
     name = with_underscores(name)
     return _SECRET_WORD.search(name) is not None and not _SPECIAL_TOKEN.search(name)
+
+
+@lru_cache(4096)
+def is_short_name(name: str) -> bool:
+    """Whether texts of a certain form are secrets under this name: `pin`, `wifi_psk`."""
+    return any(names.search(with_underscores(name)) for names, _ in _SHORT)
+
+
+def is_short_secret(name: str, text: str) -> bool:
+    """Whether the text has the form of a secret under such a name: `pin = '4711'`, but not `pin = 'GPIO17'`."""
+    name = with_underscores(name)
+    return any(names.search(name) and texts.fullmatch(text) for names, texts in _SHORT)
 
 
 def is_plural(name: str) -> bool:

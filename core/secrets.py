@@ -26,6 +26,9 @@ class Secret:
     end: int
 
 
+# A text of a password, not an address.
+_QUOTED = r"[rb]?\\?[\"']((?!\w+://)[^\s\"'\\‹›{}$]{6,200})\\?[\"']"
+_PIN_NAME = r"(?:(?:(?<![A-Za-z])(?:pin|PIN)|(?:(?<=[a-z])|(?<![A-Za-z]))Pin)(?:[_-]?(?:code|CODE|Code))?)"
 # One row per form: what it is, a lower-case text that it always contains (searched first: the pattern runs only where
 # this text occurs, and fewer different texts are faster), and the pattern. The secret is group 1, or the complete match
 # if there is no group. A pattern starts with its literal text if possible, which is fast to find, and uses a lookbehind
@@ -81,10 +84,26 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ("Weights & Biases key", "wandb", r"wandb(?:\.|\s+)login\b[\s\S]{0,60}?(?<![0-9a-f])([0-9a-f]{40})(?![0-9a-f])"),
     ("ngrok token", "token", r"uthtoken[\s=:\"'(]+(\w{20,})"),
     ("ngrok token", "token", r"auth_token\(\s*[\"'](\w{20,})"),
+    ("password of a login", "login", rf"\blogin\(\s*(?:(?:key|token)\s*=\s*)?{_QUOTED}\s*,?\s*\)"),
+    ("password of a login", "login", rf"\blogin\(\s*[^\s,()][^,()\n]{{0,80}},\s*{_QUOTED}\s*,?\s*\)"),
+    ("password of a command", "sshpass", r"sshpass\s+-p\s*[\"']?([^\s\"'{}$\\‹›]{4,80})"),
+    (
+        "PIN",
+        "pin",
+        rf"{_PIN_NAME}[\\\"'\]]{{0,3}}\s{{0,9}}(?:={{1,2}}|[:,])\s{{0,9}}\\?[\"'](\d[\d -]{{2,15}}\d)\\?[\"']",
+    ),
+    ("PIN", "pin", r"(?:--pin[= ]|[?&]pin=|(?:export|%env|%set_env|ENV)\s+\w*PIN[= ])[\"']?(\d{4,16})\b"),
+    (
+        "pre-shared key",
+        "psk",
+        r"(?<![A-Za-z])(?:psk|PSK)[\\\"'\]]{0,3}\s{0,9}(?:={1,2}|:)\s{0,9}\\?[\"']((?:(?!psk|PSK)[^\"'\n\\‹›{}$]){8,63})\\?[\"']",
+    ),
+    ("pre-shared key", "psk", r"(?<![A-Za-z])psk=([0-9a-f]{64})\b"),
+    ("pre-shared key", "psk", r"--psk[= ]([^\s\"'{}$\\‹›()]{8,64})(?=[\s\"']|\Z)"),
 )
 # Their forms also match words and hashes, so the value must look random, or like a password.
 _LOOSE_KINDS = frozenset({"bearer token", "ngrok token", "token in a URL"})
-_PASSWORD_KINDS = frozenset({"password in a URL", "password of a command"})
+_PASSWORD_KINDS = frozenset({"password in a URL", "password of a command", "password of a login"})
 
 # Last words of the names of secrets, in their spellings, with the suffixes that may follow in the name (`api_key`,
 # `API_KEY`, `apiKey`).

@@ -68,7 +68,37 @@ def test_the_values_of_secrets_in_code_are_found():
     assert secret_values("token = ") == set()
 
 
+SHORT = [
+    "pin = {!r}", "pin: str = {!r}", "unlock(pin={!r})", "{{'doorPin': {!r}}}", "def unlock(pin_code={!r}): pass",
+    "settings['PIN'] = {!r}", "if pin == {!r}: pass", "otp = {!r}", "url = 'https://host/x?pin={}'", "%env DOOR_PIN={}",
+    "!unlock --pin {}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", SHORT)
+def test_a_pin_is_hidden(code):
+    assert redacted_code(code.format("4711")) == code.format("4711").replace("4711", HIDDEN)
+    assert redacted({"pin": "4711", "wifi-psk": "plant net", "x": "4711"}) == {
+        "pin": HIDDEN,
+        "wifi-psk": HIDDEN,
+        "x": "4711",
+    }
+
+
 CODE = [
+    "pin = 4",
+    "led = Pin(4711, Pin.OUT); pin = Pin('4711')",
+    "pin = 'GPIO17'; pins = ['4711', '4712']",
+    "pin = '4'",
+    "shopping = 'a1b2c3'; spin = 3; spin = '4711'; upsk = 'abcdefgh1'",
+    "psk = 'QPSK'; psk = 'dqpsk-mode-2'",
+    "login = 'reader1'",
+    "login()",
+    "login('https://host/x1')",
+    "login('reader')",
+    "login(os.environ['X1'])",
+    "conv_pw = 'relu6'",
+    "model.set_pad_token('[PAD9]')",
     "token = os.environ['X']",
     "print('token:', token)",
     "tokens = ['a', 'b']",
@@ -94,15 +124,19 @@ def test_code_without_a_secret_stays(code):
     assert redacted_code(code) == code
 
 
-@pytest.mark.parametrize("code", ["token = os.environ['X']", "num_tokens=128", "tokens: 40", "mask_token = '[MASK]'"])
+@pytest.mark.parametrize(
+    "code", ["token = os.environ['X']", "num_tokens=128", "tokens: 40", "mask_token = '[MASK]'", "pin=4", "pin: 1013.2"]
+)
 def test_a_line_of_a_log_without_a_secret_stays(code):
     assert redacted_text(code) == code
 
 
-_NAMES = st.sampled_from(["token", "api_key", "num_tokens", "password", "x", "secrets", "apiKey", "authorization"])
+_NAMES = st.sampled_from(
+    ["token", "pin", "psk", "login", "api_key", "num_tokens", "password", "x", "secrets", "apiKey", "authorization"]
+)
 _VALUES = st.sampled_from([
     "os.environ['X']", "'hunter2'", '"a b"', "128", "f(x)", "None", '["y"]', "'''p'''", r"r'\d'", "{'token': 'q'}",
-    "f'{x}'", "x.y", r"'a\'b'", "-1", "'Bearer abcdefgh1'", "'k=v;Password=p1;'",
+    "f'{x}'", "x.y", r"'a\'b'", "-1", "'4711'", "login('x9x9x9')", "'Bearer abcdefgh1'", "'k=v;Password=p1;'",
 ])  # fmt: skip
 _LINES = st.builds("{} {} {}".format, _NAMES, st.sampled_from(["=", "==", "+=", ": str ="]), _VALUES)
 _COMMENTS = st.sampled_from(["", "  # token=x1", "  # 'Basic YTpi'"])
