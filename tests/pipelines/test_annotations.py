@@ -18,6 +18,7 @@ from pipelines.export_training_dashboard_state import export_state
 from pipelines.serve_dashboard import LONGEST_BODY, make_server
 from tests.dashboard.builders import SECOND, build_workspace, event_lines, write_checkpoint, write_scores
 from tests.support.small_workspace import install_page, write_process_data
+from tests.support.waiting import PATIENCE_S
 
 FILE = "artifacts/scores/patchtst_annotations.json"
 
@@ -135,7 +136,7 @@ def post(server, body: bytes, *, path: str = "/annotations/patchtst", **headers:
     host = f"127.0.0.1:{server.server_port}"
     sent = {"Host": host, "Origin": f"http://{host}", "Content-Type": "application/json"}
     sent |= {"Content-Length": str(len(body))} | {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_S)
     connection.putrequest("POST", path, skip_host=True)
     for name, value in sent.items():
         if value is not None:

@@ -15,8 +15,10 @@ import psutil
 import pytest
 
 from pipelines.serve_dashboard import MOST_CONNECTIONS
+from pipelines.serve_dashboard import PATIENCE_S as PATIENCE_OF_SERVER_S
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +104,7 @@ def server(page):
             port = next(int(found[1]) for line in started.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
             yield port, psutil.Process(started.pid)
             started.terminate()
-            assert "Traceback" not in started.communicate(timeout=30)[1]
+            assert "Traceback" not in started.communicate(timeout=PATIENCE_S)[1]
         finally:
             started.kill()
 
@@ -121,9 +123,13 @@ def sentof(draw: random.Random) -> bytes:
     return whole[: draw.randint(0, len(whole))] if draw.random() < 0.1 else whole
 
 
-def answer_to(port: int, request: bytes, *, patience: float = 5.0) -> bytes:
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+
+def answer_to(port: int, request: bytes) -> bytes:
     """The complete response; empty if the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=patience) as connection:
+    with connected(port) as connection:
         answer = b""
         with contextlib.suppress(OSError):
             connection.sendall(request)
@@ -139,13 +145,9 @@ def answers_well(port: int) -> bool:
 
 
 def settled(process: psutil.Process, *, threads: int, descriptors: float = math.inf) -> bool:
-    """Whether it returns to this number of threads and descriptors within seconds. A thread that has given its place to
-    the next connection exists for a moment longer."""
-    for _ in range(100):
-        if process.num_threads() <= threads and process.num_fds() <= descriptors:
-            return True
-        time.sleep(0.05)
-    return False
+    """Waits until it returns to this number of threads and descriptors. A thread that has given its place to the next
+    connection exists for a moment longer."""
+    return until(lambda: process.num_threads() <= threads and process.num_fds() <= descriptors)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege on Windows, which counts handles otherwise")
@@ -159,7 +161,7 @@ def test_ten_thousand_invalid_requests_leak_nothing(server, page):
     for number in range(NUM_REQUESTS):
         request = sentof(draw)
         if number % 50 == 0:  # says a part of it, and then nothing for long
-            slow = socket.create_connection(("127.0.0.1", port), timeout=5)
+            slow = connected(port)
             slow.sendall(request[: len(request) // 2])
             lingering.append(slow)
             for late in lingering[:-20]:
@@ -181,8 +183,10 @@ def test_too_many_connections_do_not_block_the_server(server):
     port, process = server
     assert answers_well(port)
     before = {"threads": process.num_threads(), "descriptors": process.num_fds()}
-    idle = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(3 * MOST_CONNECTIONS)]
-    time.sleep(0.2)
+    idle = [connected(port) for _ in range(3 * MOST_CONNECTIONS)]
+    for oldest in idle[: 2 * MOST_CONNECTIONS]:
+        with contextlib.suppress(ConnectionError):
+            assert oldest.recv(1) == b"", "closed by the server"
     assert settled(process, threads=before["threads"] + MOST_CONNECTIONS)
     for connection in idle:
         connection.close()
@@ -200,11 +204,10 @@ def test_slow_clients_in_all_places_do_not_delay_others(server, page, sent):
     descriptors = process.num_fds()
     with contextlib.ExitStack() as clients:
         for _ in range(MOST_CONNECTIONS):
-            client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
-            client.sendall(sent)
-        time.sleep(0.5)  # until all are accepted
+            clients.enter_context(connected(port)).sendall(sent)
+        until(lambda: process.num_threads() >= threads + MOST_CONNECTIONS)
         began = time.monotonic()
         assert all(answers_well(port) for _ in range(20))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 0.8 * PATIENCE_OF_SERVER_S, "it did not wait until slow ones were closed"
         assert settled(process, threads=threads + MOST_CONNECTIONS)
     assert settled(process, threads=threads, descriptors=descriptors)

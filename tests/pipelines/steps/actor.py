@@ -15,6 +15,8 @@ parser.add_argument("--log", action="append", default=[], help="a line on stderr
 parser.add_argument("--event", action="append", default=[], help="as a notebook reports it")
 parser.add_argument("--say-last", default="")
 parser.add_argument("--sleep", type=float, default=0.0)
+parser.add_argument("--touch", type=Path, help="a file that says that it is here and would heed a signal")
+parser.add_argument("--until", type=Path, help="works until this file exists")
 parser.add_argument("--saves", action="store_true", help="stops with the exit code of what can be resumed")
 parser.add_argument("--write", type=Path)
 parser.add_argument("--exit", type=int, default=0)
@@ -30,10 +32,16 @@ for event in words.event:
     sys.stdout.write(event + "\n")
     sys.stdout.flush()
 if words.say_last:
-    time.sleep(0.2)  # for the events to be heard
     sys.stderr.write(f"actor: {words.say_last}\n")
 try:
+    if words.touch:
+        (words.repo_root / words.touch).touch()
     time.sleep(words.sleep)
+    deadline = time.monotonic() + 60
+    while words.until and not (words.repo_root / words.until).exists():
+        if time.monotonic() > deadline:
+            sys.exit(f"actor: {words.until} is missing")
+        time.sleep(0.01)
 except KeyboardInterrupt:
     sys.stderr.write("actor: interrupted\n")
     sys.exit(75 if words.saves else 130)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from core import livefile
@@ -21,8 +22,11 @@ from pipelines.steps import records, running
 from pipelines.steps.records import StepRecord, unfinished_run
 from pipelines.steps.running import How, Run
 from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
+from tests.support.waiting import until, when
 
 ACTOR = "tests.pipelines.steps.actor"
+# Says when it would heed a signal.
+LONG = ("--touch", "here", "--sleep", "120")
 
 
 def step(name: str, *words: str, stage: NodeId = "train", **facts) -> Step:
@@ -76,7 +80,10 @@ def test_problems_of_a_step_are_logged_once(do, workspace, caplog, verbose):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_at_most_the_number_of_jobs_runs_in_parallel(do, workspace, jobs):
-    do(*(step(name, "--sleep", "0.5", "--write", name) for name in "ab"), jobs=jobs)
+    # In parallel, each waits for the other one.
+    both = [("--touch", f"{name} is here", "--until", f"{other} is here") for name, other in ("ab", "ba")]
+    words = both if jobs == 2 else [("--sleep", "0.5")] * 2
+    do(*(step(name, *more, "--write", name) for name, more in zip("ab", words, strict=True)), jobs=jobs)
     first, second = sorted((written(workspace, name) for name in "ab"), key=lambda output: output["began"])
     assert (second["began"] < first["ended"]) == (jobs == 2)
 
@@ -131,14 +138,21 @@ def test_only_final_steps_run_after_a_failure(do, workspace, caplog):
 def test_the_live_document_follows_every_step(do, workspace, monkeypatch):
     monkeypatch.setattr(records, "_SECONDS_BETWEEN_NOTES", 0.1)
     write_text(workspace / livefile.PAGE, "the page")
-    output = []
+    stages = []
     write = records.write_document
-    monkeypatch.setattr(records, "write_document", lambda path, live: (output.append(live), write(path, live)))
+    during = {"train": ("running", "cell 2 of 0 (Training)"), "score": ("waiting", "")}
+
+    def write_and_note(path, live):
+        stages.append({stage.id: (stage.state, stage.detail) for stage in live.stages})
+        if stages[-1] == during:
+            (workspace / "shown").touch()
+        write(path, live)
+
+    monkeypatch.setattr(records, "write_document", write_and_note)
     cell = '{"event": "start", "cell": 2, "title": "Training"}'
-    do(step("one", "--event", cell, "--sleep", "1"), step("two", stage="score", needs=("one",)))
-    stages = [{stage.id: (stage.state, stage.detail) for stage in live.stages} for live in output]
+    do(step("one", "--event", cell, "--until", "shown"), step("two", stage="score", needs=("one",)))
     assert stages[0] == {"train": ("waiting", ""), "score": ("waiting", "")}
-    assert {"train": ("running", "cell 2 of 0 (Training)"), "score": ("waiting", "")} in stages
+    assert during in stages
     assert [state for state, _ in stages[-1].values()] == ["done", "done"]
     assert written(workspace, f"{livefile.FOLDER}/pipeline.json")["state"] == "completed"
 
@@ -161,42 +175,46 @@ def test_keep_going_runs_independent_steps(do):
 
 def test_a_killed_process_is_a_reported_failure(order, workspace):
     run = Run(order, workspace, How())
-    threading.Timer(0.7, lambda: next(iter(run._jobs.values())).kill()).start()
-    (outcome,) = run.run([step("killed", "--sleep", "30")])
+    when(lambda: run._jobs, lambda: next(iter(run._jobs.values())).kill())
+    (outcome,) = run.run([step("killed", "--sleep", "120")])
     assert (outcome.ending, outcome.exit_code, run.exit_code) == ("failed", EXIT_FAILURE, EXIT_FAILURE)
     assert outcome.reason.endswith("killed by SIGKILL")
 
 
 # ------------------------------------------------------------------------------------------------------------ stopping
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGTERM, EXIT_RESUMABLE)])
-def test_a_signal_lets_the_step_save_and_starts_nothing_more(do, number, code):
-    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
+def test_a_signal_lets_the_step_save_and_starts_nothing_more(do, workspace, number, code):
+    when((workspace / "here").exists, lambda: os.kill(os.getpid(), number))
     before = signal.getsignal(number)
-    run, endings = do(step("long", "--sleep", "30", "--saves"), step("next"), step("last", always=True))
+    run, endings = do(step("long", *LONG, "--saves"), step("next"), step("last", always=True))
     assert endings == {"long": "stopped", "next": "not run", "last": "completed"}
     assert run.exit_code == code
     assert signal.getsignal(number) is before
 
 
-def test_a_step_without_checkpoint_stops_on_a_signal(do):
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    run, endings = do(step("long", "--sleep", "30"), step("next"))
+def test_a_step_without_checkpoint_stops_on_a_signal(do, workspace):
+    when((workspace / "here").exists, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    run, endings = do(step("long", *LONG), step("next"))
     assert endings == {"long": "stopped", "next": "not run"}
     assert run.exit_code == EXIT_RESUMABLE
 
 
-def test_the_second_ctrl_c_ends_the_step_immediately(do):
-    for seconds in (1.0, 1.5):
-        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
-    began = time.monotonic()
+def test_the_second_ctrl_c_ends_the_step_immediately(order, workspace):
+    run, ctrl_c = Run(order, workspace, How()), lambda: os.kill(os.getpid(), signal.SIGINT)
+    when((workspace / "deaf").exists, ctrl_c)
+    when(lambda: run._stopped_for, ctrl_c)
     with pytest.raises(KeyboardInterrupt):
-        do(Step("deaf", "", "train", command=("tests.pipelines.steps.deaf",)))
-    assert time.monotonic() - began < 20
+        run.run([Step("deaf", "", "train", command=("tests.pipelines.steps.deaf",))])
+    pid = int((workspace / "deaf").read_text())
+    until(lambda: not psutil.pid_exists(pid))  # by itself, it would be there for five minutes
 
 
 @pytest.mark.parametrize("words, code", [(("--saves",), EXIT_RESUMABLE), ((), EXIT_FAILURE)])
-def test_the_time_limit_of_the_pipeline_stops_running_steps(do, words, code):
-    run, endings = do(step("long", "--sleep", "30", *words), step("next"), timeout_s=1.0)
+def test_the_time_limit_of_the_pipeline_stops_running_steps(do, workspace, monkeypatch, words, code):
+    """An hour passes as soon as the step runs."""
+    passed_s = lambda: 3600.0 if (workspace / "here").exists() else 0.0  # noqa: E731
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s()))
+    run, endings = do(step("long", *LONG, *words), step("next"), timeout_s=1800.0)
     assert run.exit_code == code
     assert endings == {"long": "stopped" if words else "failed", "next": "not run"}
 
