@@ -11,21 +11,22 @@ import numpy as np
 
 from core.config.schema import Scoring
 
-# A burst of more gaps than this counts as several.
+# A burst longer than this many gaps counts as several.
 LONGEST_BURST = 10
 
 
-class Begun(NamedTuple):
-    """An event whose last score is the one before the first: its alarms so far, and the second of its first score."""
+class OpenEvent(NamedTuple):
+    """An event that includes the score before the first one: number of its alarms so far, and the time of its first
+    score in seconds."""
 
     alarms: int
     start_second: float
 
 
 class Spans(NamedTuple):
-    """Events along scores, int64 (E,) each: indices of the first and last score, and of the score from which on the
-    event is long enough to count, or the number of scores if it is too short. The first score of an event that had
-    begun before has index -1, and its last one too if no score joins it."""
+    """Events along scores, int64 (E,) each: indices of the first score, of the last score, and of the score at which
+    the event is long enough to count, or the number of scores if it is too short. For an event that was open before,
+    the first index is -1, and the last one too if no score continues it."""
 
     first_e: np.ndarray
     last_e: np.ndarray
@@ -39,24 +40,24 @@ def join_alarms(
     second_s: np.ndarray,
     settings: Scoring,
     *,
-    begun: Begun | None = None,
+    open_event: OpenEvent | None = None,
 ) -> Spans:
-    """Joins the alarms of scores to events, also to those that are too short to count.
+    """Joins the alarms of scores to events. The result includes events that are too short to count.
 
-    An event starts with a score above the threshold and lasts while scores are above `event_release` of it. Within a
-    segment, alarms with at most `event_gap` scores between them join one event. An event counts from
-    `event_min_length` alarms and `event_min_seconds` on.
+    An event starts with a score above the threshold and lasts while scores are above `event_release` times the
+    threshold. Within a segment, events with at most `event_gap` scores between them are joined. An event counts if it
+    has at least `event_min_length` alarms and lasts at least `event_min_seconds`.
 
     score_s: (S,), NaN where unscored. segment_s: number of each score's segment without a gap, ascending. second_s:
-    time of each score, in seconds. begun: of the segment of the first score.
+    time of each score, in seconds. open_event: in the segment of the first score.
     """
-    if begun is not None:  # an alarm stands for its last score
-        score_s, second_s = np.append(score_s.dtype.type(np.inf), score_s), np.append(begun.start_second, second_s)
+    if open_event is not None:  # one infinite score stands for all its scores
+        score_s, second_s = np.append(score_s.dtype.type(np.inf), score_s), np.append(open_event.start_second, second_s)
         segment_s = np.append(segment_s[:1], segment_s)
     alarm_s = score_s > threshold
     alarms_before_s = np.append(0, np.cumsum(alarm_s))
-    if begun is not None:
-        alarms_before_s[1:] += begun.alarms - 1
+    if open_event is not None:
+        alarms_before_s[1:] += open_event.alarms - 1
     line_m = np.flatnonzero(_held(score_s, alarm_s, threshold, segment_s, settings.event_release))
     begins_m = np.ones(len(line_m), dtype=bool)
     begins_m[1:] = (np.diff(line_m) > settings.event_gap + 1) | (np.diff(segment_s[line_m]) != 0)
@@ -66,7 +67,7 @@ def join_alarms(
     seconds_m = second_s[line_m] - second_s[first_e][event_m]
     counts_m = (alarms_m >= settings.event_min_length) & (seconds_m >= settings.event_min_seconds)
     counts_e = np.minimum.reduceat(np.where(counts_m, line_m, len(score_s)), np.flatnonzero(begins_m))
-    shift = 0 if begun is None else 1
+    shift = 0 if open_event is None else 1
     return Spans(first_e - shift, last_e - shift, counts_e - shift)
 
 
@@ -94,11 +95,11 @@ def _held(
 
 
 def burst_sizes(alarm_m: np.ndarray, segment_m: np.ndarray, gap: int) -> np.ndarray:
-    """Alarms of each burst, int64 (B,). Alarms at most `gap` scores apart belong to one burst: smoothed neighbours are
-    correlated, so one disturbance makes many alarms, and only bursts are independent of each other. A burst that lasts
-    much longer than the correlation counts as several.
+    """Number of alarms in each burst, int64 (B,). Alarms at most `gap` scores apart belong to one burst: smoothed
+    neighbours are correlated, so one disturbance causes many alarms, and only bursts are independent of each other. A
+    burst that lasts much longer than the correlation counts as several.
 
-    alarm_m: indices of the alarms, ascending. segment_m: number of the segment of each.
+    alarm_m: indices of the alarms, ascending. segment_m: number of the segment of each alarm.
     """
     if not len(alarm_m):
         return np.empty(0, dtype=np.int64)
@@ -109,6 +110,6 @@ def burst_sizes(alarm_m: np.ndarray, segment_m: np.ndarray, gap: int) -> np.ndar
 
 
 def _first(ones_b: np.ndarray, pieces_b: np.ndarray) -> np.ndarray:
-    """1 for the first pieces of each burst, as many as given, 0 for the others."""
+    """1 for the first `ones_b` of the `pieces_b` pieces of each burst, 0 for the others: int64, one value per piece."""
     number_p = np.arange(pieces_b.sum()) - np.repeat(np.cumsum(pieces_b) - pieces_b, pieces_b)
     return (number_p < np.repeat(ones_b, pieces_b)).astype(np.int64)

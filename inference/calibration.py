@@ -18,8 +18,9 @@ from inference.score_table import recordings_of, starts_of
 def second_half(windows: WindowSet, errors: SplitErrors, own_past: Collection[str]) -> np.ndarray:
     """Which entries of the calibration split belong to its second half: bool (S,).
 
-    The second half of each recording that is scored per recording. Of the others the newer recordings, because new data
-    comes in complete recordings; or the second half of a single recording.
+    For each recording that is scored per recording: its second half. For the others: the newer files, because new data
+    comes in complete files; if there is only one file, its second half.
+    own_past: file ids of the recordings that are scored per recording.
     """
     series = windows.series
     recording_s = recordings_of(series, errors.row_s)
@@ -73,8 +74,8 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
 
 
 def windows_ending_in(windows: WindowSet, half: WindowSet) -> WindowSet:
-    """One half of a split, with all windows of the split whose newer half is in it. These are more than the windows
-    inside the half if it is little longer than a window. For scores of process sensors that do not look ahead."""
+    """One half of a split, with all windows of the split whose newer half is in it. These are more windows than those
+    that are completely inside. For scores of process sensors that do not look ahead."""
     start_w, segments = windows.starts_w, half.segments
     stop_w = start_w + windows.window
     segment_w = np.clip(segments.at(stop_w - 1), 0, None)

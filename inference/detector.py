@@ -47,16 +47,22 @@ Halves = tuple[CalibrationSample, CalibrationSample]
 class Detector:
     """Turns errors into scores, and scores into alarms.
 
-    checkpoint_sha256: of the model whose errors it was fitted to; None without a model. settings: those it was fitted
-    with, by their keys in a configuration; alarm_settings: those of threshold and events, which can be changed without
-    fitting again. baseline_c: the model's reference error of each channel, float64 (C,); None without a model. charts:
-    the control charts. scales, own_past: of recordings that are scored per recording (`inference.groups`). sample: the
-    scores of the calibration data. halves: those of the first half, and of the second by a detector fitted to the
-    first; None if half is too little. data: an identity of the rows and windows of each reference split. recordings:
-    those of calibration. change: what an explicit calibration changed; None if it was fitted to the configuration's own
-    splits. charts_alone: the detector of the same charts without the model, to compare with; None without a model, and
-    if the charts alone cannot be calibrated. model_weight: the weight of the model in a score. weight_choice: how it
-    was chosen where the configuration says `auto` (`inference.model_weight`).
+    checkpoint_sha256: digest of the checkpoint whose errors it was fitted to; None without a model.
+    settings: the settings it was fitted with, by their keys in a configuration. alarm_settings: the settings of
+        threshold and events, which can be changed without fitting again.
+    baseline_c: the model's reference error of each channel, float64 (C,); None without a model.
+    charts: the control charts.
+    own_past, scales: file ids of the recordings that are scored per recording, and their scales (`inference.groups`).
+    sample: the scores of the calibration data.
+    halves: the scores of the first half of the calibration data, and those of the second half by a detector fitted to
+        the first; None if half of the data is not enough.
+    data: digest of the rows and windows of each reference split (`identity`).
+    recordings: file ids of the recordings of the calibration data.
+    change: what `landfall calibrate` changed; None if it was fitted to the splits of the configuration.
+    charts_alone: the detector of the same charts without the model, as a baseline; None without a model, and if the
+        charts alone cannot be calibrated.
+    model_weight: the weight of the model in a score, 0 to 1.
+    weight_choice: how the weight was chosen if the configuration has `auto` (`inference.model_weight`).
     """
 
     stream: Stream
@@ -84,20 +90,22 @@ class Detector:
         return self.model_weight > 0
 
     def attribution(self, file_id: str) -> Attribution | None:
-        """How events of a recording are attributed to channels; None: by the errors of the channels, as where the model
-        has most of the weight: it predicts each channel from itself."""
+        """How events of a recording are attributed to channels. None: by the errors of the channels, also if the model
+        has most of the weight, because it predicts each channel from itself."""
         return self.charts.attribution(file_id) if self.model_weight < 0.5 else None
 
     def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
-        """Scores of a split. errors: the model's, of these windows; only their entries where it is not used."""
+        """Scores of a split. errors: errors of the model on these windows; only the entries if the model is not
+        used."""
         return self.score_with_baseline(errors, windows)[0]
 
     def score_with_baseline(self, errors: SplitErrors, windows: WindowSet) -> tuple[SplitScores, SplitScores | None]:
-        """Scores of a split, and those of the control charts alone; None without a detector for them."""
+        """Scores of a split, and scores of the control charts alone; None without `charts_alone`."""
         if self.own_past and (unknown := [name for name in recordings_in(windows) if name not in self.own_past]):
             log.warning(
-                "%d recordings, such as %s, are unknown to the detector, which scores each recording separately: "
-                "they are scored with that of all recordings, with lower sensitivity; `landfall calibrate` adds them",
+                "%d recordings, such as %s, are unknown to the detector, which has separate charts for each recording: "
+                "they are scored with the charts of all recordings, with lower sensitivity; `landfall calibrate` adds "
+                "them",
                 len(unknown), unknown[0],
             )  # fmt: skip
         chart_sc = self.charts.errors(windows)
@@ -127,7 +135,7 @@ class Detector:
         )
 
     def mismatch(self, config: AnyConfig, checkpoint_sha256: str | None) -> str | None:
-        """Why it cannot be used with this model and configuration, in words; None if it can."""
+        """The reason why it cannot be used with this model and configuration; None if it can."""
         if checkpoint_sha256 != self.checkpoint_sha256:
             return "the stored one belongs to another model"
         wanted = settings_of(config)
@@ -136,7 +144,8 @@ class Detector:
         return f"the stored one was fitted with {'; '.join(differing)}" if differing else None
 
     def change_of_data(self, reference: Mapping[SplitName, WindowSet]) -> str | None:
-        """Which of the available reference splits are not those it was fitted to, in words; None if all are."""
+        """A sentence with the reference splits whose data differs from the data it was fitted to; None without such a
+        split."""
         changed = [name for name, split in reference.items() if identity(split) != self.data.get(name)]
         if changed:
             return f"the data of {' and '.join(changed)} is not what the stored one was fitted to"
@@ -144,7 +153,7 @@ class Detector:
 
 
 def settings_of(config: AnyConfig) -> dict[str, Any]:
-    """What decides how errors become scores, by its keys in the configuration."""
+    """The settings that determine how errors become scores, by their keys in the configuration."""
     return {
         "scoring.model_weight": config.scoring.model_weight,
         "scoring.smoothing_span": config.scoring.smoothing_span,
@@ -157,13 +166,13 @@ def settings_of(config: AnyConfig) -> dict[str, Any]:
 
 
 def alarm_settings(settings: Scoring) -> Scoring:
-    """The settings of threshold and events; the others by default."""
+    """The settings of threshold and events; all others have their defaults."""
     return Scoring(**settings.model_dump(include=ALARM_SETTINGS))
 
 
 # ---------------------------------------------------------------------------------------------------------- calibration
 def calibrated(sample: CalibrationSample, halves: Halves | None, settings: Scoring) -> CalibratedThreshold:
-    """The threshold, with the false alarms on the second half of one that is set by the first."""
+    """The threshold, with the false alarms that a threshold from the first half has on the second half."""
     threshold, achieved = calibrate(sample, settings), None
     if halves is not None:
         first, second = halves
@@ -173,7 +182,7 @@ def calibrated(sample: CalibrationSample, halves: Halves | None, settings: Scori
 
 
 def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: WindowSet, span: int) -> CalibrationSample:
-    """Scores (S,) of reference data as a sample, without entries that have none. span: of the means in the scores."""
+    """Scores (S,) of reference data as a sample, without NaN. span: smoothing span of the scores."""
     series = windows.series
     known_s = ~np.isnan(score_s)
     row_s = errors.row_s[known_s]
@@ -191,7 +200,7 @@ def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: Window
 # ------------------------------------------------------------------------------------------------------------- identity
 def identity(windows: WindowSet) -> str:
     """Digest of the rows and windows of a split: fingerprints of its recordings, its ranges in them, and the starts of
-    its windows. The path of the files does not count."""
+    its windows. It does not depend on the paths of the files."""
     segments, recordings = windows.segments, windows.series.recordings
     made_of = {
         "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],

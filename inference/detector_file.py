@@ -1,4 +1,4 @@
-"""The file of a detector: one `.npz` without pickles, of arrays, a JSON header, and the sha256 of both."""
+"""The file of a detector: one `.npz` without pickles, with arrays, a JSON header, and the sha256 of both."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def load_detector(path: Path) -> Detector:
 
 
 def load_stored(path: Path) -> tuple[Detector | None, str]:
-    """The detector of a file, or None and why there is none."""
+    """The detector of a file, or None and the reason."""
     if not path.is_file():
         return None, f"there is no {path.name} yet"
     try:
@@ -124,7 +124,7 @@ def _detector(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> De
 
 
 def _try_out(detector: Detector) -> None:
-    """Raises an error for arrays and settings that do not fit together, which scoring would otherwise end with."""
+    """Raises an error for arrays and settings that do not fit together, before scoring fails with it."""
     for each in (detector, *([detector.charts_alone] if detector.charts_alone else [])):
         span = each.settings["scoring.smoothing_span"]
         if type(span) is not int or span < 1:

@@ -1,4 +1,4 @@
-"""What a detector computes with a model, as one graph: from windows in the units of the sensors to errors.
+"""The computations of a detector with a model as one graph: from windows in the units of the sensors to errors.
 
 Scaling and, for vibration, the scalogram are part of the graph. PyTorch runs it in `landfall watch`, and `landfall
 export-model` writes it as an ONNX file; both give the errors of `inference.model_errors` for the same windows.
@@ -20,7 +20,7 @@ from inference.scoring import ScoringModel
 
 
 class DetectorGraph(nn.Module):
-    """Values (B, T, C) to what the model predicts of them, in scaled units, and the errors.
+    """Maps values (B, T, C) to the predictions of the model, in scaled units, and its errors.
 
     Process sensors: both float32 (B, P, C), the newest patch of each window as predicted from the rows before it. The
     detector does not look ahead. Vibration: predicted images (B, 3, H, W), and the mean error of each axis (B, C).
@@ -50,12 +50,12 @@ class _Scaled(nn.Module):
 
     def forward(self, values_btc: Tensor) -> Tensor:
         x_btc = (values_btc - self.center_c - self.rest_c) / self.scale_c
-        # ONNX leaves open what the limits of a missing value are.
+        # ONNX does not define Clip for NaN.
         return torch.where(values_btc.isnan(), values_btc, x_btc.clamp(-self.clip, self.clip))
 
 
 class TorchPredictor:
-    """The model of a checkpoint on its device. batch_size: windows at a time, fewer where memory is exhausted."""
+    """The model of a checkpoint on its device. batch_size: number of windows, reduced if memory is exhausted."""
 
     def __init__(self, scoring: ScoringModel, batch_size: int):
         self.sha256, self.channels = scoring.sha256, scoring.channels
@@ -66,7 +66,7 @@ class TorchPredictor:
         return self.expected_and_errors(values_btc)[1]
 
     def expected_and_errors(self, values_btc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the model predicts, in scaled units, and the errors."""
+        """The predictions, in scaled units, and the errors; shapes as for `DetectorGraph`."""
         found, self._size = until_it_fits(partial(self._run, torch.from_numpy(values_btc)), self._size, kind=self._kind)
         return found
 

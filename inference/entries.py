@@ -25,12 +25,12 @@ class SplitErrors:
     error_sc: float32 (S, C) mean squared error in scaled units; NaN where values are missing or no window reaches. None
         without a model.
     row_s: int64 (S,) rows of the series; a window is assigned to its last row.
-    segment_s: int64 (S,) number of the range that a smoothing runs through, ascending: a segment without a gap, of
+    segment_s: int64 (S,) number of the range within which scores are smoothed, ascending: a segment without a gap, for
         vibration a file.
-    rows_per_entry: number of rows that an entry is about, its own row being the last.
-    scratch: directory for arrays with an entry per row that are longer than memory should hold; None uses memory.
-    expected_sc: float32 (S, C) prediction of each row while it was hidden, in scaled units, NaN where no window
-        reaches; None for vibration, without a model, and where it was not kept.
+    rows_per_entry: number of rows that an entry covers; `row_s` is the last of them.
+    scratch: directory for arrays with an entry per row that are too large for memory; None uses memory.
+    expected_sc: float32 (S, C) prediction of each row while it was masked, in scaled units, NaN where no window
+        reaches; None for vibration, without a model, and if it was not kept.
     """
 
     error_sc: np.ndarray | None
@@ -42,7 +42,7 @@ class SplitErrors:
 
     @classmethod
     def without_model(cls, stream: Stream, windows: WindowSet) -> Self:
-        """The entries of a split for which there is no model."""
+        """The entries of a split, without the errors of a model."""
         entries = row_entries(windows) if stream == "patchtst" else window_entries(windows)
         return cls(None, *entries, scratch=windows.series.scratch)
 

@@ -18,7 +18,7 @@ from inference.event_views import Scored
 
 # Carrier bands that are compared, and the fewest lines of each.
 BANDS, FEWEST_LINES = 8, 16
-# Longest segment that is analysed, in windows, and number of neighbours.
+# Longest segment that is analysed, in windows, and maximum number of neighbours.
 LONGEST, NEIGHBOURS = 8, 16
 # Lines below two periods of the segment are slow changes of the level.
 _FIRST_LINE = 2
@@ -28,7 +28,7 @@ _MISSING_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Envelope:
-    """The envelope spectrum of one axis, of the carrier band whose strongest line exceeds that of the neighbours most.
+    """The envelope spectrum of one axis, for the carrier band whose strongest line most exceeds that of the neighbours.
 
     frequency_f, event_f: float64 (F,). neighbours_f: (F,), the median of the neighbours; None without any.
     """
@@ -50,8 +50,8 @@ def squared_envelope(line_f: np.ndarray, first: int, stop: int) -> np.ndarray:
 
 
 def envelope_spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-    """Amplitudes of the squared envelope of each band, given by its first line and its end, as shares of the mean of
-    the envelope: float64 (F,), from line 0 to the width of the band."""
+    """Amplitude spectrum of the squared envelope of each band, relative to the mean of the envelope: float64 (F,), from
+    line 0 to the width of the band. bands: first line and end (exclusive) of each band."""
     line_f, taper_t = np.fft.fft(wave_t - wave_t.mean()), np.hanning(len(wave_t))
     return [
         2 * np.abs(np.fft.rfft(squared_envelope(line_f, first, stop) * taper_t)[: stop - first]) / taper_t.sum()
@@ -60,7 +60,8 @@ def envelope_spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> li
 
 
 def envelopes(scored: Scored, first: int, last: int) -> list[Envelope]:
-    """Of the axes with the largest errors of an event, the largest first. first, last: lines of the score table."""
+    """Envelopes of the axes with the largest errors of an event, the largest first. first, last: lines of the score
+    table."""
     start, stop = _segment(scored, first, last)
     wave_ta = _wave(scored, start, stop)
     neighbours = [_wave(scored, each, each + stop - start) for each in neighbour_starts(scored, start, stop)]
@@ -82,8 +83,8 @@ def _segment(scored: Scored, first: int, last: int) -> tuple[int, int]:
 
 
 def neighbour_starts(scored: Scored, start: int, stop: int) -> list[int]:
-    """First rows of segments as long as rows `start` to `stop` that do not overlap each other, those rows, or a window
-    with an alarm, in the same recording: the nearest `NEIGHBOURS`."""
+    """First rows of up to `NEIGHBOURS` segments in the same recording that are as long as rows `start` to `stop`, the
+    nearest first. They do not overlap each other, those rows, or a window with an alarm."""
     windows, length = scored.windows, stop - start
     start_w = windows.starts_w
     recording_w = windows.recording_of()
@@ -134,7 +135,7 @@ def _filled(wave_t: np.ndarray) -> np.ndarray:
 
 
 def _band_edges(length: int) -> list[tuple[int, int]]:
-    """First line and end of each carrier band; line 0 is in none."""
+    """First line and end of each carrier band; no band includes line 0."""
     num_lines = (length - 1) // 2
     bands = max(1, min(BANDS, num_lines // FEWEST_LINES))
     width = num_lines // bands

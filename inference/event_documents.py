@@ -22,9 +22,9 @@ from inference.event_views import RowsView, Scored, WindowView, rows_view, score
 from inference.timeline import event_lines
 
 SCHEMA_VERSION = 1
-# An event of vibration has nine maps, ten times the bytes of a process event, and costs a pass through the model.
+# An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
-# Maximum number of points of a curve, and of cells of a map: a screen shows no more.
+# Maximum number of points of a curve, and of cells of a map: a screen does not show more.
 MAX_POINTS = 2_000
 MAX_ROWS, MAX_COLUMNS = 96, 224
 _SIGNIFICANT = 5
@@ -33,8 +33,8 @@ _TENTHS = 1
 
 
 def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) -> list[Path]:
-    """Writes `<event_id>.json` for the events of the greatest severity into a folder of their own, emptied first;
-    returns the files.
+    """Writes `<event_id>.json` for the `WORST_EVENTS` events of the greatest severity. `folder` is emptied first.
+    Returns the files.
     """
     shutil.rmtree(folder, ignore_errors=True)
     line_e2 = event_lines(scored.table, events)
@@ -92,7 +92,8 @@ def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The worst channels with expected values, which are empty without a model, and errors; a gap between segments."""
+    """The worst channels: measured values, expected values, and errors. The expected values are empty if they are not
+    known. Segments are separated by a gap."""
     breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
     second_n = scored.table["seconds"].to_numpy()[view.start : view.stop]
     t_n = np.insert(second_n, breaks, second_n[breaks - 1])

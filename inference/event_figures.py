@@ -1,9 +1,9 @@
-"""How found events compare with labelled faults, and with events at random times.
+"""Compares events with labelled faults, and with events at random times.
 
 A labelled fault is a run of scores labelled anomalous. An event is matched to the fault in which it starts, otherwise
-to the one in which its highest score is; up to `event_gap` + 1 scores before a fault count as inside it. So one long
-event that runs over many faults counts for one of them at most, and an event whose first alarms came before the fault
-counts if the fault is what it is about.
+to the fault in which its highest score is; up to `event_gap` + 1 scores before a fault count as inside it. So one long
+event that covers many faults counts for at most one of them, and an event whose first alarms are before the fault
+counts if its highest score is in the fault.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SECONDS_PER_HOUR = 3600.0
 class LabelledFaults:
     """Faults and events of the labelled recordings, by lines of the score table.
 
-    first_f, last_f: int64 (F,), of each fault. start_e, peak_e: int64 (E,), line of the first and of the highest score
-    of each event. fault_s: int64 (S,), the fault at this line or shortly after it, -1 for none.
+    first_f, last_f: int64 (F,), first and last line of each fault. start_e, peak_e: int64 (E,), lines of the first and
+    of the highest score of each event. fault_s: int64 (S,), the fault at this line or shortly after it, -1 for none.
     """
 
     first_f: np.ndarray
@@ -55,22 +55,22 @@ class LabelledFaults:
         return cls(first_f, last_f, start_e, np.array(peak_e, dtype=np.int64), fault_s)
 
     def matched(self, start: np.ndarray, peak: np.ndarray) -> np.ndarray:
-        """The fault of events with these lines, -1 for none; of any shape."""
+        """The fault matched to events with these lines of first and highest score, -1 for none. Arrays of any shape."""
         return np.where(self.fault_s[start] >= 0, self.fault_s[start], self.fault_s[peak])
 
     @property
     def fault_e(self) -> np.ndarray:
-        """The fault of each event, -1 for none."""
+        """The fault matched to each event, -1 for none: int64 (E,)."""
         return self.matched(self.start_e, self.peak_e)
 
     @property
     def found_f(self) -> np.ndarray:
-        """The faults with a matched event: bool (F,)."""
+        """Whether each fault has a matched event: bool (F,)."""
         return np.isin(np.arange(len(self.first_f)), self.fault_e)
 
     @property
     def line_of_event_f(self) -> np.ndarray:
-        """Line at which the first event matched to each fault that was found starts: int64 (F',)."""
+        """First line of the first event matched to each fault, for the faults found: int64 (F',)."""
         fault_e = self.fault_e
         _, first_e = np.unique(fault_e, return_index=True)
         return self.start_e[first_e[fault_e[first_e] >= 0]]
@@ -82,7 +82,7 @@ class LabelledFaults:
 
 
 def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
-    """Counts and shares over the recordings that have labels; NaN where there is none to take a share of.
+    """Counts and shares over the recordings that have labels. A share is NaN if its denominator is 0.
 
     faults_total, faults_found · false_events: events matched to no fault · recorded_hours: time that the scores cover ·
     false_events_per_hour · event_precision: share of the events that are matched · event_recall: share of the faults
@@ -110,9 +110,9 @@ def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
 
 
 def missed_faults(scores: pd.DataFrame, settings: Scoring) -> pd.DataFrame:
-    """The labelled faults that no event is matched to, one per line: recording · start: time of its first score,
-    missing where the file has no time stamps · start_seconds, end_seconds: first and last score, from the recording's
-    start."""
+    """The labelled faults without a matched event, one per line: recording · start: time of its first score, missing if
+    the file has no time stamps · start_seconds, end_seconds: time of the first and last score in seconds from the
+    recording's start."""
     faults = LabelledFaults.of(scores, settings)
     first, last = (scores.iloc[line_f[~faults.found_f]] for line_f in (faults.first_f, faults.last_f))
     return pd.DataFrame(
@@ -126,7 +126,7 @@ def missed_faults(scores: pd.DataFrame, settings: Scoring) -> pd.DataFrame:
 
 
 def _found_by_chance(scores: pd.DataFrame, faults: LabelledFaults) -> np.ndarray:
-    """How many faults are found when the events of each recording are shifted: int64 (K,), one count per shift."""
+    """Number of faults found when the events of each recording are shifted: int64 (K,), one count per shift."""
     generator = np.random.default_rng(_SEED)
     found_kf = np.zeros((_SHIFTS, len(faults.first_f) + 1), dtype=bool)  # the last column: events of no fault
     for first, stop in _recordings(scores):
@@ -146,7 +146,7 @@ def _median_delay(second_s: np.ndarray, faults: LabelledFaults) -> float:
 
 
 def _recorded_hours(scores: pd.DataFrame) -> float:
-    """Recorded time of the labelled recordings: one median step per score; gaps do not count."""
+    """Recorded time of the labelled recordings, without gaps: the number of scores times their median time step."""
     second_s, segment_s = scores["seconds"].to_numpy(), scores["stretch"].to_numpy()
     hours = 0.0
     for first, stop in _recordings(scores):

@@ -1,4 +1,4 @@
-"""The data around an event: measured values, what the model expected, and the channels with the largest errors.
+"""The data around an event: measured values, expected values, and the channels with the largest errors.
 
 Suffixes: s score entry, n row of a view, c channel, t time, a axis of a vibration.
 """
@@ -28,7 +28,7 @@ from inference.split_scores import SplitScores
 
 # Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
 LONGEST_VIEW = 12
-# Scores of vibration windows shown on both sides of an event, at least.
+# Minimum number of scores of vibration windows that are shown on each side of an event.
 NEIGHBOURS = 30
 # The two components of a score.
 Component = Literal["charts", "model"]
@@ -36,8 +36,8 @@ Component = Literal["charts", "model"]
 
 @dataclass(frozen=True)
 class Scored:
-    """A split of the data and its scores: `scores`, `expected_sc` (of process sensors, as in
-    `inference.model_errors.SplitErrors`) and the lines of `table` have the same entries. scoring: None if control
+    """A split of the data and its scores: `scores`, `expected_sc` (for process sensors, as in
+    `inference.entries.SplitErrors`) and the lines of `table` have the same entries. scoring: the model; None if control
     charts scored alone."""
 
     scoring: ScoringModel | None
@@ -65,13 +65,13 @@ class Scored:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """Context in which the model computes views: its memory limit."""
+        """Context in which the model computes views: applies its memory limit."""
         with memory.applied(self.scoring.plan) if self.scoring is not None else nullcontext():
             yield
 
     def levels(self, index: int) -> Levels | None:
-        """Scalograms of a vibration window; None without a model. Each window passes through the model once: of
-        thousands of windows a few are shown, so images are not kept while all are scored."""
+        """Scalograms of a vibration window, cached; None without a model. The model is run again for these windows,
+        because only a few of thousands are shown and scoring does not keep images."""
         if self.scoring is None:
             return None
         if index not in self._levels:
@@ -79,7 +79,7 @@ class Scored:
         return self._levels[index]
 
     def component(self, first: int, last: int) -> tuple[Component, float]:
-        """The component of the score that raised an event, and its share of the event's scores: 0.5 to 1."""
+        """The component with the larger share of an event's scores, and this share: 0.5 to 1."""
         if self.scores.model_share_s is None:
             return "model", 1.0
         score_n = np.nan_to_num(self.table["score"].to_numpy()[first : last + 1].astype(np.float64))
@@ -91,14 +91,15 @@ class Scored:
         return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
 
     def worst_channels(self, first: int, last: int) -> dict[int, float]:
-        """The top channels of an event, those its sentence names, and their shares of the errors."""
+        """The top channels of an event, which are those in its sentence, and their shares of the errors."""
         if self.attribute is not None:
             return dict(self.attribute(first, last))
         return top_channels(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))[0]
 
 
 def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> Attribute | None:
-    """How events between two scores are attributed to channels; None: by their errors. row_s: the row of each score."""
+    """The function that attributes events to channels; None: by the errors of the channels. row_s: rows of the
+    scores."""
     if detector.attribution(POOLED) is None:
         return None
     return lambda first, last: detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), TOP_CHANNELS)
@@ -108,9 +109,9 @@ def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> A
 class RowsView:
     """Rows of process sensors around an event.
 
-    start, stop: their lines in the score table. seen_nc, expected_nc: (N, C) in the channels' own units; the latter is
-    the prediction of the component that raised the event, None if it is not known. segment_n: number of the segment
-    of each row. worst: channel to share of the error.
+    start, stop: their lines in the score table, stop excluded. seen_nc, expected_nc: (N, C), measured and expected
+    values in the units of the channels. The expected values are predictions of `component`; None if they are not known.
+    segment_n: number of the segment of each row. worst: channel to share of the error.
     """
 
     start: int
@@ -126,8 +127,8 @@ class RowsView:
 class WindowView:
     """The window of a vibration with the event's highest score.
 
-    start: row of its first sample. begin: the same, in seconds from the recording's start. wave_ta: (T, A) as measured.
-    levels: None without a model. worst: axis to share of the error.
+    start: row of its first sample. begin: time of this sample in seconds from the recording's start. seconds: length of
+    the window. wave_ta: (T, A) as measured. levels: None without a model. worst: axis to share of the error.
     """
 
     start: int
@@ -158,7 +159,7 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
 
 
 def _expected_by_model(scored: Scored, start: int, stop: int) -> np.ndarray | None:
-    """In the channels' own units; None if it was not kept."""
+    """Predictions in the units of the channels; None if they were not kept."""
     if scored.expected_sc is None:
         return None
     expected_nc, scaler = scored.expected_sc[start:stop].astype(np.float64), scored.windows.series.scaler
@@ -180,7 +181,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
 
 
 def score_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
-    """Lines of the score table to show of an event: of process sensors those whose rows are shown, of vibration the
+    """Lines of the score table to show for an event: for process sensors those whose rows are shown, for vibration the
     event and its neighbours in the recording."""
     if scored.stream == "patchtst":
         return shown_lines(scored, first, last)
@@ -190,7 +191,8 @@ def score_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
 
 
 def shown_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
-    """Lines to show: the event and at least half a window on both sides, within its recording."""
+    """Lines to show: the event and at least half a window on both sides, within its recording. At most `LONGEST_VIEW`
+    windows, around the highest score."""
     window, code_s = scored.windows.window, scored.table["recording"].cat.codes.to_numpy()
     mine = np.flatnonzero(code_s == code_s[first])
     context = max(window // 2, (last - first) // 2)

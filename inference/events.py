@@ -1,7 +1,8 @@
 """Events, one for each disturbance: their figures, and the sentence that describes each.
 
-The figures of an event add up along its scores, so scores may come in pieces (`inference.watch.running_events`); a
-complete table is one piece. Suffixes: s score, c channel, e event, m score of an event.
+The figures of an event are sums and maxima over its scores, so scores may come in pieces
+(`inference.watch.running_events`); a complete table is one piece. Suffixes: s score, c channel, e event, m score of an
+event.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TOP_CHANNELS = 3
 _VALUES_AT_A_TIME = 2**20
 
 
-# The channels of an event between two scores, with their shares, the largest first.
+# From the first and last line of an event to its channels with their shares, the largest first.
 Attribute = Callable[[int, int], Mapping[int, float]]
 
 
@@ -68,9 +69,10 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
 # -------------------------------------------------------------------------------------------------------------- figures
 @dataclass
 class ScoredRows(Running):
-    """Scores in order of time. row_s: int64 (S,), in the recording. time_s: datetime64[ns], NaT without time stamps.
-    second_s: from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C). residual_sc:
-    scaled residuals (S, C), to attribute events to channels; (S, 0) where another way does that."""
+    """Scores in order of time. row_s: int64 (S,), row in the recording. time_s: datetime64[ns], NaT without time
+    stamps. second_s: seconds from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C).
+    residual_sc: scaled residuals (S, C), to attribute events to channels; (S, 0) if events are attributed in another
+    way."""
 
     STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc", "residual_sc")
 
@@ -94,10 +96,11 @@ class ScoredRows(Running):
 
 @dataclass
 class EventFigures(Running):
-    """Figures of events. row_e: of the first score. start_e, end_e, peak_time_e: datetime64[ns] of the first, last and
-    first highest score. start_second_e, end_second_e: from the recording's start. scores_e, alarms_e: how many.
-    error_ec, observed_ec: sums and numbers of the errors of each channel, (E, C). moment_ecc: of the residuals, as in
-    `inference.charts.attribution`, (E, C, C); (E, 0, 0) without them."""
+    """Figures of events. row_e: row of the first score. start_e, end_e, peak_time_e: time of the first, the last and
+    the first highest score, datetime64[ns]. start_second_e, end_second_e: seconds from the recording's start. scores_e,
+    alarms_e: number of scores and of alarms. error_ec, observed_ec: sums and numbers of the errors of each channel,
+    (E, C). moment_ecc: `moment_cc` of each event for `inference.charts.attribution`, (E, C, C); (E, 0, 0) without
+    residuals."""
 
     STATE = (
         "row_e", "start_e", "end_e", "peak_time_e", "start_second_e", "end_second_e", "scores_e", "alarms_e",
@@ -165,8 +168,8 @@ class EventFigures(Running):
 
 
 def event_sums(values_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums (float64) and numbers (int64) of the values over the scores of each event, (E, C) each, without missing
-    ones. first_e, last_e: int64 (E,), indices of the first and last score of each event. Some rows at a time."""
+    """Sums (float64) and numbers (int64) of the observed values over the scores of each event, (E, C) each.
+    first_e, last_e: int64 (E,), indices of the first and last score of each event. Values are read in pieces."""
     line_m, event_m = _members(first_e, last_e)
     num_channels = values_sc.shape[1]
     sum_ec, number_ec = np.zeros((len(first_e), num_channels)), np.zeros((len(first_e), num_channels), dtype=np.int64)
@@ -198,7 +201,7 @@ def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _means(sum_ec: np.ndarray, number_ec: np.ndarray) -> np.ndarray:
-    """NaN where nothing was observed."""
+    """Means; NaN where no value was observed."""
     return np.divide(sum_ec, number_ec, out=np.full(sum_ec.shape, np.nan), where=number_ec > 0)
 
 
@@ -230,11 +233,12 @@ def event_table(
 ) -> pd.DataFrame:
     """One line per event. top: the channels of each event with their shares; None: by `top_channels`.
 
-    Columns: recording · start, end, peak_time: of the first, last and highest score, missing where the file has no
-    time stamps · duration_seconds: end - start, so 0 for a single alarm · start_seconds, end_seconds: from the
-    recording's start · scores, alarms: how many it spans · peak_score · severity: peak_score over the threshold ·
+    Columns: recording · start, end, peak_time: time of the first, last and highest score, missing if the file has no
+    time stamps · duration_seconds: end - start, so 0 for a single alarm · start_seconds, end_seconds: seconds from the
+    recording's start · scores, alarms: their numbers · peak_score · severity: peak_score divided by the threshold ·
     top_channels: up to three that explain most of the errors, the largest first · top_shares: their shares of the
-    errors, in words · channels: both as a list of `name` and `share` · sentence: all this in words.
+    errors, in percent · channels: both as a list of `name` and `share` · sentence: start, duration, severity and top
+    channels as text.
     """
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
     if top is None:

@@ -1,7 +1,7 @@
 """Writes the model of a checkpoint as an ONNX file, for machines without PyTorch:
 `python -m inference.export_model patchtst [key=value …]`.
 
-The file is written only if ONNX Runtime computes from it what PyTorch computes from the checkpoint, for windows of the
+The file is written only if ONNX Runtime computes the same predictions and errors as PyTorch for windows of the
 validation split.
 """
 
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Windows that are compared, evenly spaced over the validation split, and the largest difference that is accepted: of
-# predictions in scaled units; of errors above 1, relative to them, because they are squares.
+# Number of windows that are compared, evenly spaced over the validation split, and the largest difference that is
+# accepted, in scaled units. Above 1 the difference is relative.
 WINDOWS, TOLERANCE = 256, 1e-4
 OPSET = 20
 
 
 def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Writes the ONNX file next to the checkpoint, and reports path, size and the largest difference.
+    """Writes the ONNX file next to the checkpoint. Returns its path, its size, the digest of the checkpoint, the number
+    of windows compared, and the largest difference.
 
     Raises CheckpointError and DataError as scoring does, UsageError without the packages, and OutputError if the
     results differ; then nothing is written.
@@ -61,7 +62,7 @@ def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     by_torch = TorchPredictor(scoring, batch_size).expected_and_errors(values_btc)
     path = exported_path(scoring.path)
     with atomic_file(path) as part:
-        # An example of a single window would fix the size of a batch.
+        # An example of a single window would fix the batch size.
         _write(part, scoring, values_btc[:1].repeat(2, axis=0), _facts(config, scoring))
         by_onnx = OnnxPredictor(part, num_threads=1, batch_size=batch_size).expected_and_errors(values_btc)
         found = max(_difference(*each) for each in zip(by_onnx, by_torch, strict=True))
@@ -87,7 +88,7 @@ def _validation_values(windows: WindowSet) -> np.ndarray:
 
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, relative to values above 1; infinite where only one of them is missing."""
+    """The largest difference, relative for values above 1; infinite if a value is NaN in only one of them."""
     import numpy as np
 
     if (np.isnan(found) != np.isnan(expected)).any():
@@ -109,7 +110,7 @@ def _write(path: Path, scoring: ScoringModel, values_btc: np.ndarray, facts: dic
     from inference.predictor import ERROR, EXPECTED, INPUT, METADATA
 
     def stable_sort(values: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
-        """ONNX sorts by TopK, which keeps the order of equal values; torch has no translation of its own."""
+        """ONNX sorts by TopK, which keeps the order of equal values; torch has no translation for a stable sort."""
         op = onnxscript.opset20
         length = op.Reshape(op.Gather(op.Shape(values), dim), [1])
         return op.TopK(op.Cast(values, to=onnx.TensorProto.INT64), length, axis=dim, largest=int(descending))

@@ -1,5 +1,5 @@
-"""Fits a detector to reference splits: charts, baselines, group scales and thresholds, each on data left out of its
-fit.
+"""Fits a detector to reference splits: charts, baselines, group scales and thresholds. Each step uses scores of data
+that was left out of the fit of the step before.
 
 Suffixes: s score entry, c channel.
 """
@@ -53,12 +53,13 @@ def fit(
     errors: Errors,
     errors_of: Callable[[WindowSet], SplitErrors] | None = None,
 ) -> Detector:
-    """A detector of the reference splits, `calibration` among them.
+    """A detector fitted to the reference splits, which include `calibration`.
 
-    errors: the model's on that split and perhaps on others; without a model, for which `checkpoint_sha256` is None, the
-    entries of that split. errors_of: from other windows to the model's errors, needed for `scoring.model_weight: auto`.
+    checkpoint_sha256: None without a model. errors: errors of the model on `calibration` and optionally on other
+    splits; without a model, the entries of `calibration`. errors_of: computes the model's errors on other windows,
+    needed for `scoring.model_weight: auto`.
 
-    Calibration scores are those of charts and baselines that were fitted without them, as scores of new data are. The
+    Calibration scores come from charts and baselines that were fitted without them, like the scores of new data. The
     whole procedure is then repeated on the first half of the calibration data and tested on the second.
     Raises DataError if the calibration data is too small for a threshold.
     """
@@ -92,15 +93,16 @@ def fit_with_scores(
     *,
     model_weight: float,
 ) -> tuple[Detector, np.ndarray]:
-    """As `fit`, without the test on the second half; and the scores (S,) of the split `calibration`. features: of the
-    reference splits of vibration, if they are known. model_weight: of the model in a score, 0 to 1."""
+    """As `fit`, without the test on the second half; also returns the scores (S,) of the split `calibration`. features:
+    features of the reference splits of vibration, if they are already computed. model_weight: weight of the model in a
+    score, 0 to 1."""
     calibration, of_calibration, settings = reference["calibration"], errors["calibration"], settings_of(config)
     own_past = _own_past(config, reference)
     second_s = second_half(calibration, of_calibration, own_past)
     charts, chart_errors = _fit_charts(config, reference, own_past, features)
 
     def fused(chart_sc: np.ndarray) -> np.ndarray:
-        """Calibration scores (S,), those of each half by a baseline without it."""
+        """Calibration scores (S,); the baseline for each half is computed without it."""
         of_half = [
             _raw_scores(config, of_calibration, channel_baseline(errors, without_s=half_s), chart_sc, model_weight)
             for half_s in (~second_s, second_s)
@@ -144,22 +146,22 @@ def fit_with_scores(
 def _raw_scores(
     config: AnyConfig, errors: SplitErrors, baseline_c: np.ndarray | None, chart_sc: np.ndarray, model_weight: float
 ) -> np.ndarray:
-    """Scores (S,) before groups of recordings are brought to the same scale."""
+    """Scores (S,) before they are normalised by group."""
     span = config.scoring.smoothing_span
     scores = score_split(errors, baseline_c, smoothing_span=span, chart_sc=chart_sc, model_weight=model_weight)
     return scores.score_s
 
 
 def _own_past(config: AnyConfig, reference: Reference) -> tuple[str, ...]:
-    """The recordings that are scored per recording."""
+    """File ids of the recordings that are scored per recording."""
     return scored_per_recording(reference.values()) if config.stream == "patchtst" else ()
 
 
 def _fit_charts(
     config: AnyConfig, reference: Reference, own_past: tuple[str, ...], features: ReferenceFeatures | None
 ) -> tuple[ChartSet, list[np.ndarray]]:
-    """The charts, and errors (S, C) of the split `calibration` by charts fitted without it; where recordings are scored
-    per recording, also those by the charts of all recordings, which score new recordings."""
+    """The charts, and errors (S, C) of the split `calibration` by charts fitted without it. If recordings are scored
+    per recording, there are also errors by the charts of all recordings, which score new recordings."""
     fitted = [fit_charts(config, reference, each, features) for each in ((own_past, ()) if own_past else ((),))]
     charts = fitted[0][0].joined(fitted[1][0]) if own_past else fitted[0][0]
     return charts, [error_sc for _, error_sc in fitted]
@@ -172,8 +174,8 @@ def weight_choice(
     errors_of: Callable[[WindowSet], SplitErrors],
     features: ReferenceFeatures | None = None,
 ) -> WeightChoice:
-    """The weight of the model by faults injected into the second half of the calibration data, scored by charts and
-    baselines that were fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
+    """Chooses the weight of the model by faults injected into the second half of the calibration data. Charts and
+    baselines are fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
     halves = _split(config, reference, errors, features or reference_features(config, reference))
     if halves is None:
         return not_compared("half of the calibration data is too little to inject faults")
@@ -183,7 +185,7 @@ def weight_choice(
     if not len(second):
         return not_compared("half of the calibration data is shorter than a window")
     own_past = _own_past(config, halves.reference)
-    with _without_messages():  # they are logged for the whole
+    with _without_messages():  # the fit to all data logs the same
         charts, _ = _fit_charts(config, halves.reference, own_past, halves.features)
         injected = inject(second, config.stream, span=config.scoring.smoothing_span, seed=config.seed)
         of_model, chart_sc = errors_of(injected.windows), charts.errors(injected.windows)
@@ -193,7 +195,7 @@ def weight_choice(
     key_s = np.repeat(np.array(keys, dtype=object), injected.windows.segments.lengths_k[: len(keys)])
 
     def score_of(model_weight: float) -> np.ndarray:
-        """Scores (S,), of recordings that are scored per recording relative to their normal ones."""
+        """Scores (S,); for recordings that are scored per recording, relative to their normal scores."""
         score_s = _raw_scores(config, of_model, baseline_c, chart_sc, model_weight)
         for key in set(keys):
             score_s[key_s == key] /= scale_of(score_s[(key_s == key) & is_normal_s])
@@ -205,8 +207,8 @@ def weight_choice(
 def _normalised(
     scores: Sequence[np.ndarray], second_s: np.ndarray, calibration: WindowSet, own_past: tuple[str, ...]
 ) -> tuple[np.ndarray, GroupScales]:
-    """Calibration scores (S,) in which all groups have the same scale, and the scales. scores: by the charts of each
-    group, and where recordings are scored per recording, also by those of all."""
+    """Calibration scores (S,) in which all groups have the same scale, and the scales. scores: scores by the charts of
+    each group; if recordings are scored per recording, also scores by the charts of all recordings."""
     score_s, scales = fit_group_scales(scores[0], second_s, calibration, own_past)
     if not own_past:
         return score_s, scales
@@ -248,13 +250,14 @@ def _halves(
     features: ReferenceFeatures,
     model_weight: float,
 ) -> list[Halves | None] | None:
-    """For the detector and for its charts alone: the sample of one that is fitted to the first half of the calibration
-    data, and its scores of the second half. None if half is too little."""
+    """`Detector.halves` for the detector and for its charts alone: calibration scores of a detector that is fitted to
+    the first half of the calibration data, and its scores of the second half. None if half of the data is not enough.
+    """
     split = _split(config, reference, errors, features)
     if split is None:
         return None
     try:
-        with _without_messages():  # they were logged for the whole
+        with _without_messages():  # the fit to all data logged the same
             of_first, _ = fit_with_scores(
                 config, checkpoint_sha256, split.reference, split.errors, split.features, model_weight=model_weight
             )

@@ -22,8 +22,8 @@ _VALUES_AT_A_TIME = 2**20
 
 @dataclass(frozen=True)
 class GroupScales:
-    """scale: root mean square of the reference row scores of each group, by its key; empty if there is one group.
-    usual: the scale that all are brought to."""
+    """scale: root mean square of the reference row scores of each group, by its key; empty if there is only one group.
+    usual: the common scale to which all groups are normalised."""
 
     scale: Mapping[str, np.float32]
     usual: np.float32
@@ -44,8 +44,8 @@ class GroupScales:
 
 
 def scale_of(score_n: np.ndarray) -> float:
-    """Root mean square, which follows high scores more than a mean, and varies less than a quantile of a hundred of
-    them. NaN without any score."""
+    """Root mean square of scores without NaN: high scores have more weight than in a mean, and it varies less than a
+    quantile of a hundred scores. NaN without any score."""
     known_n = score_n[~np.isnan(score_n)].astype(np.float64)
     return max(float(np.sqrt(np.mean(known_n**2))), _SMALLEST_SCALE) if len(known_n) else np.nan
 
@@ -53,12 +53,12 @@ def scale_of(score_n: np.ndarray) -> float:
 def fit_group_scales(
     score_s: np.ndarray, second_s: np.ndarray, windows: WindowSet, own_past: Collection[str]
 ) -> tuple[np.ndarray, GroupScales]:
-    """The scales of calibration scores, and these scores normalised, each half of a recording by the scale of the other
-    half: divided by their own scale they would vary less than new scores. NaN for recordings that are not scored per
+    """The normalised calibration scores (S,), and the scales. Each half of a recording is divided by the scale of the
+    other half: divided by its own scale, it would vary less than new scores. NaN for recordings that are not scored per
     recording. second_s: bool (S,), the second half of each recording.
 
-    A scale is shrunk towards that of all recordings by how much the halves of a recording differ (James and Stein,
-    Estimation with Quadratic Loss, 1961): where recordings do not differ by more than chance, all have the same scale.
+    A scale is shrunk towards the mean of all recordings, the more the halves of a recording differ (James and Stein,
+    Estimation with Quadratic Loss, 1961). If recordings do not differ by more than chance, all have the same scale.
     """
     if not own_past:
         return score_s, GroupScales({}, np.float32(1.0))

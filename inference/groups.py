@@ -1,4 +1,5 @@
-"""Which recordings are scored together: each per recording where each has enough reference rows, else all as one group.
+"""Which recordings are scored together: a recording with enough reference rows is scored per recording, all others are
+scored as one group.
 
 Machines differ, and so does one machine from day to day. A group has a key: the file id of a recording that is scored
 per recording, or `POOLED`. Suffixes: n row, k segment, r recording, s score entry.
@@ -18,14 +19,15 @@ from core.data.windows import WindowSet
 
 # The key of all recordings that are not scored per recording.
 POOLED = ""
-# With so many reference rows each, recordings are scored per recording.
+# Recordings with at least this many reference rows are scored per recording.
 OWN_ROWS = 256
 
 Membership = Callable[[np.ndarray], np.ndarray]
 
 
 class Group(NamedTuple):
-    """reference_k2: its reference segments, in order. holds: which of other segments (K, 2) belong to it, bool (K,)."""
+    """reference_k2: its reference segments (K, 2), in order. holds: computes which of given segments (K, 2) belong to
+    the group, bool (K,)."""
 
     key: str
     reference_k2: np.ndarray
@@ -38,8 +40,8 @@ def recordings_in(windows: WindowSet) -> list[str]:
 
 
 def scored_per_recording(reference: Iterable[WindowSet]) -> tuple[str, ...]:
-    """File ids of the recordings with `OWN_ROWS` reference rows and rows after them. They do not depend on which other
-    recordings are scored."""
+    """File ids of the recordings with at least `OWN_ROWS` reference rows and a window of rows after them. The result
+    for a recording does not depend on the other recordings."""
     rows: dict[int, int] = {}
     last: dict[int, int] = {}
     for windows in reference:
@@ -55,7 +57,7 @@ def scored_per_recording(reference: Iterable[WindowSet]) -> tuple[str, ...]:
 
 
 def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[Group]:
-    """A group for each recording that is scored per recording; without any, one group of all."""
+    """A group for each recording that is scored per recording; if there is none, one group of all recordings."""
     series = next(iter(reference)).series
     reference_k2 = np.concatenate([split.segments.rows_k2 for split in reference])
     reference_k2 = reference_k2[np.argsort(reference_k2[:, 0])]
@@ -72,7 +74,8 @@ def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[
 
 
 def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
-    """The groups of a data set: reference segments (K, 2), and which rows of other segments belong to the group."""
+    """The groups of a data set: the reference segments (K, 2) of each, and a function that computes which rows of given
+    segments belong to it, bool (S,)."""
     reference = reference_of(splits).values()
     found = groups(reference, scored_per_recording(reference))
     return [(group.reference_k2, partial(_rows_held, group)) for group in found]
@@ -83,13 +86,13 @@ def _rows_held(group: Group, segments_k2: np.ndarray) -> np.ndarray:
 
 
 def reference_of(splits: Mapping[SplitName, WindowSet]) -> dict[SplitName, WindowSet]:
-    """The splits that hold reference data: all but the test."""
+    """The splits with reference data: all except `test`."""
     return {name: split for name, split in splits.items() if name != "test"}
 
 
 def keys_of(windows: WindowSet, own_past: Collection[str]) -> list[str]:
-    """The key of the group of each segment of a split, K keys. own_past: the recordings that are groups of their
-    own."""
+    """The key of the group of each segment of a split, K keys. own_past: file ids of the recordings that are scored per
+    recording."""
     recordings = windows.series.recordings
     names = (recordings[index].file_id for index in windows.segments.recording_k)
     return [name if name in own_past else POOLED for name in names]

@@ -1,8 +1,8 @@
-"""Faults injected into reference data, to compare detectors where no fault is labelled.
+"""Faults injected into reference data, to compare detectors without labelled faults.
 
-What a detector finds of injected faults ranks detectors much as labelled faults do (Goswami, Challu, Callot, Minorics,
-Kan: Unsupervised Model Selection for Time-series Anomaly Detection, ICLR 2023). Injected faults are simpler than real
-ones: they serve to compare, not to promise.
+Injected faults rank detectors much as labelled faults do (Goswami, Challu, Callot, Minorics, Kan: Unsupervised Model
+Selection for Time-series Anomaly Detection, ICLR 2023). They are simpler than real faults, so they can only compare
+detectors: the share of real faults that are found may differ.
 
 Suffixes: n row, c channel, k segment, s score entry.
 """
@@ -19,11 +19,11 @@ from core.data.windows import Series, WindowSet
 from inference.groups import rows_of
 
 NORMAL, BETWEEN = -1, -2
-# Values that are copied and changed at most.
+# Maximum number of values that are copied.
 MOST_VALUES = 2**22
-# Short reference data is copied several times, with other faults each time, until there is room for so many.
+# Short reference data is copied several times, with other faults each time, until there is room for this many faults.
 _ENOUGH_FAULTS = 100
-# Lengths of a fault: in smoothing spans of process sensors, in windows of vibration.
+# Lengths of a fault: in smoothing spans for process sensors, in windows for vibration.
 _LENGTHS: Mapping[Stream, tuple[float, float]] = {"patchtst": (1.0, 8.0), "swinmae": (2.0, 8.0)}
 # Sizes of a fault, in standard deviations of its channel in the recording: from hardly visible to clear.
 _SIZES: Mapping[Stream, tuple[float, float]] = {"patchtst": (0.5, 4.0), "swinmae": (0.1, 1.0)}
@@ -46,10 +46,10 @@ class InjectedFaults:
 
 
 def inject(windows: WindowSet, stream: Stream, *, span: int, seed: int) -> InjectedFaults:
-    """Copies the segments that have windows, and puts faults into the copies; all of a short recording of vibration is
-    one fault.
+    """Copies the segments that have windows, and injects faults into the copies. A short recording of vibration becomes
+    one fault as a whole.
 
-    windows: of normal reference data. span: smoothing span of the scores. The same seed gives the same faults.
+    windows: windows of normal reference data. span: smoothing span of the scores. The same seed gives the same faults.
     Raises ValueError without a window.
     """
     unit = span if stream == "patchtst" else windows.window
@@ -86,9 +86,9 @@ def inject(windows: WindowSet, stream: Stream, *, span: int, seed: int) -> Injec
 
 
 def _copied(windows: WindowSet, *, enough_rows: int) -> tuple[WindowSet, int]:
-    """The segments that have windows, with the rows before them that their windows read, over a series of their own:
-    each segment is a recording, and keeps the name of its own. They are repeated until there are enough rows, and cut
-    to `MOST_VALUES` values in all. Also the number of segments."""
+    """A new series with copies of the segments that have windows, and of the rows before them that these windows read,
+    and the number of copied segments. Each segment becomes a recording with the name of its original recording. The
+    segments are repeated until there are enough rows, and cut to `MOST_VALUES` values in total."""
     series, segments, starts_w = windows.series, windows.segments, windows.starts_w
     segment_w = segments.at(starts_w + windows.window - 1)
     used = np.unique(segment_w)
@@ -125,7 +125,7 @@ def _deviations(values_nc: np.ndarray) -> np.ndarray:
 
 
 def _channels(varies_c: np.ndarray, stream: Stream, rng: np.random.Generator) -> np.ndarray:
-    """The channels of a fault: the axes of a sensor all feel it."""
+    """Indices of the channels of a fault. A fault of vibration affects all axes of the sensor."""
     varying = np.flatnonzero(varies_c)
     if stream == "swinmae":
         return varying
@@ -134,7 +134,8 @@ def _channels(varies_c: np.ndarray, stream: Stream, rng: np.random.Generator) ->
 
 
 def _of_entries(windows: WindowSet, fault_n: np.ndarray, stream: Stream) -> np.ndarray:
-    """The entry's value of `fault_n`; of vibration that of half a window or more."""
+    """The value of `fault_n` for each score entry, int64 (S,). A window of vibration gets the number of a fault if at
+    least half of its rows are faulty."""
     if stream == "patchtst":
         return fault_n[rows_of(windows.segments.rows_k2)]
     faulty_n = np.concatenate([[0], np.cumsum(fault_n >= 0)])
@@ -147,8 +148,8 @@ def _of_entries(windows: WindowSet, fault_n: np.ndarray, stream: Stream) -> np.n
 
 # ------------------------------------------------------------------------------------------------------ kinds of faults
 Kind = Callable[[np.ndarray, int, int, np.ndarray, np.random.Generator], np.ndarray]
-"""From the rows of a segment (N, c), the first row and the length of the fault, its size in each channel (c,), and
-random numbers to the faulty rows (length, c)."""
+"""Returns faulty rows (length, c). Arguments: the rows of a segment (N, c), the first row and the length of the fault,
+its size in each channel (c,), and a random number generator."""
 
 
 def _offset(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -169,7 +170,7 @@ def _stuck(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: n
 
 
 def _decoupled(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Normal rows of another time, in these channels alone."""
+    """Rows of another time, in these channels only."""
     other = int(rng.integers(len(rows_nc) - length + 1))
     return rows_nc[other : other + length]
 
@@ -180,7 +181,7 @@ def _tone(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: np
 
 
 def _impacts(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Short decaying oscillations at a fixed rate, as a damaged bearing excites."""
+    """Short decaying oscillations at a fixed rate, as a damaged bearing causes."""
     period, carrier = int(rng.integers(20, 400)), rng.uniform(0.05, 0.4)
     since_n = (np.arange(length) + int(rng.integers(period))) % period
     burst_n = np.exp(-since_n / 8.0) * np.sin(2 * np.pi * carrier * since_n)
@@ -188,7 +189,7 @@ def _impacts(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng:
 
 
 def _modulation(rows_nc: np.ndarray, at: int, length: int, size_c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The amplitude rises and falls, by the size relative to the deviation."""
+    """The amplitude oscillates; the modulation depth is the size divided by the standard deviation, at most 1."""
     rows_nc, rate = rows_nc[at : at + length], rng.uniform(0.002, 0.05)
     swing_n1 = np.sin(2 * np.pi * rate * np.arange(length))[:, np.newaxis]
     centre_c = np.nanmean(rows_nc, axis=0)

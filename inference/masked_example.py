@@ -1,4 +1,4 @@
-"""A window of the validation split with a random mask: what is measured, what the model sees, and what it predicts.
+"""A window of the validation split with a random mask: the measured values, the visible values, and the predictions.
 
 Suffixes: t time, c channel, a axis of a vibration, h frequency, w time of an image.
 """
@@ -30,8 +30,8 @@ _MOST_CHANNELS, _SEED = 4, 3
 
 @dataclass(frozen=True)
 class MaskedExample:
-    """One window, as the model sees it in training. The arrays are float32 (T, C) in the units of the sensors, or
-    (A, H, W) in dB.
+    """One window with a mask as in training. The arrays are float32 (T, C) in the units of the sensors, or (A, H, W) in
+    dB.
 
     measured: NaN is missing. mask: bool, True is hidden from the model. predicted: from the visible values; NaN where
     the value is visible. mse_c: mean squared error of the masked values of each channel, in the units of the loss.
@@ -45,7 +45,7 @@ class MaskedExample:
 
 @torch.no_grad()
 def masked_example(scoring: ScoringModel, windows: WindowSet, index: int) -> MaskedExample:
-    """The prediction for one window with a random mask, which is always the same."""
+    """The prediction for one window with a random mask. The seed of the mask is fixed."""
     model, num_channels = scoring.model, len(scoring.channels)
     x = scoring.transform(windows.batch(torch.tensor([index])).to(scoring.device))
     mask = model.draw_mask(1, generator=torch.Generator().manual_seed(_SEED))

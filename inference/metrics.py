@@ -1,8 +1,8 @@
-"""Figures of scores against labelled anomalies, point by point.
+"""Metrics of scores against labelled anomalies, point by point.
 
-No point adjustment: it counts a complete anomaly as found for a single point, so that random scores look excellent (Kim
-et al., Towards a Rigorous Evaluation of Time-Series Anomaly Detection, AAAI 2022). No best F1 either: the threshold is
-the calibrated one, because in operation there are no labels to choose it by.
+There is no point adjustment: it counts a complete anomaly as found if a single point of it is found, so that random
+scores look excellent (Kim et al., Towards a Rigorous Evaluation of Time-Series Anomaly Detection, AAAI 2022). There is
+no best F1 either: the threshold is the calibrated one, because in operation there are no labels to choose a threshold.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NEAR_CHANCE = 0.6
 
 @dataclass(frozen=True)
 class Detection:
-    """Figures of a labelled test; NaN where undefined, such as the precision of no alarm at all.
+    """Metrics of labelled test data; NaN if undefined, such as the precision without any alarm.
 
-    auroc, average_precision: over all thresholds; chance is 0.5 and `prevalence`.
+    auroc, average_precision: over all thresholds; the chance levels are 0.5 and `prevalence`.
     f1, precision, recall, false_alarm_rate (alarms among normal points), miss_rate: at the calibrated threshold.
     """
 
@@ -60,9 +60,10 @@ def detection_metrics(score_n: np.ndarray, label_n: np.ndarray, threshold: float
 
 
 def auroc(score_n: np.ndarray, label_n: np.ndarray) -> float:
-    """Area under the ROC curve: the chance that an anomaly outranks a normal point, ties counting half.
+    """Area under the ROC curve: the probability that an anomaly has a higher score than a normal point, with half
+    weight for ties (Mann and Whitney, 1947).
 
-    (Mann and Whitney, 1947.) NaN where only one class is present.
+    NaN if only one class is present. Arguments as for `detection_metrics`.
     """
     _, group_n, count_g = np.unique(score_n, return_inverse=True, return_counts=True)
     rank_g = np.cumsum(count_g) - (count_g - 1) / 2  # ranks from 1; tied scores share their mean rank
@@ -73,7 +74,7 @@ def auroc(score_n: np.ndarray, label_n: np.ndarray) -> float:
 
 
 def average_precision(score_n: np.ndarray, label_n: np.ndarray) -> float:
-    """Area under the precision-recall curve as a sum of steps, tied scores entering together; NaN without anomalies."""
+    """Area under the precision-recall curve as a sum of steps, as in scikit-learn; NaN without anomalies."""
     values_g, group_n, count_g = np.unique(-score_n, return_inverse=True, return_counts=True)
     hits_g = np.bincount(group_n, weights=label_n, minlength=len(values_g))
     precision_g = np.cumsum(hits_g) / np.cumsum(count_g)
@@ -87,12 +88,13 @@ def _ratio(part: float, whole: float) -> float:
 def vus_pr(score_n: np.ndarray, label_n: np.ndarray, *, window: int = 100, thresholds: int = 250) -> float:
     """Volume under the precision-recall surface; NaN without anomalies or without normal points.
 
-    (Paparrizos et al., Volume Under the Surface, VLDB 2022.) An anomaly's edges are soft: outside of it a label falls
-    off over half of a buffer, and the area is averaged over buffers of 0 to `window` points, so that an alarm a little
-    early or late is worth something. `thresholds` scores, evenly spaced by rank, stand for all.
+    (Paparrizos et al., Volume Under the Surface, VLDB 2022.) The edges of an anomaly are soft: outside of it, the label
+    decreases over half of a buffer, so that an alarm that is a little early or late counts in part. The area is
+    averaged over buffers of 0 to `window` points. `thresholds`: number of scores that are used as thresholds, evenly
+    spaced by rank.
 
-    The definition is that of the authors' own code (`RangeAUC_volume_opt`), which counts a soft label only where a
-    point alarms and multiplies recall by the share of anomalies that were seen at all.
+    The definition is that of the authors' code (`RangeAUC_volume_opt`): it counts a soft label only if its point is an
+    alarm, and multiplies recall by the share of anomalies with an alarm.
     """
     anomalous_n = label_n.astype(bool)
     if anomalous_n.all() or not anomalous_n.any():
@@ -100,7 +102,7 @@ def vus_pr(score_n: np.ndarray, label_n: np.ndarray, *, window: int = 100, thres
     first_e, stop_e = runs_of(anomalous_n)
     last_e = stop_e - 1
 
-    # A point alarms from the first threshold k on that it reaches; sums over points are then sums over k.
+    # A point is an alarm from the first threshold k that it reaches; sums over points are then sums over k.
     rank_k = np.linspace(0, len(score_n) - 1, thresholds).astype(int)
     threshold_k = np.sort(score_n)[::-1][rank_k]
     alarms_from_n = np.searchsorted(-threshold_k, -score_n, side="left")
@@ -121,7 +123,7 @@ def vus_pr(score_n: np.ndarray, label_n: np.ndarray, *, window: int = 100, thres
 
 
 def _up_to(index_m: np.ndarray, weight_m: np.ndarray | None, length: int) -> np.ndarray:
-    """Float (length,): the weight of all points whose index is at most k."""
+    """The total weight of all points whose index is at most k: float64 (length,)."""
     return np.cumsum(np.bincount(index_m, weights=weight_m, minlength=length)).astype(np.float64)
 
 
@@ -141,12 +143,12 @@ def _soft_edges(
 
 
 def _seen(alarms_from_n: np.ndarray, start_e: np.ndarray, end_e: np.ndarray, thresholds: int) -> np.ndarray:
-    """Share of anomalies, overlapping ones counted as one, in which any point alarms at threshold k: float (k,)."""
+    """Share of anomalies with at least one alarm at threshold k: float64 (k,). Overlapping anomalies count as one."""
     begins_e = np.append(True, end_e[:-1] >= 0) & np.append(True, end_e[:-1] < start_e[1:])
     ends_e = np.append(begins_e[1:], True)
     start_g = np.maximum(start_e[begins_e], 0)
     end_g = np.minimum(end_e[ends_e], len(alarms_from_n) - 1)
-    # reduceat over [start, end + 1, start, end + 1, …]: every other result is an anomaly's.
+    # reduceat over [start, end + 1, start, end + 1, …]: every other result belongs to an anomaly.
     bounds = np.minimum(np.stack([start_g, end_g + 1], axis=1).ravel(), len(alarms_from_n) - 1)
     first_g = np.minimum.reduceat(alarms_from_n, bounds)[::2]
     first_g = np.where(end_g == len(alarms_from_n) - 1, np.minimum(first_g, alarms_from_n[-1]), first_g)

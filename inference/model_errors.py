@@ -29,7 +29,7 @@ _VALUES_AT_A_TIME = 2**19
 def model_errors(
     config: AnyConfig, scoring: ScoringModel, windows: WindowSet, label: str, *, keep_expected: bool = False
 ) -> SplitErrors:
-    """`split_errors` as the configuration says."""
+    """`split_errors` with the settings of the configuration."""
     settings = config.scoring
     return split_errors(
         scoring,
@@ -45,13 +45,13 @@ def model_errors(
 def reference_errors(
     config: AnyConfig, scoring: ScoringModel, reference: Mapping[SplitName, WindowSet]
 ) -> dict[SplitName, SplitErrors]:
-    """The model's errors on reference splits: of process sensors on all, because channels have rare states; of
-    vibration on `calibration`, because axes are similar and images are expensive."""
+    """The model's errors on reference splits: for process sensors on all of them, because channels have rare states;
+    for vibration only on `calibration`, because axes are similar and images are expensive."""
     if config.stream == "swinmae":
         reference = {"calibration": reference["calibration"]}
     step = max(1, config.score_stride // config.data.stride)
     thinned = {
-        # Training cuts more windows than a score needs.
+        # Training windows overlap more than scoring needs.
         name: split if name in SCORING_SPLITS else split.subset(np.arange(0, len(split), step))
         for name, split in reference.items()
     }
@@ -68,13 +68,11 @@ def split_errors(
     label: str = "scoring",
     progress: Mode = "off",
 ) -> SplitErrors:
-    """Runs the model over all windows of a split, `batch_size` at a time, fewer where memory is exhausted; the device
-    of the model holds the series and a batch.
+    """Runs the model over all windows of a split, `batch_size` windows at a time, fewer if memory is exhausted.
 
-    look_ahead: whether a row of process sensors counts in every window that contains it, so also as predicted from
-    later rows; else only in the first window whose newest patch it is in, as predicted without later rows,
-    so that its error does not depend on how many rows follow. Vibration has one score per window, at its end, and never
-    looks ahead.
+    look_ahead: if True, the error of a row of process sensors is averaged over all windows that contain the row, so it
+    also depends on later rows. If False, it comes from the first window whose newest patch contains the row, predicted
+    without later rows. Vibration has one score per window, at its end, and never looks ahead.
     keep_expected: keep the predictions of rows of process sensors.
     """
     with Progress(len(windows), label, unit="windows", mode=progress) as bar:
@@ -98,7 +96,7 @@ def _scored(scoring: ScoringModel, batch: Tensor) -> Aux:
 def _inferred(
     scoring: ScoringModel, windows: WindowSet, batch_size: int, bar: Progress, of_batch: Callable[[Tensor], Aux]
 ) -> Inferred:
-    """Window indices (B,) and what `of_batch` gives for those windows, batch by batch."""
+    """Window indices (B,) and the result of `of_batch` for these windows, batch by batch."""
     feed = Feed(windows, scoring.device)
     feed.expect(torch.arange(len(windows)).split(batch_size))
 
@@ -116,18 +114,18 @@ def _inferred(
 def _row_errors(
     inferred: Inferred, windows: WindowSet, *, keep_expected: bool, only_first: bool = False
 ) -> SplitErrors:
-    """Errors of the last rows of overlapping windows, as many as were inferred, averaged per row and channel; and the
-    predictions likewise. These rows are in the segments of the split; earlier rows of a window may not be.
+    """Errors, and on request predictions, averaged per row and channel over overlapping windows. The model returns them
+    for the last rows of each window, which are in the segments of the split; earlier rows may not be.
 
-    only_first: each row counts in the first window that reaches it only, so the mean is of one.
+    only_first: each row counts only in the first window that contains it, so there is nothing to average.
 
-    They are added on the CPU in a fixed order, so rounding is the same at every call. A value missing in one window is
-    missing in all, so NaN adds up correctly and needs no count of its own.
+    They are added on the CPU in a fixed order, so rounding is the same at every call. A value that is NaN in one window
+    is NaN in all windows, so one count per row is enough.
     """
     segments, stop_w, scratch = windows.segments, windows.starts_w + windows.window, windows.series.scratch
     segment_w = segments.at(stop_w - 1)
     entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segment_w])
-    # The first entry that each window counts for.
+    # The first entry to which each window contributes.
     fresh_w = torch.zeros_like(entry_w)
     if only_first:
         fresh_w[1:] = torch.where(torch.from_numpy(np.diff(segment_w) == 0), entry_w[:-1], 0)

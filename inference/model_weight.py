@@ -1,4 +1,4 @@
-"""The weight of the model in a score, chosen by what scores find of injected faults.
+"""The weight of the model in a score, chosen by the share of injected faults that the scores find.
 
 Suffixes: s score entry, f fault.
 """
@@ -16,23 +16,23 @@ from inference.injected_faults import NORMAL
 BOTH = 0.5
 # Charts alone, both components, the model alone.
 WEIGHTS = (0.0, BOTH, 1.0)
-# Fewer faults show nothing.
+# With fewer faults the result is mostly chance.
 FEWEST_FAULTS = 12
-# A component that finds less than this share of what the other finds is uninformative. Smaller differences say little,
-# because injected faults are simpler than real ones.
+# A component that finds less than this share of what the other finds is uninformative. Smaller differences do not
+# count, because injected faults are simpler than real ones.
 _INFORMATIVE = 0.5
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
-# Where the best weight finds less, normal scores differ too much for the injected faults to compare anything.
+# If the best weight finds less, normal scores vary too much for a comparison by injected faults.
 _ENOUGH = 0.5
 
 
 @dataclass(frozen=True)
 class WeightChoice:
-    """The weight, and why.
+    """The weight and its reason.
 
     found: by weight, the mean over injected faults of the share that is found: 1 for a fault above all normal scores,
-    0 for one that a tenth of them exceeds; .05 by chance. Empty if no faults could be injected. reason: in words.
+    0 for a fault that a tenth of them exceeds; .05 by chance. Empty if no faults could be injected.
     """
 
     weight: float
@@ -46,14 +46,14 @@ class WeightChoice:
 
 
 def not_compared(reason: str) -> WeightChoice:
-    """Equal weights, because nothing shows that a component is worth less."""
+    """Equal weights, because there is no evidence that a component is less informative."""
     return WeightChoice(BOTH, 0, {}, reason)
 
 
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
     """Equal weights, unless one component finds less than half of what the other finds.
 
-    score_of: from a weight to scores (S,), NaN where there is none. fault_s: int64 (S,), as in `InjectedFaults`.
+    score_of: from a weight to scores (S,), NaN where unscored. fault_s: int64 (S,), as in `InjectedFaults`.
     """
     number_f = np.unique(fault_s[fault_s >= 0])
     if len(number_f) < FEWEST_FAULTS:
@@ -76,8 +76,9 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
 
 
 def found(score_s: np.ndarray, fault_s: np.ndarray) -> np.ndarray:
-    """How much of each fault is found, (F,): the mean over its entries of 1 - p / 0.1, at least 0, where p is the share
-    of normal scores that are as high. It is the partial area under the ROC curve up to that false-alarm rate."""
+    """The share of each fault that is found, float64 (F,): the mean over its entries of max(0, 1 - p / 0.1), where p is
+    the share of normal scores that are at least as high. It is the normalised partial area under the ROC curve up to a
+    false-alarm rate of 0.1."""
     known_s = ~np.isnan(score_s)
     normal_n = np.sort(score_s[known_s & (fault_s == NORMAL)])
     faulty_s = known_s & (fault_s >= 0)

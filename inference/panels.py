@@ -42,10 +42,10 @@ _BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
 
 def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
-    """Draws `<stream>_event_<event_id>.png` for the events of the greatest severity; those of an earlier scoring are
-    removed.
+    """Draws `<stream>_event_<event_id>.png` for the `WORST_EVENTS` events of the greatest severity. Figures of an
+    earlier scoring are removed first.
 
-    Returns for each picture, the worst event first, the event's id, the path from `root`, and the event's sentence.
+    Returns for each figure, the worst event first: `event_id`, `png` (path relative to `root`), `sentence`.
     """
     stream = scored.stream
     for old in folder.glob(f"{stream}_event_*.png"):
@@ -70,7 +70,7 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
 
 # ------------------------------------------------------------------------------------------------------ process sensors
 def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
-    """The top channels in their own units with what the component that raised the event expected, and their errors."""
+    """The top channels in their own units, measured and predicted, and their errors with the score."""
     view = rows_view(scored, first, last)
     start, stop, worst, names = view.start, view.stop, view.worst, scored.channels
     curves = _Curves(scored.table.iloc[start:stop], view.segment_n)
@@ -108,7 +108,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
 
 
 class _Curves:
-    """Lines over the time of some lines of a score table, broken between segments."""
+    """Draws curves over the time of a range of the score table, with a gap between segments."""
 
     def __init__(self, table: pd.DataFrame, segment_n: np.ndarray):
         self.table = table
@@ -133,8 +133,8 @@ class _Curves:
 
 # ------------------------------------------------------------------------------------------------------------ vibration
 def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
-    """The window with the event's highest score, a row for each axis of the sensor, the worst first: its waveform, its
-    scalogram, the scalogram that the model expected, and the difference; without a model its waveform and spectrum."""
+    """The window with the event's highest score, a row for each axis of the sensor, the worst first: waveform,
+    scalogram, predicted scalogram, and the difference of both; without a model, waveform and spectrum."""
     view = window_view(scored, first, last)
     worst = list(view.worst)
     if view.levels is None:

@@ -1,7 +1,7 @@
-"""What a monitor needs of a model, with PyTorch (`inference.detector_graph`) or without, from an ONNX file.
+"""The model for monitoring: with PyTorch (`inference.detector_graph`), or without it from an ONNX file.
 
 This module does not import torch. An ONNX file (https://onnx.ai) holds the graph of `inference.detector_graph` and
-facts as JSON under one key of its metadata; `inference.export_model` writes it next to the checkpoint.
+its description as JSON under one key of its metadata; `inference.export_model` writes it next to the checkpoint.
 
 Shape suffixes: b window, t row, p row of the newest patch, c channel.
 """
@@ -22,30 +22,32 @@ from core.devices.host import thread_limit, usable_cores
 from core.errors import CheckpointError, OutputError, UsageError, first_line
 from core.reading import parse_json
 
-# Key of the facts in the metadata of an ONNX file, and their version.
+# Key of the description in the metadata of an ONNX file, and its version.
 METADATA, FORMAT_VERSION = "landfall", 2
 # Names in the graph.
 INPUT, EXPECTED, ERROR = "values", "expected", "error"
 
-# Configuration that decides what the model sees: it must be the same in scoring as in training.
+# Settings that determine the input of the model: they must be the same in scoring as in training.
 _MUST_AGREE = ("model.", "scalogram.", "data.scaling.", "data.window", "data.remove_mean")
 
 
 class Predictor(Protocol):
-    """A model that computes errors of windows. sha256: of its checkpoint."""
+    """A model that computes errors of windows. sha256: digest of its checkpoint."""
 
     sha256: str
     channels: tuple[str, ...]
 
     def errors(self, values_btc: np.ndarray) -> np.ndarray:
-        """values_btc: float32, in the units of the data files; NaN is missing. Returns float32: of process sensors (B,
-        P, C), for the newest patch of each window as predicted from the rows before it; of vibration (B, C)."""
+        """values_btc: float32 (B, T, C), in the units of the data files; NaN is missing. Returns float32 errors: for
+        process sensors (B, P, C), of the newest patch of each window, predicted from the rows before it; for vibration
+        (B, C)."""
 
 
 class OnnxPredictor:
-    """The model of an ONNX file on the CPU. num_threads: of ONNX Runtime. batch_size: windows at a time.
+    """The model of an ONNX file on the CPU. num_threads: threads of ONNX Runtime. batch_size: maximum number of windows
+    in a call.
 
-    facts: as `inference.export_model` wrote them.
+    facts: the description that `inference.export_model` wrote.
     Raises UsageError without ONNX Runtime, OutputError for a file that is missing, damaged or of another version.
     """
 
@@ -90,7 +92,7 @@ class OnnxPredictor:
         return np.concatenate([self._run([ERROR], part_btc)[0] for part_btc in self._parts(values_btc)])
 
     def expected_and_errors(self, values_btc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the model predicts, in scaled units, and the errors."""
+        """The predictions, in scaled units, and the errors."""
         found = [self._run([EXPECTED, ERROR], part_btc) for part_btc in self._parts(values_btc)]
         return tuple(np.concatenate(each) for each in zip(*found, strict=True))
 
@@ -106,10 +108,11 @@ class OnnxPredictor:
 
 
 def open_exported(loaded: LoadedConfig, *, root: Path, checkpoint: Path) -> tuple[AnyConfig, OnnxPredictor]:
-    """The model that was exported from a checkpoint, which need not exist, and the configuration with its size.
+    """The configuration with the size of the model, and the model that was exported from a checkpoint. The checkpoint
+    itself may be absent.
 
-    Raises as `OnnxPredictor`; OutputError for a file that is older than the checkpoint, CheckpointError for another
-    configuration than that of the training.
+    Raises as `OnnxPredictor`; OutputError if the file was exported from another model than the checkpoint is now,
+    CheckpointError for another configuration than that of the training.
     """
     settings, path = loaded.config, exported_path(checkpoint)
     num_threads, _ = thread_limit(usable_cores(), max_threads=settings.max_threads)
@@ -123,8 +126,8 @@ def open_exported(loaded: LoadedConfig, *, root: Path, checkpoint: Path) -> tupl
 
 
 def refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> None:
-    """Raises CheckpointError, naming every key in which `config` would show the model of `path` other input than it was
-    trained on."""
+    """Raises CheckpointError if the input of the model of `path` would differ from its training input. The error names
+    every key of `config` that causes this."""
     if trained.stream != config.stream:
         raise CheckpointError(
             path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"

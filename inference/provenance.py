@@ -1,5 +1,6 @@
-"""The inputs of scores, so that a later command can report whether they are current, and if not, what has changed. This
-module does not import torch: current scores are recognised without loading a model.
+"""The inputs of scores. A later command can report whether the scores are current, and if not, which inputs changed.
+
+This module does not import torch: current scores are recognised without loading a model.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from core.fingerprints import Fingerprint, changes, code_digests, data_digests, 
 from core.redaction import redacted
 from core.workspace import json_digest
 
-# Settings that decide what is scored, how errors become scores, thresholds and events, and what is written of them.
+# Prefixes of settings that affect the scores, the thresholds, the events, or the output files.
 _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalogram.")
 # Settings that do not affect the result; the sizes of `model.size` are those of the checkpoint.
 _NOT_DECIDING = ("scoring.batch_size", "data.store_dir", "data.store_gb", "model.size")
@@ -32,7 +33,8 @@ _CHARTS_ALONE = "none, control charts alone"
 
 
 def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoint_sha256: str | None) -> Fingerprint:
-    """The present inputs of scores: digests of checkpoint, detector, files and code, and the settings that affect them.
+    """The current inputs of scores: digests of checkpoint, detector, files and code, package versions, and the settings
+    that affect the scores.
 
     config: as it was loaded, without the sizes of the checkpoint. checkpoint: None for control charts alone.
     Raises DataError if `data.splits.test` matches no sensor file.
@@ -49,7 +51,7 @@ def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoin
 
 
 def detector_sha256(checkpoint: Path) -> str:
-    """Digest of the detector of the model at `checkpoint`; `none` where there is none."""
+    """Digest of the detector of the model at `checkpoint`; "none" if there is no detector."""
     path = detector_path(checkpoint)
     return sha256_of(path) if path.is_file() else _NO_DETECTOR
 
@@ -62,9 +64,9 @@ def reasons_to_score(
     checkpoint: Path | None,
     checkpoint_sha256: str | None,
 ) -> list[str]:
-    """Why scores on disk are not those that scoring would give now, in words; empty where they are current.
+    """The reasons why the scores on disk are out of date; empty if they are current.
 
-    summary: what the latest scoring wrote; None if there is none that can be read. checkpoint: None for control
+    summary: the summary of the latest scoring; None if there is none that can be read. checkpoint: None for control
     charts alone.
     """
     if summary is None:
@@ -88,7 +90,7 @@ def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
 
 
 def _split(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
-    """The number of files of a split, and one digest of all of them: a split may have thousands.
+    """The number of files of a split, and one digest for all of them, because a split may have thousands.
 
     The files of reference splits may be missing: then a detector that was fitted elsewhere is used.
     """

@@ -1,7 +1,7 @@
 """Fits the detector to newer reference data: `python -m inference.recalibrate --stream patchtst [key=value …]`.
 
-The model does not change. Baselines, control charts and threshold are fitted to the rows that `data.splits.calibration`
-names, and are used until `--undo` or `--from-config`.
+The model does not change. Baselines, control charts and threshold are fitted to the rows of `data.splits.calibration`,
+and are used until `--undo` or `--from-config`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SPLIT = "data.splits.calibration"
-# The process is quieter where high scores are below this share of the old ones; a threshold may be high by chance.
+# The process has become quieter if high scores are below this share of the old ones. The share of alarms alone does not
+# show this, because a threshold may be high by chance.
 _QUIETER = 0.8
 # The quantile of scores that is compared: half of the scores of a chart may be next to zero.
 _HIGH = 0.9
 
 
 def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Fits a detector to the rows of `data.splits.calibration` alone, stores it, and returns what that changed.
+    """Fits a detector to the rows of `data.splits.calibration` alone, and stores it. Returns stream, file, time,
+    threshold and change of the detector.
 
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
@@ -78,8 +80,8 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
 
 
 def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Returns to a detector of the configuration's own splits, and reports it: fitted again where their files are
-    available, else the one from before the first calibration. Raises as scoring does."""
+    """Stores a detector of the splits of the configuration again: a newly fitted one if their files are available,
+    otherwise the one from before the first calibration. Returns and raises as `recalibrate`."""
     from core.devices import memory
     from inference.detector_file import load_detector
     from inference.stored_detector import available_splits, fit_from, load_splits, open_model, refuse_training_rows
@@ -100,8 +102,12 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
 
 
 def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
-    """Restores the detector from before the latest calibration, and keeps the latest as the previous one. Needs no
-    data."""
+    """Restores the detector from before the latest calibration; the latest becomes the previous one. No data is
+    needed. Returns as `recalibrate`.
+
+    Raises UsageError if nothing was calibrated, OutputError for a previous detector that is damaged or of another
+    model.
+    """
     from inference.detector_file import load_detector
 
     model = root / (checkpoint or loaded.config.logging.checkpoint_path)
@@ -128,13 +134,12 @@ def previous_path(path: Path) -> Path:
 
 
 def original_path(path: Path) -> Path:
-    """The file of the newest detector that was not fitted by a calibration: it is kept over any number of
-    calibrations."""
+    """The file of the newest detector that was not fitted by `landfall calibrate`. Calibrations do not replace it."""
     return path.with_name(path.name.replace(".detector.", ".detector.original."))
 
 
 def _calibration_alone(config: AnyConfig) -> AnyConfig:
-    """The configuration with no other split, so that none takes rows from the calibration split."""
+    """The configuration without the other splits, so that no other split uses rows of the calibration split."""
     splits = Splits(calibration=config.data.splits.calibration)
     return config.model_copy(update={"data": config.data.model_copy(update={"splits": splits})})
 
@@ -173,11 +178,11 @@ def _report(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------------------- drift
 def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows: WindowSet) -> dict[str, Any]:
-    """How the detector before scores the new reference data.
+    """Compares the new reference data with the old, by scores of the old detector.
 
-    threshold: old and new. old_on_new: the share of new reference scores above the old threshold. high_score_ratio: of
-    new reference scores over old ones, both by the old detector. These describe the process. The new threshold does
-    not, because its scores are relative to the new reference data.
+    threshold: old and new threshold. old_on_new: share of the new reference scores above the old threshold.
+    high_score_ratio: 90 % quantile of the new reference scores, divided by that of the old ones. The last two describe
+    the process. The new threshold does not, because its scores are relative to the new reference data.
     """
     import numpy as np
 
@@ -198,8 +203,8 @@ def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows
 
 
 def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
-    """achieved: false alarms of the old threshold on the new data. rate: the most it was set for. ratio: of the high
-    scores."""
+    """The drift as a sentence. achieved: false alarms of the old threshold on the new data. rate: the limit for which
+    the threshold was set. ratio: new high scores divided by old ones."""
     from inference.thresholds import in_words, percent
 
     found = "No clear drift"

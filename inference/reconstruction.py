@@ -1,4 +1,4 @@
-"""The prediction of a model for a masked vibration window, in dB: compared with the measurement, it explains a score.
+"""The prediction of a model for a masked vibration window, in dB. The difference to the measurement explains a score.
 
 Suffixes: b window of a batch, a axis of a vibration, h frequency, w time of an image.
 """
@@ -18,9 +18,8 @@ from inference.scoring import ScoringModel
 
 @dataclass(frozen=True)
 class Levels:
-    """The scalogram of a vibration window, measured and as the model predicts it while masked. seen_ahw, expected_ahw:
-    float32 (A, H, W), in dB; 0 is an amplitude of one standard deviation of the axis in the train
-    split. NaN is missing.
+    """The scalogram of a vibration window. seen_ahw, expected_ahw: measured, and predicted while masked, float32
+    (A, H, W), in dB; 0 dB is an amplitude of one standard deviation of the axis in the split `train`. NaN is missing.
     edge_hz: (H + 1,) edges of the rows, ascending.
     """
 
@@ -30,7 +29,7 @@ class Levels:
 
 
 def expected_levels(scoring: ScoringModel, windows: WindowSet, index: int) -> Levels:
-    """The levels of the axes the sensor has, of one window."""
+    """The levels of one window, for the axes of the sensor."""
     transform: StandardisedScalogram = scoring.transform
     image_bahw = transform(windows.batch(torch.tensor([index])).to(scoring.device))
     num_axes = windows.series.rows_nc.shape[1]

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What scores: the model together with the control charts, or the charts alone, which need no training.
+# The model together with the control charts, or the charts alone, which need no training.
 DetectorKind = Literal["model", "charts"]
 DETECTOR_KINDS: tuple[DetectorKind, ...] = ("model", "charts")
 
 
 @dataclass(frozen=True)
 class ScoringResult:
-    """scores: see `inference.score_table`. events: see `inference.events`. summary: what the JSON holds."""
+    """scores: see `inference.score_table`. events: see `inference.events`. summary: content of the JSON file."""
 
     scores: pd.DataFrame
     events: pd.DataFrame
@@ -72,12 +72,12 @@ def score_stream(
 ) -> ScoringResult:
     """Scores the test split and writes table, events, figures and summary.
 
-    checkpoint: relative to `root`; default: the configuration's. detector: "model" uses the detector of the checkpoint,
-    fitted where there is none that matches; "charts" fits control charts to the reference splits of the configuration,
-    and needs no checkpoint.
-    Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration, DataError for data
-    that cannot be scored or is too small to set a threshold, and StoppedError after a signal, or near the wall-time
-    limit if a restart has more time.
+    checkpoint: relative to `root`; default: `logging.checkpoint_path`. detector: "model" uses the detector of the
+    checkpoint, and fits one if there is none that matches; "charts" fits control charts to the reference splits of the
+    configuration, and needs no checkpoint.
+    Raises UsageError for a checkpoint with control charts, CheckpointError for a checkpoint that is missing, damaged or
+    of another configuration, DataError for data that cannot be scored or is too small to set a threshold, and
+    StoppedError after a signal, or near the wall-time limit if a restart has more time.
     """
     if detector == "charts" and checkpoint is not None:
         raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
@@ -106,8 +106,8 @@ def scoring_lock(
 
 
 class _Scoring(NamedTuple):
-    """Everything that scores the test split. errors: of its windows. model: None for control charts alone. sources:
-    what the scores are made of."""
+    """Everything that is needed to score the test split. errors: errors of the model on its windows. model: None for
+    control charts alone. sources: the inputs of the scores (`inference.provenance`)."""
 
     config: AnyConfig
     detector: Detector
@@ -125,11 +125,11 @@ def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None
     from inference.stored_detector import detector_and_data, open_model
 
     config, model = open_model(loaded, root=root, checkpoint=checkpoint)
-    # Before anything is read: a file that changes while scoring runs then makes the scores out of date.
+    # Computed before anything is read: if a file changes while scoring runs, the scores are then out of date.
     sources = made_of(loaded.config, root=root, checkpoint=model.path, checkpoint_sha256=model.sha256)
     with memory.applied(model.plan):
         detector, data = detector_and_data(config, model, root=root)
-        sources["model"]["detector"] = detector_sha256(model.path)  # that may have been fitted just now
+        sources["model"]["detector"] = detector_sha256(model.path)  # it may be new
         if detector.uses_model:
             errors = model_errors(config, model, data.splits["test"], "test", keep_expected=True)
         else:
@@ -216,7 +216,7 @@ def _log_result(summary: dict[str, Any]) -> None:
 def why_not_current(
     config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None, detector: DetectorKind = "model"
 ) -> list[str]:
-    """Why the scores on disk are not those that scoring would give now, in words; empty where they are current.
+    """The reasons why the scores on disk are out of date; empty if they are current.
 
     Raises CheckpointError if there is no checkpoint and the detector needs one.
     """

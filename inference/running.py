@@ -1,6 +1,6 @@
 """Exponentially weighted means and CUSUM along rows, which start again at every segment.
 
-Rows come in pieces, in order; each call continues where the one before ended, in another process too (`Running`). Both
+Rows come in pieces, in order; each call continues where the last one ended, also in another process (`Running`). Both
 are geometric sums. They are computed by doubling, from 2^k to 2^(k+1) terms, until the remaining weight is below
 float32 precision: a few passes over the array for any number of segments. Suffixes: n row, c channel, k segment.
 """
@@ -14,27 +14,27 @@ import numpy as np
 
 from core.data.blocks import Pages
 
-# An error counts up to so many times the reference error (55 standard deviations): a larger one says little more, and
-# would outweigh every other component of a score.
+# Errors are clipped at this multiple of the reference error (55 standard deviations): larger errors add no information,
+# and would outweigh every other component of a score.
 ERROR_CAP = 3000.0
 _NEGLIGIBLE = 1e-9
 
 
 class Running:
-    """Base of what continues along rows that come in pieces. Its state: the attributes that `STATE` names, arrays or
-    numbers, and the states of the attributes that are `Running` themselves, or tuples of them."""
+    """Base class for computations along rows that come in pieces. The state consists of the attributes in `STATE`,
+    which are arrays or numbers, and of the states of attributes that are `Running` or tuples of `Running`."""
 
     STATE: ClassVar[tuple[str, ...]] = ()
 
     def state(self) -> dict[str, np.ndarray]:
-        """A copy, by name."""
+        """A copy of the state, by name."""
         held = {name: np.array(getattr(self, name)) for name in self.STATE}
         for prefix, part in self._parts():
             held |= {f"{prefix}.{name}": array for name, array in part.state().items()}
         return held
 
     def restore(self, held: Mapping[str, np.ndarray]) -> None:
-        """Continues from a state. Raises KeyError if it is of something else."""
+        """Continues from a state. Raises KeyError for the state of another class."""
         for name in self.STATE:
             setattr(self, name, held[name].copy() if held[name].ndim else held[name].item())
         for prefix, part in self._parts():
@@ -50,13 +50,13 @@ class Running:
 
 
 class Ewma(Running):
-    """Causal exponentially weighted mean; the newest row weighs 2 / (span + 1).
+    """Causal exponentially weighted mean; the newest row has the weight 2 / (span + 1).
 
     A missing value (NaN) stays missing and has no weight.
 
-    centre: the reference value, a number or float (C,). The first means of a segment are of few rows and vary more:
-    they are shrunk towards the centre so that they vary as later means of independent rows do. None leaves them as they
-    are.
+    centre: the reference value, a number or float (C,). The first means of a segment are means of few rows and vary
+    more. They are shrunk towards the centre, so that they vary as much as later means of independent rows. None: no
+    shrinkage.
     """
 
     STATE = ("_last_2c", "_segment", "_rows")
@@ -91,7 +91,7 @@ class Ewma(Running):
 
 
 def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
-    """The variance of the exponentially weighted mean of so many independent rows of variance 1."""
+    """The variance of the exponentially weighted mean of `age_n` independent rows of variance 1: float64 (n,)."""
     past_n = decay ** age_n.astype(np.float64)
     return (1 - decay) / (1 + decay) * (1 - past_n**2) / (1 - past_n) ** 2
 
@@ -99,12 +99,12 @@ def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
 class Cusum(Running):
     """Two-sided cumulative sum with decay: the larger of s⁺ and s⁻, where s± ← max(0, decay · s± ± z - allowance).
 
-    Page, Continuous inspection schemes, Biometrika 1954; the decay keeps a slow drift from adding up for ever. A small
-    shift to one side adds up while it lasts; noise below the allowance does not. A missing value (NaN) stays missing
-    and adds nothing. span: a row that is k rows old counts (1 - 2 / (span + 1))^k.
+    Page, Continuous inspection schemes, Biometrika 1954; the decay limits the sum of a slow drift. A small shift to one
+    side adds up while it lasts; noise below the allowance does not. A missing value (NaN) stays missing and adds
+    nothing. span: a row that is k rows old has the weight (1 - 2 / (span + 1))^k.
 
     The recursion in closed form: with the plain decayed sum S, s at row n is the largest S_n - decay^(n - m) · S_m over
-    the rows m up to n, where rows before the segment count 0.
+    the rows m up to n, with S_m = 0 for rows before the segment.
     """
 
     STATE = ("_last_2c", "_segment")
@@ -139,7 +139,8 @@ def write_errors(
     segments_k2: np.ndarray,
 ) -> None:
     """Writes the errors of the rows of segments (K, 2) into `error_sc`, (S, C), those of segment k from line
-    `first_k[k]` on, `size` rows at a time. errors_of: rows of a segment and its number, in order, to their errors."""
+    `first_k[k]` on, `size` rows at a time. errors_of: computes the errors of rows (n, C) of a segment, given the number
+    of the segment; it is called in order."""
     of_rows, of_errors = Pages(values_nc), Pages(error_sc)
     for number, (line, (start, stop)) in enumerate(zip(first_k.tolist(), segments_k2.tolist(), strict=True)):
         for first in range(start, stop, size):
@@ -151,7 +152,7 @@ def write_errors(
 
 
 def decay_of(span: float) -> float:
-    """The weight of the row before relative to that of a row, in a mean over a span of rows."""
+    """The factor by which the weight of a row decreases with each new row, in a mean over a span of rows."""
     return 1.0 - 2.0 / (span + 1.0)
 
 

@@ -28,11 +28,11 @@ def score_table(
     """One line per score, in order of recording and row.
 
     segments_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that contain all scores.
-    recording: file id · row: row in the recording, of a window its last · `stretch`: number of its segment ·
-    time: datetime64[ns], missing where the file has no time stamps · seconds: from the recording's start ·
+    Columns: recording: file id · row: row in the recording, for a window its last row · `stretch`: number of the
+    segment · time: datetime64[ns], missing if the file has no time stamps · seconds: from the recording's start ·
     score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
-    label: 1 where at least half of the rows of an entry are anomalous, else 0, missing where the recording has no
-    labels, and during maintenance · top_channel: the channel with the largest error.
+    label: 1 if at least half of the rows of an entry are anomalous, else 0; missing if the recording has no labels, and
+    during maintenance · top_channel: the channel with the largest error.
 
     Raises DataError for a label file that does not fit its recording.
     """
@@ -58,7 +58,7 @@ def score_table(
 
 
 def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
-    """The scores of a table in order of time. span: of the means in the scores."""
+    """The scores of a table, without NaN, in order of time. span: smoothing span of the scores."""
     known = table[table["score"].notna()]
     segment_n, second_n = known["stretch"].to_numpy(), known["seconds"].to_numpy()
     step_m = np.diff(second_n)[np.diff(segment_n) == 0]
@@ -67,7 +67,7 @@ def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
 
 
 def write_scores(table: pd.DataFrame, path: Path) -> None:
-    """Writes a parquet file, a group of lines at a time, because its writer copies them."""
+    """Writes a parquet file, a group of lines at a time, because the writer copies them in memory."""
     schema = pa.Schema.from_pandas(table, preserve_index=False)
     with pq.ParquetWriter(path, schema) as writer:
         for first in range(0, len(table), _LINES_AT_A_TIME):
@@ -86,7 +86,7 @@ def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
 
 
 def starts_of(series: Series) -> np.ndarray:
-    """`time_ns` of the first row of each recording, 0 if it has none: int64 (R,)."""
+    """`time_ns` of the first row of each recording, 0 if it has no rows: int64 (R,)."""
     return np.array([recording.time_ns[0] if len(recording) else 0 for recording in series.recordings])
 
 
@@ -108,7 +108,8 @@ def _labels(series: Series, row_s: np.ndarray, span: int) -> pd.arrays.IntegerAr
 
 
 def _by_recording(series: Series, row_s: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Each recording that has rows, and which rows, which are grouped by recording."""
+    """The index of each recording with rows in `row_s`, and the slice of `row_s` with its rows. `row_s` must be grouped
+    by recording."""
     recording_s = recordings_of(series, row_s)
     bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(row_s)]
     return ((int(recording_s[first]), slice(first, stop)) for first, stop in pairwise(bounds))

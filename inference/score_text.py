@@ -1,4 +1,4 @@
-"""What a person reads at the end of a scoring: how good the events are, the worst events, and the next command."""
+"""The result of a scoring as text: metrics against labels, the worst events, and the next command."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 def score_text(
     summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None
 ) -> str:
-    """events: as `inference.events.find_events` returns them. The peak is in multiples of the threshold; recordings are
-    paths from the workspace with the configuration, from `data.root` without it."""
+    """events: as `inference.events.find_events` returns them. Peaks are multiples of the threshold. Recordings are
+    paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
     lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
@@ -35,7 +35,7 @@ def score_text(
 
 
 def against_labels(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was found in labelled data, with and without the model: (name, text) of each line; empty without labels."""
+    """The results on labelled data, with and without the model, as pairs of name and text; empty without labels."""
     if not summary.get("detection"):
         return []
     detection, missed = summary["detection"], summary.get("missed_faults", [])
@@ -86,7 +86,7 @@ def _short(value: float) -> str:
 
 
 def detection_table(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """The most important figures of a scoring, from its summary, each with its meaning; empty without labels."""
+    """The most important metrics of a scoring, from its summary, each with its meaning; empty without labels."""
     found = summary["detection"]
     rows = [] if not found else _detection_rows(found)
     return pd.DataFrame(rows, columns=["figure", "value", "meaning"]).set_index("figure")

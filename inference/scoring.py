@@ -24,7 +24,7 @@ from core.errors import CheckpointError, ConfigError
 from core.models.factory import build_model, refuse_other_weights
 from inference.predictor import refuse_other_input
 
-# Per stream, the axes of an error to average over for one figure per channel, and for one per point in time:
+# Per stream, the axes of an error to average over for one value per channel, and for one value per point in time:
 # windows are (B, T, C), images (B, channel, frequency, time).
 _CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2, 3)}
 _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
@@ -36,10 +36,10 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
     """Scores of model input: the mean squared error of each sample, with every value predicted while it is masked.
 
     batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing.
-    Returns (score, aux). score: float32 (B,), NaN for a sample without a single observed value, because 0 would mean
-    healthy. aux, all float32 and means over observed values only:
-        error: the shape of the batch, NaN where it is missing
-        expected: the shape of the batch, what the model predicts of it
+    Returns (score, aux). score: float32 (B,), NaN for a sample without any observed value, because 0 would mean normal.
+    aux, all float32; means are over observed values only:
+        error: the shape of the batch, NaN where a value is missing
+        expected: the shape of the batch, the predictions
         channel_error: (B, C), or (B, 3) for images
         time_error: (B, T), or (B, W) for images
 
@@ -59,11 +59,11 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
 @torch.no_grad()
 def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
     """Errors of the newest patch of windows of process sensors, predicted without any later row: from the rows before
-    it or, by a model with attention between channels, from the other channels. Divided by the predicted variance, if
-    any.
+    it and, by a model with attention between channels, from the other channels. Errors are divided by the predicted
+    variance, if the model predicts it.
 
-    batch: as in `infer_score`. Returns `error` and `expected`, float32 (B, P, C), of the last P rows of each window; as
-    deterministic as `infer_score`.
+    batch: float32 (B, T, C) as in `infer_score`. Returns `error` and `expected`, float32 (B, P, C), for the last P rows
+    of each window; as deterministic as `infer_score`.
     """
     expected, error = model.forecast(batch)
     return {"error": error, "expected": expected}
@@ -74,10 +74,10 @@ def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
 class ScoringModel:
     """A trained model and the preprocessing of its input.
 
-    config: the configuration it was trained with. sampling_rate_hz: of the training data, where known.
-    mean_input: the mean training input, the shape of one sample; None if the checkpoint holds none.
-    sha256: digest of the checkpoint file. training_rows: as `core.data.overlap.rows_of` gave them; None if an older
-    Landfall wrote the checkpoint.
+    config: the configuration it was trained with. sampling_rate_hz: rate of the training data, if known.
+    mean_input: the mean training input, with the shape of one sample; None if the checkpoint does not have it.
+    sha256: digest of the checkpoint file. training_rows: as returned by `core.data.overlap.rows_of`; None if an older
+    version of Landfall wrote the checkpoint.
     """
 
     model: nn.Module
@@ -110,8 +110,8 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
     """The model of a checkpoint, ready on the plan's device.
 
     config: the configuration of scoring, with its model size resolved; None uses that of the checkpoint.
-    Raises CheckpointError for a missing, damaged or foreign file, and naming every key in which `config` would show the
-    model other input than it was trained on.
+    Raises CheckpointError for a file that is missing, damaged or not a checkpoint, and if the model's input would
+    differ from its training input (`refuse_other_input`).
     """
     state, description = checkpoint.load_described(path)
     try:
@@ -124,9 +124,11 @@ def load_scoring_model(path: Path, plan: DevicePlan, *, config: AnyConfig | None
         model = build_model(trained, num_channels=len(state["channels"]))
         model.load_state_dict(state["model"], strict=True)
     except KeyError as error:
-        raise CheckpointError(path, f"holds no {error}", hint="it was not written by training; train again") from error
+        raise CheckpointError(
+            path, f"has no key {error}", hint="it was not written by training; train again"
+        ) from error
     except (ConfigError, RuntimeError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise CheckpointError(path, f"describes no model of this Landfall: {error}", hint="train again") from error
+        raise CheckpointError(path, f"has no model for this version: {error}", hint="train again") from error
     return ScoringModel(
         model=model.to(plan.device).eval().requires_grad_(False),
         config=trained,

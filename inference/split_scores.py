@@ -18,11 +18,11 @@ from inference.running import ERROR_CAP, Ewma
 
 log = logging.getLogger(__name__)
 
-# Smallest mean error a channel is divided by, in squared scaled units: a residual of 3 % of the channel's spread. A
-# channel that the model predicts almost exactly would else raise an alarm at one step of its resolution.
+# Smallest mean error by which a channel is divided, in squared scaled units: a residual of 3 % of the channel's spread.
+# Without it, a channel that the model predicts almost exactly would raise an alarm at one step of its resolution.
 BASELINE_FLOOR = 1e-3
 _VALUES_AT_A_TIME = 2**19
-# A component that is below a tenth of its reference is as normal as it can be: it must not hide the other one.
+# Components are clipped from below at this share of their reference, so that a very small one does not hide the other.
 _QUIET = 0.1
 
 
@@ -31,7 +31,7 @@ class SplitScores:
     """Scores of a split, one entry per entry of its `SplitErrors`.
 
     score_s: float32 (S,), about 1 on reference data; NaN where no value was observed or no window reaches.
-    channel_error_sc: float32 (S, C) errors of which the score is the mean: relative to their baseline, smoothed.
+    channel_error_sc: float32 (S, C) errors relative to their baseline, smoothed; the score is their mean.
     top_channel_s: int32 (S,) the channel with the largest error, -1 where the score is NaN.
     row_s, rows_per_entry: as in `SplitErrors`.
     model_share_s: float32 (S,) share of the logarithm of the score that comes from the model's errors, 0 to 1; the rest
@@ -54,13 +54,13 @@ def channel_baseline(
     reference: Mapping[SplitName, SplitErrors], *, without_s: np.ndarray | None = None
 ) -> np.ndarray | None:
     """The model's reference error of each channel, float64 (C,): its root mean square over all entries of the reference
-    splits, over √3, which is the mean for squares of Gaussian residuals. At least the mean of the split where it is
-    largest, and `BASELINE_FLOOR`. None without a model.
+    splits, divided by √3, which is the mean for squares of Gaussian residuals. At least the largest mean of a split,
+    and at least `BASELINE_FLOOR`. None without a model.
 
-    A channel that is constant but for a rare state, which the model never learns, gets a lower weight that way.
-    NaN for a channel without a value, which scores leave out.
+    So a channel that is constant except for a rare state, which the model does not learn, has a lower weight.
+    NaN for a channel without a value; scores leave it out.
 
-    without_s: bool, entries of the split `calibration` that do not count.
+    without_s: bool (S,), entries of the split `calibration` to leave out.
     """
     if reference["calibration"].error_sc is None:
         return None
@@ -94,16 +94,15 @@ def score_split(
 ) -> SplitScores:
     """Scores from the model's errors, relative to their baseline and smoothed, and from those of the charts.
 
-    Each component is averaged over the channels observed at each entry; the score is their weighted geometric mean, the
-    exponential of the weighted sum of their logarithms. So a component that is ten times its reference counts the same,
-    however large the other usually becomes in a fault (after Fisher's combination of independent tests, 1925).
+    Each component is averaged over the channels observed at each entry. The score is the weighted geometric mean of
+    both components. So a component that is ten times its reference has the same effect, however large the other usually
+    becomes in a fault (after Fisher's combination of independent tests, 1925). If one component has no value for an
+    entry, the score is the other one. Without a model, or with weight 0, the score is that of the charts.
 
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
-    smoothing_span: of the causal exponentially weighted mean of the model's errors within a segment; 1 does not smooth.
-    chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1. Where
-    one of the two components has no value for an entry, the other counts alone. Without a model, or with weight 0, the
-    charts count alone everywhere.
-    smooth: the mean of the model's errors, where these entries continue others; else it begins here.
+    smoothing_span: span of the causal exponentially weighted mean of the model's errors within a segment; 1 does not
+    smooth. chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1.
+    smooth: the running mean of the model's errors, if these entries continue earlier ones; None starts a new one.
     """
     if model_weight == 0:
         errors = errors.entries
@@ -138,7 +137,8 @@ def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> t
     """Errors (n, C) whose mean over channels is the weighted geometric mean of the means of both components, and the
     share (n,) of its logarithm that comes from the model.
 
-    A channel has the weighted sum of its shares in both components. Where one component has no value, the other counts.
+    The share of a channel is the weighted sum of its shares in both components. If one component has no value, the
+    other counts alone.
     """
     mean_2n = np.stack([_mean_of_observed(each) for each in (model_nc, chart_nc)])
     known_2n = ~np.isnan(mean_2n)
@@ -155,7 +155,7 @@ def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> t
 
 
 def _shares(values_nc: np.ndarray) -> np.ndarray:
-    """Shares of the channels in the sum of each row, equal ones where it is 0; 0 where there is no value."""
+    """Shares of the channels in the sum of each row, (n, C): equal shares if the sum is 0; 0 for a missing value."""
     observed_nc = ~np.isnan(values_nc)
     values_nc = np.where(observed_nc, values_nc, 0.0)
     values_nc = np.where(values_nc.sum(axis=1, keepdims=True) > 0, values_nc, observed_nc.astype(values_nc.dtype))
@@ -163,7 +163,7 @@ def _shares(values_nc: np.ndarray) -> np.ndarray:
 
 
 def _mean_of_observed(values_nc: np.ndarray) -> np.ndarray:
-    """Mean of each row over its values, NaN where it has none: (n,)."""
+    """Mean of the observed values of each row, NaN if there is none: (n,)."""
     observed_nc = ~np.isnan(values_nc)
     count_n = observed_nc.sum(axis=1)
     sum_n = np.where(observed_nc, values_nc, 0.0).sum(axis=1)
@@ -171,5 +171,5 @@ def _mean_of_observed(values_nc: np.ndarray) -> np.ndarray:
 
 
 def model_mean(smoothing_span: int, num_channels: int) -> Ewma:
-    """The mean that smooths errors of the model relative to their baseline."""
+    """The running mean that smooths errors of the model relative to their baseline."""
     return Ewma(smoothing_span, num_channels, centre=1.0)

@@ -1,8 +1,8 @@
-"""Selects the detector for scoring: the stored one, if it matches model, configuration and data, else a newly fitted
-one.
+"""Selects the detector for scoring: the stored one if it matches model, configuration and data, otherwise a newly
+fitted one.
 
-The detector of a model is stored next to its checkpoint. A detector of the control charts alone is not stored, because
-scoring fits it each time.
+The detector of a model is stored next to its checkpoint. A detector of the control charts alone is not stored: scoring
+fits it each time.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _NUM_NAMED = 3
 
 
 def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> tuple[AnyConfig, ScoringModel]:
-    """The model of a checkpoint, ready to score, and the configuration with its size. `root` / checkpoint; default: the
-    configuration's.
+    """The configuration with the size of the model, and the model of a checkpoint, ready to score. checkpoint: relative
+    to `root`; default: `logging.checkpoint_path`.
 
     Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration.
     """
@@ -52,12 +52,12 @@ def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | Non
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = _prepared(config)
     scoring = load_scoring_model(path, plan, config=config)
-    log.info("the model is that of run %s, on %s in float32", scoring.run_id, plan.name)
+    log.info("model of run %s, on %s in float32", scoring.run_id, plan.name)
     return config, scoring
 
 
 def _prepared(config: AnyConfig) -> DevicePlan:
-    """The device, with threads and seeds set as the configuration says."""
+    """The device. Sets threads and seeds from the configuration."""
     plan = DeviceManager(config).plan(processes=1)
     torch.set_num_threads(plan.threads)
     seed_and_fix(config)
@@ -77,9 +77,9 @@ def charts_and_data(
 def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -> tuple[Detector, StreamData]:
     """The detector of a model, and the data with its test split loaded.
 
-    A detector that `landfall calibrate` fitted is used until it is undone. Without the calibration data, the stored
-    detector is used, and only the test split is loaded. Otherwise the stored one is used unless the reference data has
-    changed.
+    A detector that `landfall calibrate` fitted is used until that is undone. If the calibration data is missing, the
+    stored detector is used, and only the test split is loaded. Otherwise the stored detector is used unless the
+    reference data has changed.
     Raises DataError for data that cannot be scored, or is too small to fit a detector.
     """
     stored, reason = load_stored(detector_path(scoring.path))
@@ -109,13 +109,13 @@ def detector_and_data(config: AnyConfig, scoring: ScoringModel, *, root: Path) -
 
 
 def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Detector:
-    """A detector of the reference splits of the configuration, as far as they are loaded."""
+    """A detector fitted to the loaded reference splits. Logs a warning for those that are missing."""
     reference = reference_of(data.splits)
     missing = [name for name in SPLIT_NAMES if name != "test" and name not in reference]
     if missing:
         log.warning(
-            "the files of %s are missing: control charts are fitted to fewer reference rows than on the machine of "
-            "the training, and the threshold differs",
+            "the files of %s are missing: control charts are fitted to fewer reference rows than on the training "
+            "machine, and the threshold differs",
             " and ".join(missing),
         )
     errors = reference_errors(config, scoring, reference)
@@ -124,11 +124,12 @@ def fit_from(config: AnyConfig, scoring: ScoringModel, data: StreamData) -> Dete
 
 
 def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: WindowSet) -> None:
-    """Raises DataError for calibration rows that the model was trained on; `scoring.allow_training_rows` makes that a
-    warning."""
+    """Raises DataError for calibration rows that the model was trained on; with `scoring.allow_training_rows`, logs a
+    warning instead."""
     if scoring.training_rows is None:
         log.warning(
-            "%s does not say which rows it was trained on: whether calibration rows are among them is not checked",
+            "%s does not contain the rows it was trained on, so it is not checked whether calibration rows are among "
+            "them",
             scoring.path.name,
         )
         return
@@ -152,7 +153,7 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
 
 
 def available_splits(config: AnyConfig, root: Path) -> tuple[SplitName, ...]:
-    """The reference splits whose files are here: a model may have been trained elsewhere. Charts are fitted to all."""
+    """The reference splits whose files are available: a model may have been trained on another machine."""
     data_root = (root / config.data.root).resolve()
     return tuple(
         name
@@ -162,7 +163,10 @@ def available_splits(config: AnyConfig, root: Path) -> tuple[SplitName, ...]:
 
 
 def load_splits(config: AnyConfig, scoring: ScoringModel, splits: Sequence[SplitName], *, root: Path) -> StreamData:
-    """Raises DataError for vibration of another rate: the frequencies of a scalogram are fixed to the training's."""
+    """The data of some splits, with the scaler of the model.
+
+    Raises DataError for vibration with another sampling rate than in training, which fixes the scalogram's frequencies.
+    """
     data = load_stream_data(config, root=root, splits=splits, scaler=scoring.scaler, run_id=scoring.run_id)
     found, trained = data.sampling_rate_hz, scoring.sampling_rate_hz
     if scoring.stream == "swinmae" and not isclose(found, trained, rel_tol=RATE_TOLERANCE):
@@ -178,8 +182,8 @@ def _log_use(detector: Detector) -> None:
     named = f"{files[0]} and {len(files) - 1} more recordings" if len(files) > 1 else files[0]
     if detector.change:
         log.info(
-            "scoring with what `landfall calibrate` fitted at %s to %s, not with data.splits.calibration; "
-            "`landfall calibrate --from-config` returns to that",
+            "scoring with the detector that `landfall calibrate` fitted at %s to %s, not to data.splits.calibration; "
+            "`landfall calibrate --from-config` fits one to that",
             detector.made_at, named,
         )  # fmt: skip
     else:
@@ -187,13 +191,13 @@ def _log_use(detector: Detector) -> None:
 
 
 def _keep(detector: Detector, scoring: ScoringModel, *, before: Detector | None) -> None:
-    """Stores a detector. An explicit calibration is not replaced by a scoring with other settings."""
+    """Stores a detector. Scoring with other settings does not replace a detector of `landfall calibrate`."""
     path = detector_path(scoring.path)
     if before is not None and before.change:
         if before.checkpoint_sha256 == scoring.sha256:
-            log.warning("%s keeps what `landfall calibrate` fitted; this scoring does not use it", path.name)
+            log.warning("%s is kept, because `landfall calibrate` fitted it; this scoring does not use it", path.name)
             return
-        log.warning("what `landfall calibrate` fitted at %s was for another model: calibrate again", before.made_at)
+        log.warning("the detector of %s was calibrated for another model: calibrate again", before.made_at)
     try:
         save_detector(detector, path)
     except OSError as error:

@@ -73,10 +73,10 @@ def summary_of(
     paths: ScoringPaths,
     root: Path,
 ) -> dict[str, Any]:
-    """What a scoring found. charts_alone: scores of the control charts alone, for the same lines as `scores`.
+    """The result of a scoring. charts_alone: scores of the control charts alone, for the same lines as `scores`.
 
-    Without a model, `run_id`, `checkpoint` and `checkpoint_sha256` are None, `detector.kind` is "charts", and there is
-    no `charts_alone`: the figures are those of the charts.
+    Without a model, `run_id`, `checkpoint`, `checkpoint_sha256`, `detector.file` and `charts_alone` are None, and
+    `detector.kind` is "charts": the metrics are those of the charts.
     """
     from inference.score_table import sample_of
     from inference.thresholds import departure
@@ -136,8 +136,8 @@ def _charts_alone(
 
 
 def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
-    """Figures of the scores that have a label, and of events; None without any label. An undefined figure is None:
-    JSON has no NaN."""
+    """Metrics of the scores that have a label, and of events; None without any label. An undefined metric is None,
+    because JSON has no NaN."""
     from inference.event_figures import event_figures
     from inference.metrics import detection_metrics
 
@@ -150,7 +150,7 @@ def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dic
 
 
 def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
-    """The labelled faults that no event was matched to, with their names where the label files have them."""
+    """The labelled faults without a matched event, with their names if the label files have them."""
     from core.data.labels import fault_names
     from inference.event_figures import missed_faults
 
@@ -175,7 +175,7 @@ def title_of(summary: dict[str, Any]) -> str:
 
 
 def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
-    """What the control charts alone find, next to what the model and the charts find; None if it is unknown."""
+    """The results of the control charts alone and with the model, in one sentence; None if they are unknown."""
     alone = summary["charts_alone"]
     if alone is None:
         return None

@@ -1,8 +1,9 @@
-"""The alarm threshold: set by scores of normal data, with the expected false alarms. Neighbouring scores are
-correlated, so alarms come in bursts, and a thousand scores may contain no more information than thirty independent
-ones. All intervals here count bursts. A calibration of independent scores is the special case in which each alarm is a
-separate burst: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning in a Random World,
-2005; Angelopoulos and Bates, arXiv 2107.07511).
+"""The alarm threshold, set by scores of normal data, with the expected false alarms.
+
+Neighbouring scores are correlated, so alarms come in bursts, and a thousand scores may contain no more information than
+thirty independent ones. All intervals here count bursts. Independent scores are the special case in which each alarm is
+a separate burst: the threshold is then the split-conformal quantile (Vovk et al., Algorithmic Learning in a Random
+World, 2005; Angelopoulos and Bates, arXiv 2107.07511).
 
 Suffixes: n score, m alarm or excess, b burst.
 """
@@ -23,15 +24,15 @@ from core.errors import DataError, UsageError
 from core.numbers import duration_in_words, plain, ratio_in_words
 from inference.alarms import burst_sizes, event_spans
 
-# Alarms at most this many smoothing spans apart belong to one burst, and alarms at most so many scores apart.
+# Alarms belong to one burst if they are at most this many smoothing spans, or this many scores, apart.
 BURST_SPANS, LEAST_GAP = 2, 8
-# The size of a burst is measured where there are at least so many, if need be below the threshold, but not below the
-# quantile that leaves this share of all scores.
+# The size of a burst is the mean of at least this many. If fewer exceed the threshold, a lower value is used, but not
+# more than this share of all scores.
 _MEASURED_BURSTS, _TAIL_SHARE = 8, 0.2
-# How many thresholds are tried.
+# Maximum number of thresholds that are tried.
 _CANDIDATES = 60
-# Peaks over a threshold: the share of scores that are a tail (Siffer et al. take 2 %), at least so many times the share
-# that may alarm, and the fewest of them that a distribution is fitted to.
+# Peaks over a threshold: the tail is this share of the scores (Siffer et al. use 2 %), but at least this many times the
+# requested false-alarm rate; and the minimum number of scores in the tail.
 _TAIL, _TAIL_OVER_RATE = 0.02, 2.0
 _FEWEST_EXCESSES = 30
 # Below this shape the tail is exponential.
@@ -39,19 +40,19 @@ _NO_SHAPE = 1e-6
 _SECONDS_PER_DAY = 86_400.0
 _CONFIDENCE = (0.025, 0.975)
 _LEAST_MEDIAN = 1e-9
-# Where the median score has grown by as much, most scores are unlike those of the calibration.
+# If the median score has increased by this factor, most scores differ from those of the calibration.
 _GROWN = 1.5
-# Calibration data that allows for more events a day than this says nothing about them.
-_TELLING = 1000.0
+# An upper limit of more events per day than this is not informative, and is not reported.
+_MOST_EVENTS_PER_DAY = 1000.0
 
 
 @dataclass(frozen=True)
 class FalseAlarms:
     """False alarms of a threshold on normal scores, with 95 % intervals of their long-run mean.
 
-    rate, low, high: share of the scores that are alarms. scores, bursts: how many scores, and in how many independent
-    bursts the alarms among them come. events_per_day and its low, high: events (`inference.alarms.event_spans`) in the
-    time that the scores cover; None if the time between scores is unknown.
+    rate, low, high: share of the scores that are alarms. scores: number of scores. bursts: number of independent bursts
+    of alarms. events_per_day and its low, high: number of events (`inference.alarms.event_spans`) per day of recorded
+    time; None if the time between scores is unknown.
     """
 
     rate: float
@@ -68,10 +69,10 @@ class FalseAlarms:
 class CalibratedThreshold:
     """A score above `value` is an alarm.
 
-    false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores that
-    set it, with intervals that hold as long as the process does not change. shortfall: why the calibration data is too
-    little for the request, empty if it is enough. achieved: what the whole procedure, fitted to the first half of the
-    calibration data, had on the second half; None if half is too little. statement: all this in words.
+    false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores,
+    with intervals that are valid as long as the process does not change. shortfall: why the calibration data is not
+    enough for the request; empty if it is enough. achieved: false alarms on the second half of the calibration data if
+    everything is fitted to the first half; None if half is not enough. statement: all this as text.
     """
 
     value: float
@@ -96,9 +97,8 @@ class CalibratedThreshold:
 class CalibrationSample:
     """Scores of normal data.
 
-    score_n: float32 (N,) without NaN, those of a segment next to each other, in order of time. segment_n: int64 (N,),
-    the number of each score's segment, ascending. seconds_per_score: None if the recordings have no time. span: of
-    the means that smoothed the scores, in scores.
+    score_n: float32 (N,) without NaN, grouped by segment, in order of time. segment_n: int64 (N,), the number of each
+    score's segment, ascending. seconds_per_score: None if the recordings have no time. span: smoothing span, in scores.
     """
 
     score_n: np.ndarray
@@ -108,7 +108,7 @@ class CalibrationSample:
 
     @property
     def days(self) -> float | None:
-        """Recorded time that the scores cover; gaps do not count."""
+        """Recorded time of the scores in days, without gaps; None if it is unknown."""
         return len(self.score_n) * self.seconds_per_score / _SECONDS_PER_DAY if self.seconds_per_score else None
 
     @cached_property
@@ -117,19 +117,19 @@ class CalibrationSample:
 
     # --------------------------------------------------------------------------------------------------------- alarms
     def bursts(self, value: float) -> np.ndarray:
-        """Alarms of each burst above a value, int64 (B,)."""
+        """Number of alarms in each burst above a value, int64 (B,)."""
         alarm_m = np.flatnonzero(self.score_n > value)
         return burst_sizes(alarm_m, self.segment_n[alarm_m], max(LEAST_GAP, BURST_SPANS * self.span))
 
     def burst_size(self, value: float) -> tuple[float, float]:
-        """Mean size of bursts above a value, and their mean size as an alarm meets them (weighted by size)."""
+        """Mean size of the bursts above a value, and their mean size weighted by size."""
         size_b = self.bursts(self.measurable(value))
         if not len(size_b):
             return 1.0, 1.0
         return float(size_b.mean()), float(np.square(size_b, dtype=np.float64).mean() / size_b.mean())
 
     def measurable(self, value: float) -> float:
-        """The value, or the next lower one above which there are enough bursts to measure them."""
+        """The value, or a lower one that enough bursts exceed to measure their size."""
         num_scores = len(self.sorted_n)
         above = num_scores - int(np.searchsorted(self.sorted_n, value, side="right"))
         while len(self.bursts(value)) < _MEASURED_BURSTS and above <= _TAIL_SHARE * num_scores:
@@ -138,9 +138,9 @@ class CalibrationSample:
         return value
 
     def beyond(self, value: float, num_bursts: float) -> float:
-        """The score that so many bursts would exceed, fewer than exceed the value: the logarithm of how far the peaks
-        of bursts are above a level is exponentially distributed (Weissman, Estimation of Parameters and Large Quantiles
-        Based on the k Largest Observations, JASA 1978)."""
+        """The score, at least `value`, that `num_bursts` bursts are expected to exceed. The logarithm of the ratio of
+        burst peaks to a level is assumed to be exponentially distributed (Weissman, Estimation of Parameters and Large
+        Quantiles Based on the k Largest Observations, JASA 1978)."""
         level = self.measurable(value)
         size_b = self.bursts(level)
         if not len(size_b) or level <= 0:
@@ -155,7 +155,7 @@ class CalibrationSample:
 
     def false_alarms(self, value: float, settings: Scoring) -> FalseAlarms:
         """False alarms of a threshold on these scores. The intervals are those of a Poisson number of bursts (Garwood,
-        Biometrika 1936), wider by as much as bursts differ in size."""
+        Biometrika 1936), and wider if bursts differ in size."""
         size_b, num_scores = self.bursts(value), len(self.score_n)
         mean_size, met_size = self.burst_size(value)
         alarms, independent = int(size_b.sum()), len(size_b) * mean_size / met_size
@@ -176,7 +176,7 @@ class CalibrationSample:
 
 
 def poisson_interval(count: float) -> tuple[float, float]:
-    """95 % interval of the mean of a Poisson distribution of which `count` was seen (Garwood, Biometrika 1936)."""
+    """95 % interval of the mean of a Poisson distribution after observing `count` (Garwood, Biometrika 1936)."""
     from scipy.special import gammaincinv
 
     return float(gammaincinv(count, _CONFIDENCE[0])) if count else 0.0, float(gammaincinv(count + 1, _CONFIDENCE[1]))
@@ -188,7 +188,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     `false_events_per_day`.
 
     If the sample is too small for the rate, the threshold is extrapolated from its highest scores; if it is too short
-    for one event, no event remains in it. `shortfall` says so.
+    for the limit of events, no event remains in it. `shortfall` describes this.
     Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
     asked, num_scores = settings.threshold, len(sample.score_n)
@@ -213,11 +213,12 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
 
 
 def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
-    """The lowest calibration score that leaves room for one more burst: with k alarms of n scores above it, and bursts
-    of s alarms, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then that rate.
-    Where the sample is too small for that, the value is extrapolated from its highest bursts.
+    """The lowest calibration score that leaves room for one more burst: with k of n scores above it, and s alarms per
+    burst, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then at most that rate.
+    If the sample is too small, the value is extrapolated from its highest bursts. Also returns the shortfall as text,
+    or "".
 
-    Of independent scores, s = 1, this is the split-conformal quantile.
+    For independent scores, s = 1, this is the split-conformal quantile.
     """
     sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
     num_scores = len(sorted_n)
@@ -246,7 +247,8 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
     lowest = value
     for above in reversed(_counts_down(max(most, 0))):
         candidate = max(lowest, float(sorted_n[len(sorted_n) - 1 - above]))
-        # More alarms may join to fewer events: only what holds for every higher threshold, too, is taken.
+        # The number of events is not monotonic, because more alarms may join to fewer events. Each higher threshold
+        # must be within the limit too.
         if sample.num_events(candidate, settings) > allowed:
             break
         value = candidate
@@ -254,7 +256,7 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         return value, ""
     lasts, needed = (duration_in_words(days * _SECONDS_PER_DAY) for days in (sample.days, 1 / per_day))
     possible = poisson_interval(0)[1] / sample.days
-    truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < _TELLING else ""
+    truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < _MOST_EVENTS_PER_DAY else ""
     return value, (
         f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
         f"{'event' if per_day == 1 else 'events'} per day. The threshold is so high that no event occurs in it, but "
@@ -263,7 +265,7 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
 
 
 def _counts_down(most: int) -> list[int]:
-    """Whole numbers from `most` down to 0, at most `_CANDIDATES` of them, denser where they are small."""
+    """Integers from `most` down to 0, about `_CANDIDATES` of them at most, closer together where they are small."""
     if most < _CANDIDATES:
         return list(range(most, -1, -1))
     geometric = np.geomspace(1, most, _CANDIDATES).round().astype(np.int64)
@@ -271,11 +273,11 @@ def _counts_down(most: int) -> list[int]:
 
 
 def _peaks_over_threshold(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
-    """The score at which a generalised Pareto tail has the requested rate, also beyond the largest calibration score.
+    """The score at which a generalised Pareto tail has the requested rate; it may exceed the largest calibration score.
 
-    The excesses over a high quantile follow that distribution, whatever the scores do below it (Pickands, Annals of
+    The excesses over a high quantile follow that distribution for most distributions of scores (Pickands, Annals of
     Statistics 1975; as an alarm threshold: Siffer et al., Anomaly Detection in Streams with Extreme Value Theory,
-    KDD 2017). Fitted by maximum likelihood. It is an extrapolation, which conformal quantiles never are.
+    KDD 2017). It is fitted by maximum likelihood. Unlike the conformal quantile, it has no guarantee.
     """
     sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
     n, tail = len(sorted_n), max(_TAIL, _TAIL_OVER_RATE * rate)
@@ -316,8 +318,8 @@ _METHODS: dict[str, tuple[str, Callable[[CalibrationSample, Threshold], tuple[fl
 
 def _too_few(found: int, needed: int, instead: str) -> DataError:
     return DataError(
-        f"{found} calibration scores cannot set a threshold: {needed} are needed",
-        hint=f"give data.splits.calibration more data, {instead}",
+        f"{found} calibration scores are too few for a threshold: {needed} are needed",
+        hint=f"add data to data.splits.calibration, {instead}",
     )
 
 
@@ -331,8 +333,8 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
         f"(95 % interval; limit: {percent(threshold.false_alarm_rate)})"
     )
     per_day, days = threshold.false_events_per_day, threshold.calibration_days
-    is_too_short = per_day is not None and days is not None and per_day * days < 1  # then the shortfall says it
-    if expected.events_per_day is not None and expected.events_per_day_high < _TELLING and not is_too_short:
+    is_too_short = per_day is not None and days is not None and per_day * days < 1  # the shortfall describes this
+    if expected.events_per_day is not None and expected.events_per_day_high < _MOST_EVENTS_PER_DAY and not is_too_short:
         limit = f" (limit: {number(per_day)})" if per_day is not None else ""
         events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
         words += f", and {events} false events per day{limit}"
@@ -352,9 +354,9 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
 
 
 def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
-    """A warning if scores differ from those of the calibration, otherwise empty: more of them are alarms than the error
-    of the threshold explains, and most have grown, which temporary faults do not cause. Scores alone cannot distinguish
-    a lasting fault from a change of the process."""
+    """A warning if the scores differ from those of the calibration, otherwise empty. There are then more alarms than
+    the interval of the false alarms allows, and the median score has increased, which short faults do not cause. Scores
+    alone cannot distinguish a lasting fault from a change of the process."""
     if not len(scored.score_n):
         return ""
     found = scored.false_alarms(threshold.value, Scoring())
@@ -384,6 +386,6 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """To two digits, without an exponent."""
+    """A number with two significant digits, without an exponent."""
     words = plain(value, 2)
     return words.rstrip("0").rstrip(".") if "." in words else words

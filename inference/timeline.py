@@ -1,5 +1,5 @@
-"""A figure of scores over time: the threshold, the events with their severity, the labels where they are known, and
-beneath, the errors of the channels with the largest share."""
+"""A figure of scores over time with the threshold, the events with their severity, the labels if they are known, and
+below them the errors of the channels with the largest share."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from core.thinning import kept, runs_of
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
-# Up to this many recordings get a panel each, with their own time; more are shown end to end in rows.
+# Up to this many recordings have a panel each, with their own time axis; more are shown end to end in rows.
 _MAX_PANELS = 6
 _MAX_ROWS, _RECORDINGS_PER_ROW = 5, 8
 _MAX_NAMES = 10
-# Letters of recording names that fit side by side over a row.
+# Number of letters of recording names that fit above a row.
 _NAME_LETTERS = 170
-# Points drawn across a panel: more are thinned, so that no peak is lost.
+# Maximum number of points of a panel: more are thinned without losing peaks.
 _MAX_POINTS = 3_000
 # Minimum width of a segment, as a share of the panel: a single alarm among a million scores must be visible.
 _MIN_WIDTH = 0.0015
 # A step this many times the median one is a gap, and the line breaks there.
 _GAP_FACTOR = 10.0
-# Share of a panel's height kept free at its foot for the strip of labels, and at its head for severities.
+# Shares of a panel's height: free space at the bottom for labels, height of the strip of labels, free space at the top
+# for severities.
 _FOOT, _STRIP, _HEAD = 0.10, 0.05, 0.14
-# Severities written over a panel keep this share of its width apart; the worst come first.
+# Minimum distance of severities as a share of the panel's width; the worst events have priority.
 _APART = 0.045
-# Channels whose errors are shown, each an inch's share high, and the cells drawn of each across a panel.
+# Maximum number of channels whose errors are shown, their height in inches, and the maximum number of cells of each.
 _MAX_CHANNELS, _CHANNEL_INCHES, _MAX_CELLS = 4, 0.14, 700
-# Largest error that has a colour of its own is at least this, so that normal noise stays pale.
+# The colour scale ends at this error or above, so that normal noise stays pale.
 _LEAST_ERROR = 4.0
 _LINES_LOOKED_AT = 20_000
 _VALUES_AT_A_TIME = 2**20
@@ -50,10 +51,10 @@ _VALUES_AT_A_TIME = 2**20
 
 @dataclass(frozen=True)
 class _Panel:
-    """One row of the picture: a recording, or with an empty title several.
+    """One row of the figure: a recording, or several recordings if the title is empty.
 
-    x_s: float (S,), ascending; days since 1970 where `has_dates`. table: the lines of the scores, indexed by their
-    number in the whole table.
+    x_s: float (S,), ascending; days since 1970 if `has_dates`. table: lines of the score table, indexed by their number
+    in the complete table.
     """
 
     title: str
@@ -64,7 +65,7 @@ class _Panel:
 
     @property
     def edges_s2(self) -> np.ndarray:
-        """Left and right of each score: (S, 2)."""
+        """Left and right edge of each score: (S, 2)."""
         margin = 0.5 * float(np.median(np.diff(self.x_s))) if len(self.x_s) > 1 else 0.5
         return np.stack([self.x_s - margin, self.x_s + margin], axis=1)
 
@@ -79,20 +80,19 @@ def plot_timeline(
     threshold: float,
     title: str,
 ) -> None:
-    """Writes a PNG of a score table, its events and, beneath, the errors of the channels with the largest share in
-    them.
+    """Writes a PNG of a score table, its events, and the errors of the channels with the largest share.
 
-    Scales are logarithmic: a score is an error relative to normal. A few recordings get a panel each, over their own
+    Scales are logarithmic: a score is an error relative to normal. A few recordings have a panel each, over their own
     time; many are shown end to end, in rows, over the number of the score.
     channel_error_sc: (S, C) normalised errors, one line per line of the table.
     """
     scores = scores.reset_index(drop=True)
     recordings = [table for _, table in scores.groupby("recording", sort=False, observed=True)]
     panels = [_own_time(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
-    if panels[-1].x_label:  # said once
+    if panels[-1].x_label:  # only below the last panel
         panels[:-1] = [replace(panel, x_label="") for panel in panels[:-1]]
     line_e2 = event_lines(scores, events)
-    shown = _telling_channels(channel_error_sc, line_e2)
+    shown = _worst_channels(channel_error_sc, line_e2)
     limits = _limits(scores["score"].to_numpy(), threshold)
 
     heights = [3.0 if len(panels) == 1 else 1.45, _CHANNEL_INCHES * len(shown)]
@@ -127,8 +127,8 @@ def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
     return line_e2
 
 
-def _telling_channels(channel_error_sc: np.ndarray, line_e2: np.ndarray) -> np.ndarray:
-    """The few channels with the largest share of the error within events, or of all there is without events: (K,)."""
+def _worst_channels(channel_error_sc: np.ndarray, line_e2: np.ndarray) -> np.ndarray:
+    """Indices of the channels with the largest errors within events; without events, with the largest errors: (K,)."""
     inside = [np.arange(first, last + 1) for first, last in line_e2]
     line_m = np.concatenate(inside) if inside else np.arange(len(channel_error_sc))
     sum_c = np.nansum(channel_error_sc[line_m[:: 1 + len(line_m) // _LINES_LOOKED_AT]], axis=0)
@@ -159,8 +159,8 @@ def _end_to_end(recordings: Sequence[pd.DataFrame]) -> list[_Panel]:
 
 
 def _limits(score_s: np.ndarray, threshold: float) -> tuple[float, float]:
-    """Smallest and largest score shown, with room at the foot for labels and at the head for severities. Zero cannot be
-    shown on a log scale."""
+    """Smallest and largest score shown, with room at the bottom for labels and at the top for severities. Only positive
+    scores count, because the scale is logarithmic."""
     positive_s = score_s[score_s > 0]
     low = float(np.quantile(positive_s, 0.0005)) if len(positive_s) else threshold / 10
     high = 1.1 * max(float(positive_s.max(initial=0)), threshold)
@@ -202,7 +202,7 @@ def _draw(
 
 
 def _write_severities(axes: Axes, x_k: np.ndarray, severity_k: np.ndarray) -> None:
-    """How many times the threshold each event reached, as far as there is room."""
+    """The peak of each event as a multiple of the threshold, if there is room."""
     left, right = axes.get_xlim()
     place_k = np.clip((x_k - left) / (right - left), _APART / 2, 1 - _APART / 2)
     written: list[float] = []
@@ -217,7 +217,7 @@ def _write_severities(axes: Axes, x_k: np.ndarray, severity_k: np.ndarray) -> No
 def _draw_channels(
     axes: Axes, panel: _Panel, cells: tuple[np.ndarray, np.ndarray], names: Sequence[str], most: float
 ) -> QuadMesh:
-    """A row of cells for each channel, from pale, normal, to dark."""
+    """A row of cells for each channel; dark cells are large errors."""
     edges_x, error_kx = cells
     axes.set(xlim=(edges_x[0], edges_x[-1]), facecolor="#dddddd", xlabel=panel.x_label)
     mesh = axes.pcolormesh(
@@ -241,14 +241,14 @@ def label_dates(axes: Axes) -> None:
 
 
 def _errors_of(panel: _Panel, channel_error_sc: np.ndarray, shown: np.ndarray) -> np.ndarray:
-    """Those of some channels, for the lines of a panel, which are neighbours in the table: (S, K)."""
+    """Errors of some channels for the lines of a panel, which are consecutive in the table: (S, K)."""
     first = panel.table.index[0]
     own_sc = channel_error_sc[first : first + len(panel.table)]
     return np.concatenate([own_sc[piece][:, shown] for piece in slices(own_sc, num_values=_VALUES_AT_A_TIME)])
 
 
 def _cells(panel: _Panel, error_sk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edges (X + 1,) of equal segments across a panel, and the largest error of each channel in them: (K, X)."""
+    """Edges (X + 1,) of cells of equal width across a panel, and the largest error of each channel in them: (K, X)."""
     left, right = panel.edges_s2[0, 0], panel.edges_s2[-1, 1]
     edges_x = np.linspace(left, right, min(len(panel.x_s), _MAX_CELLS) + 1)
     cell_s = np.clip(np.searchsorted(edges_x, panel.x_s, side="right") - 1, 0, len(edges_x) - 2)
@@ -259,7 +259,7 @@ def _cells(panel: _Panel, error_sk: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _line(x_s: np.ndarray, score_s: np.ndarray, recording_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The scored points, thinned, with NaN wherever the line must not connect: unscored points, gaps, recordings."""
+    """The scored points, thinned, with NaN where the line must be interrupted: unscored points, gaps, recordings."""
     at_p = np.flatnonzero(~np.isnan(score_s))
     if not len(at_p):
         return np.empty(0), np.empty(0)
@@ -296,7 +296,7 @@ def _shade(
 
 
 def _first_scores(panel: _Panel) -> np.ndarray:
-    """Where each recording of a panel begins: int64 (R,)."""
+    """Index of the first score of each recording of a panel: int64 (R,)."""
     return np.flatnonzero(np.diff(panel.table["recording"].cat.codes.to_numpy(), prepend=-1))
 
 

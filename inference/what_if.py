@@ -1,4 +1,4 @@
-"""Events at other thresholds: how many in the scored data, and how many false ones per day in normal operation.
+"""Events at other thresholds: their number in the scored data, and the false events per day in normal operation.
 
 Suffix: n score.
 """
@@ -14,14 +14,14 @@ from core.config.schema import Scoring
 from inference.events import event_spans
 from inference.thresholds import CalibrationSample
 
-# Steps of the threshold, and the quantile of the calibration scores at which they begin.
+# Number of thresholds, and the quantile of the calibration scores at which they begin.
 STEPS, LOWEST_QUANTILE = 30, 0.9
 
 
 def what_if(
     sample: CalibrationSample, table: pd.DataFrame, threshold: float, settings: Scoring
 ) -> list[dict[str, Any]]:
-    """One entry per threshold, ascending, the present one among them.
+    """One entry per threshold, ascending; the current threshold is one of them.
 
     Keys: threshold · events: in the scored data · per_day, per_day_high: false events per day on the calibration
     scores, and the upper end of the 95 % interval of their mean; None if the time between scores is unknown.

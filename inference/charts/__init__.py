@@ -3,13 +3,13 @@
 Layers, lowest first:
 
 - `reference_rows`: reference rows, standardised and divided into folds
-- `components`: principal components, and what they leave of a row
-- `autoregression`: what the last rows predict of the next one
-- `innovations`: what the last rows and the other channels do not predict of a channel
+- `components`: residuals of principal components
+- `autoregression`: predicts a row from the rows before it
+- `innovations`: the part of a channel that neither the last rows nor the other channels predict
 - `operating_context`: similar states of a process, and the usual size of residuals there
-- `cross_channel_regression`: what the other channels predict of a channel
-- `attribution`: which channels explain its residuals
-- `cross_channel`: the chart of its residual by operating context
+- `cross_channel_regression`: predicts a channel from the other channels
+- `attribution`: the channels that explain the residuals of this regression
+- `cross_channel`: the chart of these residuals by operating context
 - `control_charts`: the charts of a process that does not repeat itself
 - `process`: the charts of each group of recordings of process sensors
 - `vibration_features`: level, spectrum, low-frequency lines and modulation of a window

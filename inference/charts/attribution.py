@@ -23,9 +23,9 @@ _LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Attribution:
-    """deviation_c: of the residuals of reference rows, float64 (C,). fill_cd: predicts a missing channel d from its
-    row, (C, C). weights: what a change of channel c adds to the prediction of channel d, (C, C): a change in the
-    present row only, and a lasting one."""
+    """deviation_c: root mean square of the residuals of reference rows, float64 (C,). fill_cd: predicts a missing
+    channel d from the other channels of its row, (C, C). weights: two matrices (C, C), what a change of channel c adds
+    to the prediction of channel d: for a change of the present row only, and for a lasting change."""
 
     deviation_c: np.ndarray
     fill_cd: np.ndarray
@@ -33,20 +33,21 @@ class Attribution:
 
     @classmethod
     def of(cls, regression: CrossChannelRegression, usual_c: np.ndarray) -> Self:
-        """usual_c: mean squares of the residuals of reference rows."""
+        """usual_c: mean squares of the residuals of reference rows, (C,)."""
         deviation_c = np.sqrt(np.maximum(np.nan_to_num(usual_c, nan=1.0), RESIDUAL_FLOOR**2))
         num_channels, num_rows = len(deviation_c), 1 + regression.lags
         weight_lcd = regression.weight_fc[: num_rows * num_channels].reshape(num_rows, num_channels, num_channels)
         return cls(deviation_c, regression.fill_cc, (weight_lcd[0], weight_lcd.sum(axis=0)))
 
     def scaled(self, residual_nc: np.ndarray) -> np.ndarray:
-        """Residuals in their deviations, 0 where they are missing."""
+        """Residuals (n, C) divided by their deviations; 0 where they are missing."""
         return np.nan_to_num(residual_nc / self.deviation_c)
 
     def shares(self, moment_cc: np.ndarray, most: int) -> dict[int, float]:
         """Up to `most` channels, the most important first, with the shares of the squared residuals that they explain.
 
-        moment_cc: scaled residuals (n, C), transposed, times themselves, so that pieces of an event add up.
+        moment_cc: (C, C), the sum over rows of the products of scaled residuals. The sums of several pieces of an event
+        are added.
         """
         missing_c = np.diag(moment_cc) == 0
         fill_cd = np.where(missing_c[:, np.newaxis] | ~missing_c, 0.0, self.fill_cd)

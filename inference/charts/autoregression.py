@@ -6,7 +6,7 @@ channels move together, which a channel-independent model cannot, and is fitted 
 
 The ridge shrinks the prediction not towards the reference mean but towards the mean of the channel's own last rows, by
 its `persistence` (as the Minnesota prior does: Litterman, Journal of Business and Economic Statistics 1986). A
-temperature that drifts slowly is therefore no fault.
+temperature that drifts slowly is therefore not a fault.
 
 Suffixes: n row, c channel, f regressor, k segment or fold.
 """
@@ -45,8 +45,9 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Autoregression:
-    """mean_c, std_c: of reference rows, float64 (C,). persistence_c: weight, 0 to 1, of the mean of the channel's own
-    last rows in its prediction. weight_fc: (lags · C + 1, C), weights of the regressors, whose sum is added to that."""
+    """mean_c, std_c: mean and standard deviation of reference rows, float64 (C,). persistence_c: weight, 0 to 1, of the
+    mean of the channel's own last rows in its prediction. weight_fc: (lags · C + 1, C), weights of the regressors. The
+    prediction is `persistence_c * own_nc + x_nf @ weight_fc`."""
 
     lags: int
     mean_c: np.ndarray
@@ -70,9 +71,9 @@ class Autoregression:
 
 
 class LaggedRows(Running):
-    """Rows with their regressors, of rows (n, C) that come in pieces, no piece across two segments.
+    """Adds the regressors to rows (n, C) that come in pieces, no piece across two segments.
 
-    The rows before a segment are replaced by its first row, a missing regressor by its mean.
+    The first row of a segment replaces the rows before the segment. The mean replaces a missing regressor.
     """
 
     STATE = ("_past_lc", "_segment")
@@ -123,7 +124,8 @@ class _Moments:
         )
 
     def weights(self, persistence_c: np.ndarray) -> np.ndarray:
-        """The weights (F, C); the constant, last, is not penalised. Its entry of `xx_ff` counts the rows."""
+        """The weights (F, C). The constant is the last regressor: it is not penalised, and its entry of `xx_ff` is the
+        number of rows."""
         penalty_f = np.append(np.full(len(self.xx_ff) - 1, PENALTY * self.xx_ff[-1, -1]), 1e-9)
         return np.linalg.solve(self.xx_ff + np.diag(penalty_f), self.xz_fc - persistence_c * self.xo_fc)
 

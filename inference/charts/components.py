@@ -2,9 +2,9 @@
 
 The components hold 90 % of the variance of reference rows (Jackson and Mudholkar, Control Procedures for Residuals
 Associated With Principal Component Analysis, Technometrics 1979). The residual of a row does not depend on the rows
-before it, so a lasting shift between channels stays visible, which a regression on the last rows soon follows. For the
-same reason the residual grows in a plant that drifts: `fit` measures how much larger Q is by the components of the
-other half of the reference rows.
+before it, so a lasting shift between channels stays visible, while a regression on the last rows soon follows it. For
+the same reason the residual grows in a plant that drifts: `fit` measures how much larger Q is when the components are
+fitted to the other half of the reference rows.
 
 Suffixes: n row, c channel, k component or segment.
 """
@@ -29,7 +29,7 @@ _VALUES_AT_A_TIME = 2**20
 @dataclass(frozen=True)
 class Components:
     """centre_c: mean of the standardised reference rows, float64 (C,). left_cc: projection on the residual of the
-    components; zeros where all components are needed."""
+    components; zeros if all components are needed to hold the variance."""
 
     centre_c: np.ndarray
     left_cc: np.ndarray
@@ -70,8 +70,8 @@ def fit(z_nc: np.ndarray, segments_k2: np.ndarray, scratch: Path | None = None) 
     """The components of reference rows, the out-of-fold residuals of these rows, and the drift.
 
     z_nc: standardised rows (S, C) of the segments (K, 2), NaN missing. The residuals are float32 (S, C), in `scratch`
-    if they are long. Drift: the median Q of one half of the rows by the components of the other half, over that by the
-    components of all rows; at least 1.
+    if they are long. Drift: the median Q of each half of the rows with components fitted to the other half, averaged,
+    divided by the median Q with components fitted to all rows; at least 1.
     """
     sizes = [(ranges_k2[:, 1] - ranges_k2[:, 0]).sum() for ranges_k2 in folds_of(segments_k2)]
     folds = np.split(z_nc, np.cumsum(sizes)[:-1])
@@ -101,7 +101,7 @@ def _drift(folds: Sequence[np.ndarray], found: Sequence[_Moments], scratch: Path
 
 
 def _median_q(components: Components, folds: Sequence[np.ndarray], scratch: Path | None) -> float:
-    """Of the rows with a value; NaN where there are none."""
+    """Median Q of the rows with a value; NaN if there is none."""
     pieces = (piece_nc for fold_nc in folds for piece_nc in _pieces(fold_nc))
     q_n = gathered((_q(components.residual(z_nc)) for z_nc in pieces), scratch)
     return float(median(partial(blocks, q_n), len(q_n)))

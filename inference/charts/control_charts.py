@@ -4,21 +4,23 @@
   the last rows (`inference.charts.autoregression`) nor the innovations of the other channels predict. It detects noise,
   jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993).
 - The square of the CUSUM of that innovation (`inference.running`). It detects a small lasting shift to one side.
-- The mean square of what the principal components leave (`inference.charts.components`), over three times as many rows.
-  It detects a lasting shift between channels. Its weight falls with the drift of the plant.
+- The exponentially weighted mean square of the residual of the principal components (`inference.charts.components`),
+  over more rows (`components_spans`). It detects a lasting shift between channels. Its weight falls with the drift of
+  the plant.
 - The exponentially weighted mean square of the residual of a regression on the other channels, up to a limit
   (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight falls
   with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend on each
   other in a new way, as servers do under another load, from hiding larger errors of the other charts.
-- The exponentially weighted mean square of the part of a residual that the channels share: its square, less that of the
-  innovation. It detects changes of many channels together. A change of the load is one, so its weight is the smaller,
-  the larger its 99 % quantile on reference rows is: where the load often jumps, it says little.
+- The exponentially weighted mean of the part of a residual that the channels share: the square of the residual minus
+  the square of the innovation. It detects changes of many channels together. A change of the load is such a change, so
+  the chart has less weight the larger its 99 % quantile on reference rows is: where the load often jumps, the chart is
+  not informative.
 
 Where the other channels explain a channel almost completely, the third and the fifth chart have little weight: they
 follow the load, and the fourth detects the same faults with a smaller residual.
 
-Each chart but the last is divided by its mean on reference rows that were left out of its fit. Suffixes: n row, s score
-entry, c channel, k segment.
+Each chart but the last is divided by its mean on reference rows that were left out of its fit; the last is divided by
+the mean square of the residual. Suffixes: n row, s score entry, c channel, k segment.
 """
 
 from __future__ import annotations
@@ -41,24 +43,24 @@ from inference.running import ERROR_CAP, Cusum, Ewma, Running, write_errors
 
 # Allowance of the CUSUM, in reference deviations of the residual: half of the smallest shift to detect, which is one.
 _ALLOWANCE = 0.5
-# Smallest reference mean square of a CUSUM: that of a channel that is constant but for rare jumps is near 0.
+# Smallest reference mean square of a CUSUM. It is near 0 for a channel that is constant except for rare jumps.
 CUSUM_FLOOR = 0.1
 # Smallest reference innovation, in standard deviations of its channel.
 INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
-# Where the other channels leave less than this share of the variance of a channel, charts of the components and of what
-# channels share have less weight. Chosen on made-up plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
+# Where the other channels leave less than this share of the variance of a channel unexplained, the third and the fifth
+# chart have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
-# The time of the regression on other channels grows with the cube of its regressors: many channels have fewer lags and
-# means, and no squares, and more than the second number have no such regression.
+# The time of the regression on other channels grows with the cube of the number of regressors. With many channels there
+# are fewer lags and means and no squares; with more than `_MOST_CHANNELS` there is no such regression.
 _MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
 
 
 @dataclass(frozen=True)
 class CrossChannelResidual:
-    """The regression on other channels, and the mean squares of its residual on reference rows, float64 (C,)."""
+    """The regression on other channels. usual_c: mean squares of its residuals on reference rows, float64 (C,)."""
 
     regression: CrossChannelRegression
     usual_c: np.ndarray
@@ -70,8 +72,8 @@ class CrossChannelResidual:
 
     @classmethod
     def fit(cls, values_nc: np.ndarray, segments_k2: np.ndarray, span: int) -> Self | None:
-        """None for a single channel, or too many. The arguments are those of `fit`; the mean squares are those of
-        out-of-fold residuals."""
+        """None for a single channel or more than `_MOST_CHANNELS`. Arguments as for `fit` of this module. The mean
+        squares are those of out-of-fold residuals."""
         num_channels = values_nc.shape[1]
         if not 1 < num_channels <= _MOST_CHANNELS:
             return None
@@ -100,10 +102,11 @@ class CrossChannelResidual:
 class ControlCharts:
     """Charts of one group of recordings.
 
-    span: of the mean of squares, in rows. usual_4c: mean squares (4, C) on reference rows: of the innovations, of their
-    CUSUM, of what the components leave, and of the residuals of the regression; of the CUSUM in reference deviations of
-    the innovations, of the others in standard deviations of the channel. components_share: weight of the third chart.
-    shared_weight: of the fifth. cross: of the fourth chart; None without it. settings: constants of all charts.
+    span: span of the exponentially weighted means, in rows. usual_4c: mean squares (4, C) on reference rows: of the
+    innovations, of their CUSUM, of the residuals of the components, and of the residuals of the regression. The unit is
+    the reference deviation of the innovations for the CUSUM, and the standard deviation of the channel for the others.
+    components_share: weight of the third chart. shared_weight: weight of the fifth chart. cross: the regression of the
+    fourth chart; None without it. settings: constants of all charts.
     """
 
     regression: Autoregression
@@ -118,7 +121,7 @@ class ControlCharts:
 
     @property
     def total(self) -> float:
-        """The mean error on reference rows, before it is divided by this."""
+        """The mean of the sum of all charts on reference rows; errors are divided by it."""
         own_c, residual_c = self.usual_4c[[0, 3]]
         shared = float(np.nanmean(np.clip(1.0 - own_c / residual_c, 0.0, 1.0)))
         explained = 0.0 if self.cross is None else float(np.nanmean(self.cross.explained_c))
@@ -136,7 +139,7 @@ class ControlCharts:
 
     @property
     def attribution(self) -> None:
-        """Its errors say which channels an event comes from: most of them are of one channel alone."""
+        """None: the errors show from which channels an event comes, because most charts have one channel alone."""
         return None
 
     @property
@@ -246,8 +249,8 @@ def fit(
     """The charts of reference rows.
 
     values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
-    gap, in order. The reference means are those of out-of-fold residuals. scratch: directory for arrays that are longer
-    than memory should hold; None uses memory.
+    gap, in order. span: span of the exponentially weighted means, in rows. scratch: directory for arrays that are too
+    large for memory; None uses memory. The reference means are those of out-of-fold residuals.
     """
     num_channels, settings = values_nc.shape[1], settings or ProcessCharts()
     regression, residual_sc = autoregression.fit(values_nc, segments_k2, settings, scratch)
@@ -293,8 +296,8 @@ def fit(
 
 
 def _unexplained(cross: CrossChannelResidual | None) -> float:
-    """The factor of charts that follow the load: 1, or less where the other channels leave less than `_WELL_EXPLAINED`
-    of the variance of a channel on average, with the fourth power, as for drift."""
+    """The factor of charts that follow the load: 1, or less if the other channels leave less than `_WELL_EXPLAINED` of
+    the variance of a channel unexplained on average. The ratio has the fourth power, as for drift."""
     if cross is None:
         return 1.0
     return min(1.0, (1.0 - float(np.nanmean(cross.explained_c))) / _WELL_EXPLAINED) ** 4
@@ -330,8 +333,8 @@ def _deviations(residual_nc: np.ndarray, square_c: np.ndarray) -> np.ndarray:
 
 
 def _mean_square(pieces: Iterable[np.ndarray], num_channels: int) -> np.ndarray:
-    """Of the observed values in rows that come in pieces, float64 (C,); NaN for a channel without a value, which is
-    then not scored."""
+    """Mean square of the observed values in rows that come in pieces, float64 (C,). NaN for a channel without a value;
+    such a channel is not scored."""
     sum_c, count_c = np.zeros((2, num_channels))
     for values_nc in pieces:
         square_nc = np.square(values_nc, dtype=np.float64)

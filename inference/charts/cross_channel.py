@@ -1,4 +1,4 @@
-"""A control chart of what the other channels do not explain of a channel, by operating context.
+"""A control chart of the part of a channel that the other channels do not explain, by operating context.
 
 The chart compares each residual of the regression (`inference.charts.cross_channel_regression`) with those of similar
 operating contexts (`inference.charts.operating_context`) and averages its negative log-likelihood under a Student t
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # Degrees of freedom of the Student t distribution, and the smallest deviation of the smoothed likelihood.
 FREEDOM, DEVIATION_FLOOR = 10.0, 0.05
-# Fewest reference rows of a process for which the operating context is looked at.
+# Fewest reference rows of a process for which the operating context is used.
 FEWEST_ROWS = 1000
 # Rows from which context and levels are learned: evenly spaced pieces of the reference rows.
 _LEARNED_ROWS, _PIECES = 2**16, 16
@@ -38,8 +38,9 @@ _VALUES_AT_A_TIME = 2**18
 class CrossChannelChart:
     """Errors of rows, about 1 on reference rows.
 
-    scale: usual residuals by context. level_2c: mean and deviation (2, C) of the smoothed likelihood of reference rows.
-    usual_c: mean square of the excess over that mean, in deviations. span: of the exponentially weighted mean, in rows.
+    scale: usual residuals by context. level_2c: mean and deviation (2, C) of the smoothed negative log-likelihood of
+    reference rows. usual_c: mean square of the excess over that mean, in deviations. span: span of the exponentially
+    weighted mean, in rows.
     """
 
     regression: CrossChannelRegression
@@ -88,7 +89,7 @@ class CrossChannelChart:
 class RunningChart(Running):
     """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments.
 
-    residual_nc: the scaled residuals of the last piece, from which its errors are computed.
+    residual_nc: the scaled residuals of the last piece, to attribute events to channels.
     """
 
     def __init__(self, chart: CrossChannelChart):
@@ -112,8 +113,8 @@ def fit(
     """The chart of reference rows.
 
     values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
-    gap, in order. context_c: bool (C,), the channels that describe the context; by default all. Reference residuals are
-    those of regressions that left the rows out.
+    gap, in order. span: span of the exponentially weighted mean, in rows. context_c: bool (C,), the channels that
+    describe the context; by default all. The reference residuals are out-of-fold residuals.
     """
     regression, others, folds = CrossChannelRegression.fit(values_nc, segments_k2)
     learned = [_learned_rows(fold_k2, len(folds)) for fold_k2 in folds]
@@ -182,7 +183,8 @@ def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:
 
 
 def _learned_rows(segments_k2: np.ndarray, num_parts: int) -> np.ndarray:
-    """Segments, or evenly spaced pieces of them where they are longer than the limit for one of so many parts."""
+    """The segments (K, 2) of one of `num_parts` folds, or evenly spaced pieces of them if they have more rows than
+    `_LEARNED_ROWS` divided by the number of folds."""
     lengths_k = segments_k2[:, 1] - segments_k2[:, 0]
     limit = _LEARNED_ROWS // num_parts
     if lengths_k.sum() <= limit:

@@ -24,8 +24,8 @@ from inference.running import Ewma, Running
 LAGS = 3
 # Ridge penalties to choose from, as a share of the variance of a channel.
 PENALTIES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-# Regressors are clipped to ± this many standard deviations, squared ones to fewer: outside of the reference rows a
-# parabola is no prediction.
+# Regressors are clipped to ± this many standard deviations, those that are squared to fewer, because a parabola does
+# not extrapolate well.
 CLIP, _SQUARE_CLIP = 10.0, 4.0
 # Smallest residual that counts, in standard deviations of the channel: below it the regression is exact.
 RESIDUAL_FLOOR = 0.02
@@ -45,9 +45,10 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class CrossChannelRegression:
-    """mean_c, std_c: of reference rows, float64 (C,). fill_cc: (C, C), predicts a missing value from the others of its
-    row. weight_fc: ((1 + lags + means + squares) C + 1, C), predicts a channel from the others. lags: previous rows.
-    mean_spans: of the exponentially weighted means, in rows. squares: whether squares are regressors."""
+    """mean_c, std_c: mean and standard deviation of reference rows, float64 (C,). fill_cc: (C, C), predicts a missing
+    value from the others of its row. weight_fc: ((1 + lags + means + squares) C + 1, C), predicts a channel from the
+    others. lags: number of previous rows that are regressors. mean_spans: spans of the exponentially weighted means, in
+    rows. squares: whether squares are regressors."""
 
     mean_c: np.ndarray
     std_c: np.ndarray
@@ -101,7 +102,8 @@ class CrossChannelRegression:
         mean_spans: tuple[float, ...] = (),
         squares: bool = False,
     ) -> tuple[Self, list[Self], list[np.ndarray]]:
-        """The regression of all reference rows, and those that leave out one fold each, with the folds (K, 2)."""
+        """The regression fitted to all reference rows, the regressions that leave out one fold each, and the folds as
+        ranges of rows (K, 2)."""
         num_channels = values_nc.shape[1]
         # Before the regression is fitted, a missing value is replaced by the last one.
         plain = cls.without_weights(*moments(values_nc, segments_k2))
@@ -121,7 +123,7 @@ class CrossChannelRegression:
 
     @classmethod
     def without_weights(cls, mean_c: np.ndarray, std_c: np.ndarray) -> Self:
-        """For the regressors of rows in which the last value replaces a missing one."""
+        """A regression that only fills rows: the last observed value replaces a missing one."""
         return cls(mean_c, std_c, np.eye(len(mean_c)), np.zeros((0, len(mean_c))), lags=0)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -134,7 +136,7 @@ class CrossChannelRegression:
 
 
 class LaggedRows(Running):
-    """Rows with their regressors, of rows (n, C) that come in pieces, no piece across two segments."""
+    """Adds the regressors to rows (n, C) that come in pieces, no piece across two segments."""
 
     STATE = ("_last_c", "_past_lc", "_segment")
 
@@ -160,7 +162,7 @@ class LaggedRows(Running):
 
 @dataclass
 class _Moments:
-    """Sums of products over rows: of regressors (F, F), of regressors and rows (F, C), of rows (C,); their count."""
+    """Sums of products over rows: of regressors (F, F), of regressors and rows (F, C), of rows (C,); number of rows."""
 
     xx_ff: np.ndarray
     xz_fc: np.ndarray
@@ -169,7 +171,7 @@ class _Moments:
 
     @classmethod
     def of(cls, pieces: Iterator[Rows], present_channels: int | None) -> Self:
-        """present_channels: how many channels, where the regressors are the present rows alone."""
+        """present_channels: number of channels, to use the present rows alone as regressors; None uses all."""
         found = None
         for rows in pieces:
             x_nf, z_nc = rows.regressor_nf, rows.filled_nc
@@ -199,7 +201,7 @@ def _total(each: Sequence[_Moments]) -> _Moments:
 
 
 def _without_itself(found: _Moments, penalty: float, num_channels: int) -> np.ndarray:
-    """Ridge weights (F, C) in which a channel's own values do not count.
+    """Ridge weights (F, C) that are 0 for a channel's own values.
 
     Fixing some coefficients at zero changes the others of a least-squares fit in closed form (Hastie, Tibshirani and
     Friedman, The Elements of Statistical Learning, 2009, exercise 3.13 and section 3.2), so one inverse serves all.

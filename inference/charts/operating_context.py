@@ -24,15 +24,16 @@ import numpy as np
 from inference.running import Ewma, Running
 
 COMPONENTS = 8
-# The recent past of a row: how far it lies from its means over so many smoothing spans.
+# Features of the recent past: differences of a row from its means over this many smoothing spans.
 PAST_SPANS = (0.5, 3.0)
-# Reference rows that are kept, and how many of them a row is compared with.
+# Number of reference rows that are kept, and number of them that a row is compared with.
 REFERENCES, NEIGHBOURS = 4000, 30
-# The overall mean square counts as so many more neighbours.
+# The overall mean square counts as this many additional neighbours.
 PRIOR_NEIGHBOURS = 2
-# Reference rows nearer in time than this many smoothing spans are no independent neighbours of each other.
+# Reference rows closer in time than this many smoothing spans are not independent of each other.
 APART_SPANS = 6
-# Analogues: of how many rows the change over how many smoothing spans is predicted, from how many similar rows.
+# `recurrence` predicts the change over `_CHANGE_SPANS` smoothing spans of `_PREDICTED` rows, each from `_ANALOGUES`
+# similar rows.
 _CHANGE_SPANS, _ANALOGUES, _PREDICTED = 2, 8, 1500
 
 
@@ -87,7 +88,7 @@ class ResidualScale:
 
     @classmethod
     def fit(cls, feature_nf: np.ndarray, residual_nc: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Keeps some reference rows, evenly spaced in time. Returns which, int64 (M,), as well."""
+        """Keeps up to `REFERENCES` rows, evenly spaced in time. Also returns their indices, int64 (M,)."""
         kept_m = np.unique(np.linspace(0, len(feature_nf) - 1, min(REFERENCES, len(feature_nf))).astype(np.int64))
         square_nc = np.square(residual_nc, dtype=np.float64)
         usual_c = mean_of_observed(square_nc)
@@ -101,7 +102,7 @@ class ResidualScale:
         return cKDTree(self.reference_mf)
 
     def __call__(self, feature_nf: np.ndarray) -> np.ndarray:
-        """The root mean square of residuals in the most similar contexts, at least that of all: float64 (n, C)."""
+        """The root mean square of residuals in the most similar contexts, at least that of all rows: float64 (n, C)."""
         _, neighbour_nk = self._tree.query(feature_nf, k=np.arange(1, self._num_neighbours() + 1))
         return self._of(neighbour_nk, np.ones(neighbour_nk.shape))
 
@@ -133,9 +134,10 @@ class ResidualScale:
 
 
 def recurrence(filled_nc: np.ndarray, segment_n: np.ndarray, span: int) -> float:
-    """How well the next change of a process is predicted by what followed similar contexts at other times.
+    """How well the next change of a process is predicted by the changes after similar contexts at other times.
 
-    filled_nc: standardised rows without NaN, (n, C). segment_n: number of each row's segment, ascending.
+    filled_nc: standardised rows without NaN, (n, C). segment_n: number of each row's segment, ascending. span:
+    smoothing span in rows.
     Returns the share of the variance of changes over two smoothing spans that is explained, at most 1: near 1 for a
     recipe, .2 to .7 for processes that do not repeat themselves exactly; 0 if there are too few rows.
     """

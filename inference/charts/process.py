@@ -1,4 +1,4 @@
-"""Control charts of process sensors for each group of recordings, of the kind that suits the process.
+"""Control charts of process sensors for each group of recordings. The kind of chart depends on the process.
 
 A process that repeats itself is scored by the cross-channel chart (`inference.charts.cross_channel`), which compares
 residuals with those of similar operating contexts. Any other process is scored by the charts of
@@ -36,9 +36,9 @@ Charts = ControlCharts | CrossChannelChart
 KINDS: dict[str, type[Charts]] = {"control": ControlCharts, "cross_channel": CrossChannelChart}
 OperatingContext = Literal["auto", "on", "off"]
 _VALUES_AT_A_TIME = 2**19
-# Rows before the first that is shown, so that a prediction from lags and means has its regressors.
+# Rows before the first row that is shown, from which lags and means of the first prediction are computed.
 _ROWS_BEFORE = 1000
-# Share of a channel's variance above which the other channels, and not its past, say what is expected.
+# If the other channels explain at least this share of a channel's variance, its expected value is predicted from them.
 _MOST = 0.5
 
 
@@ -49,8 +49,7 @@ class ProcessChartSet:
     charts: Mapping[str, Charts]
 
     def errors(self, windows: WindowSet) -> np.ndarray:
-        """Errors of a split, float32 (S, C) for all rows of its segments, by the charts of the group of each
-        recording."""
+        """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
         values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, windows.segments.lengths_k
         error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.scratch)
         first_k = np.cumsum(lengths_k) - lengths_k
@@ -65,14 +64,15 @@ class ProcessChartSet:
         return self._of(file_id).running()
 
     def attribution(self, file_id: str) -> Attribution | None:
-        """How events of a recording are attributed to channels; None: by their errors."""
+        """How events of a recording are attributed to channels; None: by the errors of the channels."""
         return self._of(file_id).attribution
 
     def _of(self, file_id: str) -> Charts:
         return self.charts[file_id if file_id in self.charts else POOLED]
 
     def shares(self, windows: WindowSet, first: int, last: int, most: int) -> dict[int, float]:
-        """`Attribution.shares` of some rows of a segment whose charts have an attribution."""
+        """`Attribution.shares` of the rows `first` to `last` (inclusive) of a segment whose charts have an
+        attribution."""
         series, segments = windows.series, windows.segments
         segment = int(segments.at(np.array([first]))[0])
         charts = self._of(series.recordings[int(segments.recording_k[segment])].file_id)
@@ -85,8 +85,8 @@ class ProcessChartSet:
         return charts.attribution.shares(moment_cc, most)
 
     def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
-        """What the regressions of the charts predict of some rows of the series, in the units of the series: float64
-        (N, C), NaN where the value itself is missing. The charts monitor the difference, the residual.
+        """The predictions of the charts' regressions for some rows of the series, in the units of the series: float64
+        (N, C), NaN where the measured value is missing. The charts monitor the difference, the residual.
 
         row_n: int64 (N,), ascending, all in segments of the split.
         """
@@ -121,7 +121,7 @@ class ProcessChartSet:
         return ProcessChartSet({**self.charts, **other.charts})
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of each group, their names after its number and kind."""
+        """The arrays of each group. Their names start with the number and the kind of the group."""
         kinds = {kind: name for name, kind in KINDS.items()}
         arrays = {"groups": np.array(list(self.charts))}
         for number, charts in enumerate(self.charts.values()):
@@ -142,8 +142,8 @@ class ProcessChartSet:
 
 
 def _predicted(charts: Charts, values_nc: np.ndarray, rows_k2: np.ndarray) -> np.ndarray:
-    """What regressions predict of the rows (K, 2), float64 (N, C): from the other channels where they explain most of a
-    channel, because its own past follows a fault."""
+    """Predictions of the rows (K, 2), float64 (N, C): from the other channels where these explain most of a channel,
+    because a prediction from its own past follows a fault."""
 
     def by(regression: Autoregression | CrossChannelRegression) -> np.ndarray:
         z_nc = np.concatenate([rows.z_nc - regression.residual(rows) for rows in regression.rows(values_nc, rows_k2)])
@@ -167,10 +167,10 @@ def fit_process(
     """Charts of the rows of all reference splits, and the errors of the split `calibration` by charts that were fitted
     without it (`inference.charts.reference_rows`).
 
-    own_past: the recordings that are scored per recording; without any, all recordings are one group. Rows of other
-    recordings are NaN. span: of the exponentially weighted means, in rows. context: whether residuals are compared with
-    those of similar operating contexts; `auto` does so for a process that repeats itself. context_channels: the
-    channels that describe the context; by default all. settings: constants of the charts.
+    own_past: file ids of the recordings that are scored per recording (errors of the other recordings are NaN); if
+    empty, all recordings are one group. span: span of the exponentially weighted means, in rows. context: whether
+    residuals are compared with those of similar operating contexts; `auto` does so for a process that repeats itself.
+    context_channels: the channels that describe the context; by default all. settings: constants of the charts.
     Raises ConfigError for a context channel that the data does not have.
     """
     calibration, settings = reference["calibration"], settings or ProcessCharts()
@@ -181,7 +181,7 @@ def fit_process(
     for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
         calibration_sc[piece] = np.nan
     if own_past:
-        log.info("each of %d recordings has charts of its own: all have %d reference rows", len(own_past), OWN_ROWS)
+        log.info("%d recordings have separate charts: each has at least %d reference rows", len(own_past), OWN_ROWS)
     fitted = groups(reference.values(), own_past)
     context_c = _chosen(calibration.series, context_channels)
     uses_context = _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence)
@@ -214,7 +214,8 @@ def _uses_context(
     context_c: np.ndarray | None,
     limit: float,
 ) -> bool:
-    """Whether residuals are compared with those of similar contexts; logs why. limit: of the recurrence."""
+    """Whether residuals are compared with those of similar contexts; logs the reason. limit: smallest recurrence for
+    which `auto` does so."""
     if context == "off":
         return False
     rows = min(num_rows(group.reference_k2) for group in fitted)
@@ -224,7 +225,7 @@ def _uses_context(
             log.warning("operating context not used: it needs %d reference rows, and there are %d", needed, rows)
         return False
     if context == "on" or context_c is not None:
-        log.info("operating context: used, as the configuration says")
+        log.info("operating context: used, as configured")
         return True
     share = cross_channel.process_recurrence(values_nc, np.concatenate([group.reference_k2 for group in fitted]), span)
     used = share >= limit

@@ -5,8 +5,8 @@ Journal 2018), so that their errors are as large as those of new rows. Folds are
 a drifting process badly also have large reference errors, and count less.
 
 The split `calibration` is scored by charts fitted to the other reference splits (split conformal prediction:
-Papadopoulos et al., ECML 2002). A fold in the middle is predicted from both sides and the future is not, so the
-threshold of a plant that drifts would be too low.
+Papadopoulos et al., ECML 2002). Folds would give a threshold that is too low for a plant that drifts: a fold in the
+middle has reference rows before and after it, new data has them only before.
 
 Suffixes: n row, c channel, k segment or fold.
 """
@@ -24,14 +24,15 @@ from core.data.blocks import Pages
 log = logging.getLogger(__name__)
 
 FOLDS = 4
-# Standard deviation of a channel that is constant in reference data: a share of its level, and of 1 where that is 0.
+# Standard deviation of a channel that is constant in reference data, as a share of its absolute value, or of 1 if that
+# is 0.
 CONSTANT_SHARE = 0.01
 _VALUES_AT_A_TIME = 2**20
 
 
 def moments(values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the observed values in segments (K, 2), float64 (C,) each; a constant channel gets
-    a share of its level."""
+    """Mean and standard deviation of the observed values in segments (K, 2), float64 (C,) each. The deviation of a
+    constant channel is `CONSTANT_SHARE` of its largest absolute value."""
     num_channels = values_nc.shape[1]
     count_c, sum_c, level_c = (np.zeros(num_channels) for _ in range(3))
     for rows_nc in _pieces(values_nc, segments_k2):
@@ -69,10 +70,11 @@ def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:
 def held_out(
     reference_k2: np.ndarray, calibration_k2: np.ndarray, *, fewest: int = 0
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Segments (K, 2) to fit charts to, and the calibration segments to score with them; together all of the latter.
+    """Pairs of segments (K, 2): those to fit charts to, and calibration segments to score with these charts. Together,
+    the pairs contain all calibration segments.
 
-    Charts are fitted to the other reference rows, where these are as many as the calibration rows and at least
-    `fewest`; else, for each fold, to all rows outside of it.
+    Charts are fitted to the other reference rows if these are at least as many as the calibration rows, and at least
+    `fewest`; otherwise, for each fold, to all rows outside of it.
     """
     others_k2 = reference_k2[~np.isin(reference_k2[:, 0], calibration_k2[:, 0])]
     num_others, num_calibration = num_rows(others_k2), num_rows(calibration_k2)
@@ -97,5 +99,5 @@ def held_out(
 
 
 def num_rows(segments_k2: np.ndarray) -> int:
-    """Of segments (K, 2)."""
+    """Number of rows in segments (K, 2)."""
     return int((segments_k2[:, 1] - segments_k2[:, 0]).sum())

@@ -1,4 +1,4 @@
-"""The charts of either stream: how they are fitted to the reference splits that a configuration names."""
+"""Fits the charts of either stream to reference splits, with the settings of a configuration."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def fit_charts(
 ) -> tuple[ChartSet, np.ndarray]:
     """The charts of all reference splits, and the errors (S, C) of the split `calibration` by charts fitted without it.
 
-    own_past: the recordings of process sensors that are scored per recording. features: of vibration, if they are
-    known.
+    own_past: file ids of the recordings of process sensors that are scored per recording. features: features of
+    vibration (`reference_features`), if they are already computed.
     """
     scoring, charts = config.scoring, config.scoring.charts
     if config.stream == "swinmae":

@@ -39,8 +39,8 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Chart:
-    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) and pivots (C, F, counted
-    from 1) of their shrunk correlation matrix. float64."""
+    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) of their shrunk
+    correlation matrix, all float64, with the pivots (C, F), int32, counted from 1."""
 
     mean_cf: np.ndarray
     scale_cf: np.ndarray
@@ -59,7 +59,7 @@ class Chart:
         return cls(mean_cf, scale_cf, np.stack(factors), np.stack(pivots).astype(np.int32) + 1)
 
     def distances(self, new_wcf: np.ndarray) -> np.ndarray:
-        """Squared Mahalanobis distances over the number of features, (W, C); NaN for an axis without values."""
+        """Squared Mahalanobis distances divided by the number of features, (W, C); NaN for an axis without values."""
         offset_cwf = ((new_wcf - self.mean_cf) / self.scale_cf).transpose(1, 0, 2)
         solved_cwf = np.stack(
             [
@@ -74,9 +74,10 @@ class Chart:
 class Reference:
     """Distances of a chart on reference windows that were left out of its fit. float64.
 
-    lasting_c, passing_c: the mean distance is the first plus the second times the variance that averaging leaves (C,).
-    gradual: the relative distance that counts 1. limit: the largest reference distance; freedom: degrees of freedom of
-    the chi-square with the moments of the reference distances; all of the mean over axes.
+    lasting_c, passing_c: (C,); the expected distance is `lasting_c + passing_c * left`, where `left` is the share of
+    the variance that averaging over windows leaves (`variance_left`). The others describe the relative distance,
+    averaged over axes, of reference windows: gradual: its mean, or more. limit: its maximum. freedom: degrees of
+    freedom of the scaled chi-square distribution with its mean and variance.
     """
 
     lasting_c: np.ndarray
@@ -87,7 +88,8 @@ class Reference:
 
     @classmethod
     def fit(cls, single_wc: np.ndarray, averaged_wc: np.ndarray, left_w: np.ndarray) -> Self:
-        """single_wc, averaged_wc: distances of single windows and of means over windows."""
+        """single_wc, averaged_wc: distances of single windows and of means over windows, (W, C). left_w:
+        `variance_left` of each window."""
         single_c, averaged_c = known_mean(single_wc, axis=0), known_mean(averaged_wc, axis=0)
         passing_c = (single_c - averaged_c) / max(1 - left_w.mean(), _SMALLEST)
         passing_c = np.minimum(np.maximum(passing_c, 0), single_c)
@@ -98,11 +100,12 @@ class Reference:
         return cls(lasting_c, passing_c, _usual(relative_w), relative_w.max(), 2 * (mean / std) ** 2)
 
     def relative(self, distance_wc: np.ndarray, left_w: np.ndarray) -> np.ndarray:
-        """Distances relative to those expected after as many windows, (W, C)."""
+        """Distances (W, C) divided by the expected distances."""
         return _relative(distance_wc, self.lasting_c, self.passing_c, left_w)
 
     def excess(self, relative_w: np.ndarray) -> np.ndarray:
-        """The log-likelihood ratio of a larger variance, of the part beyond the limit: 0 for a reference window."""
+        """The log-likelihood ratio of a larger variance for the distance above the limit, (W,): 0 for a reference
+        window."""
         with np.errstate(invalid="ignore"):  # a single reference window has the distance 0
             ratio_w = np.maximum(relative_w / self.limit, 1)
         return self.freedom / 2 * (ratio_w - 1 - np.log(ratio_w))
@@ -113,12 +116,12 @@ def _relative(distance_wc: np.ndarray, lasting_c: np.ndarray, passing_c: np.ndar
 
 
 def _usual(values_w: np.ndarray) -> np.float64:
-    """The mean, or the root mean square over √3 where that is larger, as in `split_scores.channel_baseline`."""
+    """The mean, or the root mean square divided by √3 if that is larger, as in `split_scores.channel_baseline`."""
     return np.maximum(max(values_w.mean(), np.sqrt((values_w**2).mean()) / 3**0.5), _SMALLEST)
 
 
 def known_mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """The mean of the values that are not NaN; NaN where there is none."""
+    """Like `numpy.nanmean`, without its warning for an empty slice."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0.0).sum(axis=axis) / np.count_nonzero(known, axis=axis)
@@ -128,8 +131,9 @@ def known_mean(values: np.ndarray, axis: int) -> np.ndarray:
 class VibrationChartSet:
     """The charts of vibration.
 
-    charts: by name, fitted to all reference windows. references: usual distances of each. usual: the sum of all charts
-    that counts 1. span: of the means over windows. settings: constants of all charts.
+    charts: by name, fitted to all reference windows. references: reference distances of each chart. usual: the sum of
+    all charts for reference windows; errors are divided by it. span: span of the means over windows. settings:
+    constants of all charts.
     """
 
     charts: Mapping[str, Chart]
@@ -207,7 +211,8 @@ def _sum_of_charts(
 
 
 def variance_left(windows: WindowSet, span: int) -> np.ndarray:
-    """The variance of the exponentially weighted mean of independent windows, from the first of a file on: (W,)."""
+    """The variance of the exponentially weighted mean of independent windows of variance 1, (W,). The mean starts again
+    at the first window of each file."""
     file_w = windows.file_of()
     number_w = np.arange(1, len(file_w) + 1) - np.searchsorted(file_w, file_w)
     return running.variance_left(decay_of(span), number_w)
@@ -224,8 +229,8 @@ def fit_vibration(
     """Charts of the windows of all reference splits, and the errors (S, C) of the split `calibration`: those of each
     fold by charts and references that were fitted without that fold.
 
-    windows: of the reference splits; all splits have the same stride, so that `span` windows are equally long.
-    features: of the windows (`features_of`), if they are known.
+    windows: windows of the reference splits; all splits have the same stride, so that `span` windows are equally long.
+    features: features of the windows (`features_of`), if they are already computed.
     """
     settings = settings or VibrationCharts()
     features = features or {name: features_of(split, settings) for name, split in windows.items()}

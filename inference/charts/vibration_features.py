@@ -24,9 +24,9 @@ Features = Mapping[str, np.ndarray]
 """The features of windows by chart: float64 (W, C, F), NaN for an axis without values."""
 
 CHARTS = ("level", "spectrum", "lines", "modulation")
-# Low-frequency lines: sixths of an octave, at least one line wide, up to this share of the range.
+# Low-frequency lines: bands of a sixth of an octave, at least one line wide, up to this share of the spectrum.
 _PER_OCTAVE, _LOW_SHARE = 6, 1 / 16
-# Lines of an envelope spectrum that count, and the bands of those lines.
+# Number of lines of an envelope spectrum that are used, and number of bands of these lines.
 _ENVELOPE_LINES, _ENVELOPE_BANDS = 64, 32
 _FEWEST_CARRIER_LINES = 16
 # An envelope with more missing samples than this share is not scored: gaps look like modulation.
@@ -36,8 +36,7 @@ _SMALLEST = 1e-12
 
 
 def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
-    """Features of all windows. Missing samples are replaced by their window's mean, and power is that of the observed
-    samples."""
+    """Features of all windows. The mean of the window replaces missing samples; the power is corrected for them."""
     found = [
         _of_batch(values_wtc.transpose(0, 2, 1).astype(np.float64), settings)
         for values_wtc in windows.arrays(_WINDOWS_AT_A_TIME)
@@ -46,7 +45,7 @@ def features_of(windows: WindowSet, settings: VibrationCharts) -> Features:
 
 
 def smoothed(features: Features, windows: WindowSet, span: int) -> Features:
-    """Exponentially weighted means over the windows of a file, in the order of its recordings."""
+    """Exponentially weighted means over the windows of each file, in order."""
     if span == 1:
         return features
     file_w = windows.file_of()
@@ -110,7 +109,7 @@ def _power(lines: np.ndarray) -> np.ndarray:
 
 
 def _bands(power: np.ndarray, count: int) -> np.ndarray:
-    """Means of so many bands, of which the first are one line wider where the lines cannot be divided."""
+    """Means of `count` bands. The first bands are one line wider if the lines cannot be divided evenly."""
     num_lines = power.shape[-1]
     count = max(1, min(count, num_lines))
     width, wider = divmod(num_lines, count)

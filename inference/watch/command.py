@@ -1,4 +1,4 @@
-"""Scores rows and recordings as they come: `python -m inference.watch.command patchtst [key=value …]`."""
+"""Scores new rows and recordings in real time: `python -m inference.watch.command patchtst [key=value …]`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _DETECTORS, _RUNTIMES = ("model", "charts"), ("torch", "onnx")
 def open_monitor(
     loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None, runtime: str = "torch"
 ) -> Monitor:
-    """The stored detector of a model, or control charts fitted to the reference splits of the configuration. runtime:
-    what computes the model, `torch` or `onnx`; the latter imports no torch, and neither do charts alone.
+    """A monitor with the stored detector of a model, or with control charts fitted to the reference splits of the
+    configuration. runtime: `torch` or `onnx`; `onnx` and charts alone do not import torch.
 
     Raises UsageError for a configuration that looks ahead, OutputError if there is no detector for it, and
     CheckpointError and DataError as scoring does.
@@ -51,7 +51,7 @@ def open_monitor(
 
 
 class _Opened(NamedTuple):
-    """What a monitor needs besides its detector. scaler, rate_hz: for vibration only."""
+    """The parts of a monitor without the detector. scaler, rate_hz: for vibration only."""
 
     config: AnyConfig
     channels: tuple[str, ...]
@@ -72,8 +72,8 @@ class _Opened(NamedTuple):
             raise UsageError("the calibration data has no time stamps: missing rows cannot be detected", hint=hint)
         if detector.own_past:
             log.warning(
-                "the detector scores %d recordings separately; the files that are followed are none of them, and are "
-                "scored with that of all recordings", len(detector.own_past),
+                "the detector has separate charts for %d recordings; followed files are other recordings, and are "
+                "scored with the charts of all recordings", len(detector.own_past),
             )  # fmt: skip
         return Monitor(self.config, detector, self.channels, detector.sample.seconds_per_score, self.model)
 
@@ -99,7 +99,7 @@ def _with_model(
     reason = reason or detector.mismatch(opened.config, opened.model.sha256)
     if reason:
         hint = f"`landfall score --stream {opened.config.stream}` fits and stores one"
-        raise OutputError(f"there is no detector to watch with: {reason}", hint=hint)
+        raise OutputError(f"there is no detector for monitoring: {reason}", hint=hint)
     return opened, detector
 
 
@@ -139,24 +139,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
     parser.add_argument("--webhook", metavar="URL", help="post each event to this address, as JSON")
     parser.add_argument("--command", metavar="COMMAND", help="run this for each event, with the JSON as its input")
-    parser.add_argument("--once", action="store_true", help="score the present files to their ends, and exit")
+    parser.add_argument("--once", action="store_true", help="score the available files to their ends, and exit")
     parser.add_argument(
         "--mqtt", type=Path, metavar="FILE",
-        help="take rows from the MQTT broker that this file describes, and follow the csv files they are appended to",
+        help="append rows from the MQTT broker of this file to csv files, and follow these",
     )  # fmt: skip
     parser.add_argument(
-        "--poll", type=_positive, default=0.05, metavar="SECONDS", help="pause before the next look (default: .05)"
+        "--poll", type=_positive, default=0.05, metavar="SECONDS", help="pause between reads (default: .05)"
     )
     parser.add_argument(
         "--limit", type=int, default=1000, metavar="ROWS", help="rows of a file that are read at a time (default: 1000)"
     )
     parser.add_argument(
         "--finished-after", type=_positive, default=3600.0, metavar="SECONDS",
-        help="a file without new rows for so long has ended (default: 3600)",
+        help="a file has ended when it has no new rows for this time (default: 3600)",
     )  # fmt: skip
     parser.add_argument(
         "--complete-after", type=_positive, default=5.0, metavar="SECONDS",
-        help="a recording of vibration that did not change for so long is complete (default: 5)",
+        help="a recording of vibration is complete when it has not changed for this time (default: 5)",
     )  # fmt: skip
     add_config_arguments(parser, example="'data.splits.test.files=[data/live/*.csv]'")
     return run_command(with_config(_watch), parser, argv)

@@ -1,6 +1,6 @@
-"""Events to a webhook or a command: each line of the events file, in order, at least once.
+"""Sends events to a webhook or a command: each line of the events file, in order, at least once.
 
-How far the file was delivered is stored after each success. If the process is killed between a delivery and that, the
+The delivered length of the file is stored after each success. If the process is killed between a delivery and this, the
 line is delivered again: receivers recognise it by `id` and `state`. After a failure, the same line is tried again, with
 pauses from one second to one minute.
 """
@@ -29,10 +29,11 @@ _FAILURES = (OSError, http.client.HTTPException, subprocess.SubprocessError)
 
 
 class Delivery:
-    """Delivers in a thread of its own, so that a slow receiver does not delay scores.
+    """Delivers in a separate thread, so that a slow receiver does not delay scores.
 
-    events: the file of JSON lines. place: where the delivered length is stored. webhook: URL that each line is posted
-    to. command: words of a program that gets each line as its standard input; it must end with 0.
+    events: the file of JSON lines. place: the file in which the delivered length is stored. webhook: URL to which each
+    line is posted. command: command line of a program that gets each line as its standard input; its exit code must be
+    0. Raises UsageError for a webhook that is not a web address.
     """
 
     def __init__(self, events: Path, place: Path, *, webhook: str | None, command: str | None):
@@ -47,7 +48,7 @@ class Delivery:
         self._thread.start()
 
     def finish(self) -> None:
-        """Tries each line that is not delivered once more, and ends; the others are delivered by the next process."""
+        """Delivers the remaining lines and ends. After a failure, the next process delivers the rest."""
         self._stop.set()
         self._thread.join()
 
@@ -67,7 +68,7 @@ class Delivery:
             self._stop.wait(wait)
 
     def _deliver_next(self) -> bool:
-        """Whether there was a complete line. Raises one of `_FAILURES`."""
+        """Delivers the next line. Returns False if there is no complete line. Raises one of `_FAILURES`."""
         done = read_json_object(self._place)["bytes"] if self._place.is_file() else 0
         with self._events.open("rb") as file:
             file.seek(done)

@@ -13,7 +13,8 @@ _TIMES = ("start", "end", "peak_time")
 
 
 def write_event_table(events: Path, target: Path) -> None:
-    """events: the file of JSON lines. target: is replaced atomically, and not written without a closed event."""
+    """events: the file of JSON lines. target: the parquet file, which is replaced atomically; it is not written without
+    a closed event."""
     with events.open(encoding="utf-8") as file:
         closed = [report for report in map(json.loads, file) if report["state"] == "closed"]
     if not closed:

@@ -3,11 +3,11 @@
 Rules for rows:
 
 - Repeated: a row with the time stamp of the newest row is left out; the first one counts, as in complete files.
-- Late: a row that is older than the newest row is left out. In a complete file it would be sorted in, which a monitor
-  cannot do after it has reported.
+- Late: a row that is older than the newest row is left out. A complete file would be sorted; a monitor cannot do this
+  after it has reported.
 - Missing: a step longer than `data.gap_factor` steps of the calibration data ends a segment; means, charts and model
-  start again. In a complete file the median step of the file itself counts. Shorter gaps are not noticed.
-- A row that cannot be read is left out; a cell that cannot be read is missing.
+  start again. For a complete file, the median step of the file is used instead. Shorter gaps are not detected.
+- Unreadable: the row is left out; a cell that cannot be read is a missing value.
 
 Each kind is logged with file, row and remedy, for the first rows of each file.
 """
@@ -33,12 +33,12 @@ from inference.watch.running_events import RunningEvents
 log = logging.getLogger(__name__)
 
 _NS_PER_S = 1e9
-# Rows of each kind that are logged for a file.
+# Maximum number of logged rows of each kind for a file.
 _MOST_LOGGED = 5
 
 
 class FollowedFile(Running):
-    """path: the file. file_id: its name in scores and events."""
+    """One growing file of process sensors. path: the file. file_id: its name in scores and events."""
 
     STATE = ("offset", "line", "num_rows", "newest_ns", "segment", "waiting_n", "is_idle")
 
@@ -46,8 +46,8 @@ class FollowedFile(Running):
         self.path, self.file_id, self._monitor = path, file_id, monitor
         self._table = GrowingTable(path, monitor.channels, monitor.config.data)
         self.num_rows, self.newest_ns, self.segment = 0, np.iinfo(np.int64).min, -1
-        self.waiting_n = np.empty(0, dtype=np.int64)  # times of the rows whose score is not complete
-        self.is_idle = 0  # whether its last segment was ended because no row came
+        self.waiting_n = np.empty(0, dtype=np.int64)  # times of the rows without a score
+        self.is_idle = 0  # 1 if its last segment was ended because there were no new rows
         self._logged: Counter[str] = Counter()
         detector, num_channels = monitor.detector, len(monitor.channels)
         self._scores = RunningDetector(detector, monitor.model, monitor.config, file_id, num_channels)
@@ -94,7 +94,8 @@ class FollowedFile(Running):
         ]
 
     def end(self) -> list[Scored]:
-        """Scores the rows that wait and closes an open event: the file has ended, or has been silent for long."""
+        """Scores the remaining rows and closes an open event: the file has ended, or has had no new rows for a long
+        time."""
         self.is_idle = 1
         return [] if self.segment < 0 else [self._scored(self._scores.end(), ended=True)]
 
@@ -120,7 +121,7 @@ class FollowedFile(Running):
         return begins_n
 
     def _continued(self, rows: NewRows, first: int, stop: int, *, begins: bool) -> Iterator[Scored]:
-        """Scores rows of one segment, after those of the segment before if they begin one."""
+        """Scores rows of one segment. If they begin a segment, first ends the segment before."""
         if begins:
             if self.segment >= 0 and not self.is_idle:
                 yield self._scored(self._scores.end(), ended=True)

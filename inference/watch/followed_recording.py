@@ -1,6 +1,7 @@
-"""One recording of vibration, scored as soon as its file is complete: by the functions that `landfall score` uses.
+"""One recording of vibration, scored as soon as its file is complete, with the functions of `landfall score`.
 
-A wav, npy or npz file cannot be read before it is complete. It is when nothing was written to it for some seconds.
+A wav, npy or npz file cannot be read before it is complete. A file counts as complete when it has not changed for some
+seconds.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from inference.watch.running_events import RunningEvents
 
 @dataclass(frozen=True)
 class RecordingScores:
-    """What scores a recording, without torch if the model is without. model: None for control charts alone. root: the
-    workspace. scaler, rate_hz: of the training data, or of the reference data of the charts."""
+    """Scores recordings; imports torch only if the model does. model: None for control charts alone. root: the
+    workspace. scaler, rate_hz: scaler and sampling rate of the training data, or of the reference data of the charts.
+    """
 
     detector: Detector
     config: AnyConfig
@@ -62,8 +64,8 @@ class RecordingScores:
 
 
 class FollowedRecording(Running):
-    """path: the file. file_id: its path relative to the folder of the data. complete_after_s: without a change for so
-    long, it is complete."""
+    """path: the file. file_id: its path relative to the folder of the data. complete_after_s: the file is complete when
+    it has not changed for this time, in seconds."""
 
     STATE = ("is_scored",)
 
@@ -73,13 +75,13 @@ class FollowedRecording(Running):
 
     @property
     def is_idle(self) -> int:
-        """Whether nothing of it waits."""
+        """1: there are never rows that wait for a score."""
         return 1
 
     def advance(self, limit: int, *, is_complete: bool = False) -> list[Scored] | None:
-        """Scores the recording if it is complete; None if it is not, or was scored before.
+        """Scores the recording if it is complete; None if it is not, or was scored before. `limit` is not used.
 
-        Raises DataError, QualityError and OSError for one that cannot be scored.
+        Raises DataError, QualityError and OSError for a recording that cannot be scored.
         """
         if self.is_scored or not (is_complete or time.time() - self.path.stat().st_mtime > self._complete_after_s):
             return None
@@ -87,7 +89,7 @@ class FollowedRecording(Running):
         return list(self._scored(*self._monitor.recordings(self.file_id)))
 
     def _scored(self, windows: WindowSet, scores: SplitScores) -> Iterator[Scored]:
-        """Scores and events of each record of the file."""
+        """Scores and events of each recording in the file."""
         monitor, series = self._monitor, windows.series
         recording_s, time_s = recordings_of(series, scores.row_s), times_of(series, scores.row_s)
         segment_s = windows.segments.at(scores.row_s)

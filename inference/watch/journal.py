@@ -1,9 +1,9 @@
-"""A file of JSON lines that grows, in which no line is lost or repeated when the writer is killed.
+"""A growing file of JSON lines, in which no line is lost or repeated when the writer is killed.
 
 The state of a monitor holds the length of each journal. Lines after that length were written by a process that was
-killed before it stored its state. The next process reads the same rows again and gets the same lines; those that are
-there already are not written again. Until it has reached all of them, its own state lists the others. A line that was
-cut is removed.
+killed before it stored its state. The next process reads the same rows again and computes the same lines. It does not
+write those that exist already; until it has computed all of them, its state lists the remaining ones. An incomplete
+last line is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from core.workspace import flush_folder, writing
 
 
 class Journal:
-    """Each line is a JSON object. key: the fields that identify a line."""
+    """Each line is a JSON object. key: the fields that identify a line. Raises WriteError if the file cannot be
+    opened."""
 
     def __init__(self, path: Path, key: tuple[str, ...]):
         self.path, self._key = path, key
@@ -28,7 +29,7 @@ class Journal:
             self._file = path.open("ab")
 
     def resume(self, stored: dict[str, Any]) -> None:
-        """Continues a journal from what `state` returned. Raises OutputError if it is shorter than then."""
+        """Continues a journal from a result of `state`. Raises OutputError if the file has become shorter."""
         length = stored["bytes"]
         if self.path.stat().st_size < length:
             hint = "restore the file, or remove it with the state to begin again at the first row"
@@ -42,7 +43,7 @@ class Journal:
             self._file.truncate(self.path.stat().st_size - len(cut))
 
     def add(self, line: dict[str, Any]) -> None:
-        """Appends a line, unless a killed process has written it."""
+        """Appends a line, unless a killed process has already written it."""
         if self._known and (key := self._key_of(line)) in self._known:
             self._known.discard(key)
             return
@@ -55,7 +56,8 @@ class Journal:
             self._file.flush()
 
     def state(self) -> dict[str, Any]:
-        """The length, and the keys of lines that are ahead of the state; valid after `sync`."""
+        """The length of the file, and the keys of the lines that this process has not computed yet; valid after
+        `sync`."""
         self.flush()
         return {"bytes": self.path.stat().st_size, "ahead": sorted(self._known)}
 

@@ -1,4 +1,4 @@
-"""`training_dashboard/data/live/watch-<stream>.json`: what the dashboard shows of a monitor while it runs."""
+"""`training_dashboard/data/live/watch-<stream>.json`: the document of a running monitor for the dashboard."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from core.livefile import PacedFile
 from core.workspace import compact_json, utc_now
 from inference.watch.monitor import Scored
 
-# The newest of each that are shown; a monitor without news for `HEARTBEAT_S` says that it runs.
+# Maximum numbers of events and files that are shown, the newest first. Without new data, the document is written every
+# `HEARTBEAT_S`.
 MOST_EVENTS, MOST_FILES, HEARTBEAT_S = 50, 500, 30.0
 
 
 class LiveDocument:
-    """events: the file of events, of which the newest are shown from the start."""
+    """events: the file of events of earlier processes, of which the newest are shown."""
 
     def __init__(self, root: Path, stream: Stream, threshold: float, events: Path):
         self._file = PacedFile(root, f"watch-{stream}")
         self._head = {"schema_version": 1, "stream": stream, "threshold": threshold, "started_at": utc_now()}
         self._events: dict[str, dict[str, Any]] = {}
         self._files: dict[str, dict[str, Any]] = {}
-        self._has_news, self._told_at = True, -np.inf
+        self._has_news, self._written_at = True, -np.inf
         if events.is_file():
             with events.open(encoding="utf-8") as lines:
                 for line in lines:
@@ -34,7 +35,7 @@ class LiveDocument:
                         self._add(json.loads(line))
 
     def saw(self, scored: Scored) -> None:
-        """Remembers events, and the newest score of a recording."""
+        """Adds events, and the newest score of a recording."""
         for report in scored.reports:
             self._add(report)
         if not len(scored.row_n):
@@ -53,13 +54,13 @@ class LiveDocument:
         self._has_news = True
 
     def refresh(self, *, ended: bool = False) -> None:
-        """Writes the document if there are news, or a sign of life is due. Never raises."""
+        """Writes the document if there is new data, or after `HEARTBEAT_S`. Never raises."""
         now = time.monotonic()
-        if self._has_news or ended or now - self._told_at > HEARTBEAT_S:
+        if self._has_news or ended or now - self._written_at > HEARTBEAT_S:
             self._file.write(lambda: self._text("completed" if ended else "running"), last=ended)
 
     def _text(self, state: str) -> str:
-        self._has_news, self._told_at = False, time.monotonic()
+        self._has_news, self._written_at = False, time.monotonic()
         shown = {"events": list(self._events.values())[::-1], "files": list(self._files.values())}
         return compact_json({**self._head, "state": state, "updated_at": utc_now(), **shown})
 

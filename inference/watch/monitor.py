@@ -1,4 +1,4 @@
-"""What scores the files that are followed, and what they give."""
+"""The detector and model of a monitor, and the scores of some rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class Monitor(NamedTuple):
-    """What scores every file. model: of process sensors; None for control charts alone. step_s: seconds between rows of
-    the calibration data. recordings: scores a recording of vibration by its file id; None for process sensors."""
+    """Everything that is needed to score followed files. model: for process sensors; None for control charts alone.
+    step_s: seconds between rows of the calibration data. recordings: scores a recording of vibration by its file id;
+    None for process sensors."""
 
     config: AnyConfig
     detector: Detector

@@ -1,8 +1,8 @@
-"""Rows from an MQTT broker: appended to csv files, which are then followed like those of any logger.
+"""Appends rows from an MQTT broker to csv files, which are then followed like those of any logger.
 
-The files keep what `landfall watch` promises. A message is acknowledged after its row is in a file, so the broker sends
-rows that came while nothing ran (a persistent session, quality of service 1), and repeated rows are left out by their
-time stamps. Each topic has a file per day, in UTC.
+No row is lost. A message is acknowledged after its row is in a file, so the broker keeps the rows that arrive while no
+monitor runs (persistent session, quality of service 1). Repeated rows are left out by their time stamps. Each topic has
+a file per day, in UTC.
 
 A message is a JSON object with `timestamp` and one number for each channel; a channel that is missing or null has no
 value.
@@ -54,7 +54,7 @@ class Broker(Section):
 
 
 def read_broker(path: Path) -> Broker:
-    """Raises UsageError for a file that cannot be read, ConfigError with every fault."""
+    """The connection to a broker. Raises UsageError for a file that cannot be read, ConfigError with every fault."""
     return read_yaml(str(path), Broker, root=Path())
 
 
@@ -91,7 +91,7 @@ class Recorder:
         log.info("connected to %s, topic %s", self._broker.host, self._broker.topic)
 
     def _on_connect_fail(self, client: Client, data: Any) -> None:
-        reason = sys.exc_info()[1]  # of the attempt, which is being handled
+        reason = sys.exc_info()[1]  # this callback is called in an except block
         log.warning("no connection to %s, port %d: %s; it is tried again", self._broker.host, self._broker.port, reason)
 
     def _on_disconnect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
@@ -113,30 +113,30 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------------------------- rows
     def _row(self, topic: str, payload: bytes) -> tuple[Path, str]:
-        """File and line of a message. Raises ValueError for one that is no row."""
+        """File and csv line of a message. Raises ValueError for a message that is not a valid row."""
         row = parse_json(payload)
         if not isinstance(row, dict) or not isinstance(row.get("timestamp"), str):
-            raise ValueError("not a JSON object with a timestamp of text")
+            raise ValueError("not a JSON object with a timestamp as text")
         time = datetime.fromisoformat(row["timestamp"])
         time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo is not None else time
         if unknown := sorted(row.keys() - {"timestamp", *self._channels}):
             raise ValueError(f"{unknown[0]!r} is not a channel of the detector")
         cells = [_cell(name, row.get(name)) for name in self._channels]
-        # Two topics never share a file, and none leaves the folder or is hidden.
+        # Quoted, so that topics do not share a file, and no file is hidden or outside of the folder.
         name = f"{quote(topic, safe='').replace('.', '%2E')}_{time:%Y-%m-%d}.csv"
         if len(name) > _LONGEST_NAME:
             raise ValueError("the topic is too long for the name of a file")
         return self._folder / name, ",".join([time.isoformat(sep=" "), *cells]) + "\n"
 
     def _append(self, path: Path, line: str) -> None:
-        """In one write, so that a process that is killed leaves no half of it."""
+        """Appends in one write, so that a killed process does not leave an incomplete line."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             size = os.fstat(handle).st_size
             header = "" if size else ",".join(["timestamp", *map(_quoted, self._channels)]) + "\n"
             text = (header + line).encode("utf-8")
             if os.write(handle, text) < len(text):
-                os.ftruncate(handle, size)  # a part of a row would be joined with the next one
+                os.ftruncate(handle, size)  # an incomplete row would be joined with the next one
                 raise OSError("the disk is full")
         finally:
             os.close(handle)

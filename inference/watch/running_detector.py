@@ -1,8 +1,8 @@
-"""A detector along the rows of one recording that come in pieces: the scores of a complete file, row by row.
+"""Scores of the rows of one recording that come in pieces: the same scores as for the complete file.
 
 All components are those of scoring complete files (`inference.charts`, `inference.model_errors`,
-`inference.split_scores`). Means and sums have an infinite memory, so their states are kept and stored, instead of
-computing them again from the last rows. The model needs the last rows of its window.
+`inference.split_scores`). Means and sums depend on all earlier rows, so their states are kept and stored. The model
+needs the rows of its window.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from inference.split_scores import SplitScores, model_mean, score_split
 class RunningDetector(Running):
     """Scores of the rows of one recording.
 
-    With control charts alone, also where the weight of the model is 0, a row has its score at once. With a model, it
-    has it at the end of its patch, or of its segment.
+    With control charts alone, also if the weight of the model is 0, a row is scored at once. With a model, it is scored
+    at the end of its patch, or of its segment.
 
-    model: None for control charts alone. file_id: of the recording.
+    model: None for control charts alone. file_id: file id of the recording.
     """
 
     STATE = ("_rows_mc", "_num_rows", "_num_scored", "_segment")
@@ -36,15 +36,16 @@ class RunningDetector(Running):
         self._charts = detector.charts.running(file_id)
         self._attributes = detector.attribution(file_id) is not None
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
-        # Rows of the segment: those that the next window needs, the last ones without a score; all; those with a score.
+        # Of the segment: the rows that the next window needs; the number of rows; the number of scored rows.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
         self._num_rows = self._num_scored = 0
         self._segment = -1
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> SplitScores | None:
-        """Scores of the oldest rows that have none, as far as they are complete; None if there are none.
+        """Scores of the rows that can be scored now, in order; None if there are none.
 
-        values_nc: float32 (n, C), the next rows. segment: its number, ascending; the one before must have been ended.
+        values_nc: float32 (n, C), the next rows. segment: number of their segment, ascending. `end` must be called
+        before the next segment begins.
         """
         if segment != self._segment:
             self._rows_mc, self._segment = self._rows_mc[:0], segment
@@ -54,11 +55,11 @@ class RunningDetector(Running):
         return self._scores_up_to(self._num_complete())
 
     def end(self) -> SplitScores | None:
-        """Scores of the rows that wait: the segment has ended."""
+        """Scores of the remaining rows: the segment has ended. None if there are none."""
         return self._scores_up_to(self._num_rows, ended=True)
 
     def _num_complete(self) -> int:
-        """Rows of the segment whose score does not depend on later rows."""
+        """Number of rows of the segment whose score does not depend on later rows."""
         if self._model is None:
             return self._num_rows
         window, patch, stride = self._config.data.window, self._config.model.patch_length, self._config.score_stride
@@ -70,7 +71,7 @@ class RunningDetector(Running):
         start = self._num_scored
         if stop <= start:
             return None
-        first = self._num_rows - len(self._rows_mc)  # of the rows that are kept
+        first = self._num_rows - len(self._rows_mc)  # first row that is kept
         error_mc = self._model_errors(first, stop, ended=ended)
         piece = slice(start - first, stop - first)
         values_nc, segment_n = self._rows_mc[piece], np.full(stop - start, self._segment)
@@ -90,8 +91,8 @@ class RunningDetector(Running):
 
     def _model_errors(self, first: int, stop: int, *, ended: bool) -> np.ndarray | None:
         """The model's errors of the rows that are kept, up to row `stop` of the segment, float32 (m, C); None without a
-        model. Those of rows that have a score are not computed again. A row counts in the first window whose newest
-        patch it is in, as in `inference.model_errors`."""
+        model. Errors of scored rows are not computed again. The error of a row comes from the first window whose newest
+        patch contains the row, as in `inference.model_errors`."""
         if self._model is None:
             return None
         window, stride, done = self._config.data.window, self._config.score_stride, self._num_scored

@@ -1,7 +1,7 @@
-"""Events along scores that come in pieces: those of `inference.events.find_events` for the complete table.
+"""Events along scores that come in pieces: the same events as `inference.events.find_events` for the complete table.
 
-An event is reported twice: as open as soon as it is long enough to count, and as closed when no later alarm can join
-it. Only its figures are kept, so an event of any length takes the same memory.
+An event is reported twice: as open when it is long enough to count, and as closed when no later alarm can join it. Only
+its figures are kept, so an event of any length needs the same memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from inference.alarms import Begun, join_alarms
+from inference.alarms import OpenEvent, join_alarms
 from inference.charts.attribution import Attribution
 from inference.events import TOP_CHANNELS, EventFigures, ScoredRows, event_table
 from inference.running import Running
@@ -25,9 +25,9 @@ _UNKNOWN = np.iinfo(np.int64).min
 class RunningEvents(Running):
     """Events of one recording.
 
-    recording: its file id. settings: of threshold and events. first_ns: time of its first row, by default that of the
-    first score. has_dates: whether times are since 1970, not since the start of the recording. attribution: of events
-    to channels; None: by the errors.
+    recording: its file id. settings: settings of threshold and events. first_ns: time of its first row, by default that
+    of the first score. has_dates: whether times are since 1970, not since the start of the recording. attribution:
+    attributes events to channels; None: by the errors of the channels.
     """
 
     STATE = ("first_ns", "is_open")
@@ -41,13 +41,13 @@ class RunningEvents(Running):
         self._forget()
 
     def _forget(self) -> None:
-        # Figures of the event that later scores can join, if there is one, and the rows after its last score.
+        # Figures of the event that later scores can join, empty if there is none, and the rows after its last score.
         none_2 = np.empty((2, 0), dtype=np.int64)
         none_c = np.empty((0, len(self.channels)))
         residual_c = None if self._attribution is None else none_c
         self._after = self._rows(np.empty(0, dtype=np.float32), none_c, *none_2, residual_c)
         self._event = EventFigures.of(self._after, *none_2)
-        self.is_open = 0  # whether it was reported
+        self.is_open = 0  # 1 if it was reported
 
     def __call__(
         self,
@@ -57,11 +57,11 @@ class RunningEvents(Running):
         time_n: np.ndarray,
         residual_nc: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
-        """Reports of the next scores, all of one segment.
+        """Reports for the next scores, all of one segment.
 
-        score_n: float32 (n,), NaN where unscored. error_nc: (n, C) errors of which the score is the mean. row_n,
-        time_n: int64 (n,), rows of the recording and their times in nanoseconds since 1970. residual_nc: scaled
-        residuals (n, C) for the attribution; None without one.
+        score_n: float32 (n,), NaN where unscored. error_nc: (n, C) errors; the score is their mean. row_n, time_n:
+        int64 (n,), rows of the recording and their times in nanoseconds. residual_nc: scaled residuals (n, C) for the
+        attribution; None without one.
         """
         if self.first_ns == _UNKNOWN and len(time_n):
             self.first_ns = int(time_n[0])
@@ -69,8 +69,10 @@ class RunningEvents(Running):
             return []
         rows = self._after.followed_by(self._rows(score_n, error_nc, row_n, time_n, residual_nc))
         event, segment_s = self._event, np.zeros(len(rows), dtype=np.int64)
-        begun = Begun(event.alarms_e.item(), event.start_second_e.item()) if len(event) else None
-        spans = join_alarms(rows.score_s, self.threshold, segment_s, rows.second_s, self.settings, begun=begun)
+        open_event = OpenEvent(event.alarms_e.item(), event.start_second_e.item()) if len(event) else None
+        spans = join_alarms(
+            rows.score_s, self.threshold, segment_s, rows.second_s, self.settings, open_event=open_event
+        )
         reports = []
         for first, last, counts in np.transpose(spans).tolist():
             if not self.is_open and counts < len(rows):
@@ -103,7 +105,7 @@ class RunningEvents(Running):
         return ScoredRows(row_n, date_n, second_n, score_n, score_n > self.threshold, error_nc, residual_nc)
 
     def _until(self, rows: ScoredRows, first: int, last: int) -> EventFigures:
-        """The event up to one of the rows. first: of its first score, -1 if it began before."""
+        """The event from row `first`, -1 if it was open before, to row `last`."""
         if last < 0:
             return self._event
         figures = EventFigures.of(rows, np.array([max(first, 0)]), np.array([last]))

@@ -1,4 +1,4 @@
-"""The state of a monitor: one file of a JSON header, the bytes of arrays, and the sha256 of both."""
+"""The state of a monitor: one file with a JSON header, the bytes of arrays, and the sha256 of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = Mapping[str, np.ndarray]
 def write_state(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Arrays]) -> None:
     """Replaces the file atomically. header: JSON. arrays: by the name of their group.
 
-    All arrays are one block of bytes: an archive of thousands of small arrays takes longer than the scores of a second.
+    All arrays are one block of bytes: writing an archive of thousands of small arrays would be slower than scoring.
     """
     described = {
         group: {name: [array.dtype.str, array.shape] for name, array in of.items()} for group, of in arrays.items()
@@ -34,7 +34,7 @@ def write_state(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Arra
 
 
 def read_state(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """Raises OutputError for a file that is damaged or of another version."""
+    """Header and arrays by group. Raises OutputError for a file that is damaged or of another version."""
     held = path.read_bytes()
     content = held[32:]
     if hashlib.sha256(content).digest() != held[:32]:

@@ -1,9 +1,8 @@
-"""Follows the files of a stream and scores their rows as they come.
+"""Follows the files of a stream and scores new rows in real time.
 
-Per round, each file with new rows gives at most `limit` of them, so that memory does not depend on how much is waiting:
-a logger that is faster than the scores only makes the files longer. Then scores and events are appended, and at most
-once per `STORE_EVERY_S` the state of all files is stored. A thread waits for the disk, which may take longer than a
-score may.
+In each round, at most `limit` new rows of each file are read, so that memory does not depend on the number of new rows.
+Then scores and events are appended, and at most once per `STORE_EVERY_S` the state of all files is stored. A thread
+writes to the disk, so that a slow disk does not delay scores.
 """
 
 from __future__ import annotations
@@ -61,9 +60,10 @@ class WatchPaths:
 
 
 class Watch:
-    """patterns: of the files to follow, by default `data.splits.test.files`. keeps_scores: whether every score is
-    appended to a file, not only events. limit: rows of a file per round. finished_after_s: a file without new rows for
-    so long has ended. complete_after_s: a recording of vibration that did not change for so long is complete.
+    """patterns: glob patterns of the files to follow, by default `data.splits.test.files`. keeps_scores: whether every
+    score is appended to a file, not only events. limit: rows of a file per round. finished_after_s: seconds without new
+    rows after which a file has ended. complete_after_s: seconds without a change after which a recording of vibration
+    is complete.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Watch:
             self.store()
 
     def round(self, *, is_complete: bool = False) -> bool:
-        """Scores the rows that have come, at most `limit` of each file. Returns whether there were any.
+        """Scores the new rows, at most `limit` of each file. Returns whether there were any.
 
-        is_complete: whether the last line of a file is a row without a line break too.
+        is_complete: whether a last line without a line break is a complete row.
         """
         self._look_for_files()
         found = False
@@ -128,7 +128,7 @@ class Watch:
         return found
 
     def finish(self) -> None:
-        """All files have ended: scores the rows that wait and closes open events."""
+        """Ends all files: scores the remaining rows and closes open events."""
         for path, file in self._files.items():
             if path not in self._left_out and not file.is_idle:
                 self._write(file.end())
@@ -137,12 +137,12 @@ class Watch:
         self._live.refresh(ended=True)
 
     def store(self) -> None:
-        """Makes everything so far permanent. Raises WriteError if it cannot be written."""
+        """Writes journals and state to the disk. Raises WriteError if they cannot be written."""
         self._store()
         self._writing.result()
 
     def _store(self) -> None:
-        """The same in the background, after what is being written."""
+        """The same in the background, after a write that is still running."""
         journals = {"events": self._events} | ({"scores": self._scores} if self._scores else {})
         header = {
             "detector": self._identity,
@@ -194,7 +194,7 @@ class Watch:
         self._looked_at = time.monotonic()
         found = set(self._matching(self._patterns))
         for path in [path for path, file in self._files.items() if file.is_idle and path not in found]:
-            del self._files[path]  # so that the state does not grow for ever
+            del self._files[path]  # so that the state does not grow without limit
         for path in sorted(found):
             if path in self._files or path in self._left_out:
                 continue
@@ -260,7 +260,7 @@ def _score_lines(scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
 
 
 def identity(monitor: Monitor) -> str:
-    """Digest of what decides scores and events: a state is continued only with the same."""
+    """Digest of everything that affects scores and events: a state can only be continued with the same digest."""
     detector, config = monitor.detector, monitor.config
     made_of = {
         "checkpoint": detector.checkpoint_sha256,

@@ -288,14 +288,14 @@ def test_a_file_that_became_shorter_is_not_followed(trained, live, caplog):
 
 
 def test_files_that_the_detector_was_fitted_to_are_not_followed(trained, caplog):
-    """They have rows after the reference, so each has charts of its own; the other files get those of all."""
+    """They have rows after the reference, so each has separate charts; the other files have those of all."""
     parts = ["data.splits.calibration.stop=0.85", "data.splits.test.start=0.9", "data.splits.test.files=[data/fdc/*]"]
     assert watch_once(trained, "--detector", "charts", *parts) == EXIT_OK
     assert {line["recording"] for line in lines_of(trained, "scores")} == {
         "data/fdc/test_1.csv", "data/fdc/test_2.csv"
     }  # fmt: skip
     assert any("train_1.csv is not followed" in said for said in caplog.messages)
-    assert any("2 recordings separately" in said for said in caplog.messages)
+    assert any("for 2 recordings" in said for said in caplog.messages)
 
 
 def test_what_cannot_be_watched_is_refused(trained, live, capsys):
