@@ -79,8 +79,8 @@ def test_the_channels_shown_are_those_of_the_events():
     error_sc = np.tile(np.arange(6.0), (100, 1))
     error_sc[40:50, 1] = 300.0
     error_sc[45, 3] = np.nan
-    assert timeline._telling_channels(error_sc, np.array([[40, 49]])).tolist() == [1, 5, 4, 3]
-    assert timeline._telling_channels(error_sc[:40], np.empty((0, 2), dtype=int)).tolist() == [5, 4, 3, 2]
+    assert timeline._worst_channels(error_sc, np.array([[40, 49]])).tolist() == [1, 5, 4, 3]
+    assert timeline._worst_channels(error_sc[:40], np.empty((0, 2), dtype=int)).tolist() == [5, 4, 3, 2]
 
 
 def test_cells_keep_peaks_and_leave_gaps_empty(make_table):
