@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 class Checkpointer:
     """Writes a state to files and reads it back. All processes of a run must call its methods.
 
-    best_path: the best weights, in the folder of the run. promoted_path: the model of the stream, which a run without
-    a predecessor also is while it trains; the state that resumes is next to it. bundle: what scoring needs besides the
-    weights, in every checkpoint.
+    best_path: the best weights, in the folder of the run. promoted_path: the model of the stream; the first run of a
+    stream also writes it while it trains. last_path: the state that can be resumed, next to promoted_path. bundle: what
+    scoring needs besides the weights, saved in every checkpoint.
     """
 
     def __init__(self, context: RunContext, state: TrainState, *, bundle: Mapping[str, Any]):
@@ -44,27 +44,27 @@ class Checkpointer:
         return minutes > 0 and time.monotonic() - self._saved_at > 60 * minutes
 
     def begin(self, run: RunLog) -> None:
-        """Makes the files those of this run."""
+        """Writes the files that the run needs before its first step."""
         if self._restored != self.last_path:
             self.save_state(run)
         self._save_missing_best()
 
     def save_state(self, run: RunLog) -> None:
-        """Raises LandfallError, and saves nothing, where another run has taken over the files of this one."""
+        """Saves the training state. Raises LandfallError, without saving, if another run now owns the files."""
         run.check_ownership()
         self.state.logged = run.records
         self._save(self.last_path, self.state.state_dict(), keep=self.config.training.keep)
         self._saved_at = time.monotonic()
 
     def save_best(self) -> None:
-        """Saves the weights as they are."""
+        """Saves the current weights as the best ones."""
         self._save(self.best_path, {"model": self.state.model_state()})
-        if self.world.is_main and self._has_no_rival():
+        if self.world.is_main and self._may_replace_promoted():
             checkpoint.copy(self.best_path, self.promoted_path)
 
     def promote(self) -> bool:
-        """After training: whether the best weights of the run are the model of the stream now, as `training.promote`
-        says; the same in all processes."""
+        """Promotes the best weights after training if `training.promote` allows it. Returns whether they are the model
+        of the stream now, the same in all processes."""
         answers = self.world.gather(self._promote_here() if self.world.is_main else None)
         return bool(next(answer for answer in answers if answer is not None))
 
@@ -83,14 +83,14 @@ class Checkpointer:
         elif not promotes:
             log.warning(
                 "run %s is not promoted, %s: run %s stays the model of %s; `landfall promote %s` switches",
-                run_id, verdict.reason if choice == "better" else "as training.promote = never",
+                run_id, verdict.reason if choice == "better" else "because training.promote = never",
                 old["run_id"] if old else "none", stream, run_id,
             )  # fmt: skip
         promotion.remove_old_weights(self.root, self.config)
         return promotes
 
-    def _has_no_rival(self) -> bool:
-        """Whether the stream has no model yet, or that of this run."""
+    def _may_replace_promoted(self) -> bool:
+        """Whether the stream has no model yet, or its model is of this run."""
         if self.config.training.promote == "never":
             return False
         try:
@@ -99,8 +99,8 @@ class Checkpointer:
             return True
 
     def _save_missing_best(self) -> None:
-        """A run that was killed between saving the state of its best epoch and the best model still has its weights;
-        one that an earlier version began has them in the promoted model only."""
+        """Saves the best weights if they are missing: if the run was killed after it saved the state of its best epoch
+        and before it saved these weights. A run of an older version has them only in the promoted model."""
         if self.world.is_main and not self.best_path.is_file():
             model = promotion.promoted(self.root, self.config)
             if model is not None and model["run_id"] == self.bundle["run_id"]:

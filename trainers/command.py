@@ -1,4 +1,4 @@
-"""The command both training entry points share. `--help` and `--print-config` never import torch."""
+"""The command of both training entry points. `--help` and `--print-config` never import torch."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             return Supervisor(training_command(stream, words), last=last).run()
         if arguments.owns_process:
             start_right(loaded.config)
-        manager = _manager_of_several(loaded)
+        manager = _manager_of_processes(loaded)
         if manager is not None and (manager.num_processes > 1 or loaded.config.distributed.nodes > 1):
             return _train_in_processes(loaded.config, manager.num_processes, arguments, words)
         is_main = os.environ.get("RANK", "0") == "0"
         if not is_main:
-            logging.getLogger().setLevel(logging.WARNING)  # one process of a run reports; the others only warn
-            logging.getLogger("core.devices").setLevel(logging.ERROR)  # what they warn of, each sees the same
+            logging.getLogger().setLevel(logging.WARNING)  # only the main process logs its progress
+            logging.getLogger("core.devices").setLevel(logging.ERROR)  # all processes would log the same warnings
         from trainers.run import train
 
         result = train(loaded, root=root_of(arguments), run_id=arguments.run_id, manager=manager)
@@ -91,11 +91,11 @@ def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:
         return
     folder = root_of(arguments) / config.logging.log_dir / arguments.run_id
     if read_status(folder) is not None:
-        raise UsageError(f"there is a run {arguments.run_id} already", hint="choose another --run-id, or leave it out")
+        raise UsageError(f"run {arguments.run_id} already exists", hint="choose another --run-id, or omit it")
 
 
-def _manager_of_several(loaded: LoadedConfig) -> DeviceManager | None:
-    """What the hardware offers, where the configuration requests several processes and this is not one of them."""
+def _manager_of_processes(loaded: LoadedConfig) -> DeviceManager | None:
+    """The device manager, if the configuration requests several processes and this is not one of them; else None."""
     settings = loaded.config.distributed
     wants_several = loaded.config.devices != 1 or settings.nodes > 1
     if not wants_several or settings.strategy == "none" or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -106,12 +106,12 @@ def _manager_of_several(loaded: LoadedConfig) -> DeviceManager | None:
 
 
 def _train_in_processes(config: AnyConfig, count: int, arguments: argparse.Namespace, words: Sequence[str]) -> int:
-    """The exit code of training in one process per device."""
+    """Trains in one process per device; returns the exit code."""
     from trainers.launching import launch
 
-    if hasattr(signal, "SIGUSR1"):  # torchrun passes SIGTERM on; this one, too, only in new versions
+    if hasattr(signal, "SIGUSR1"):  # only new versions of torchrun forward it; all forward SIGTERM
         signal.signal(signal.SIGUSR1, lambda number, frame: signal.raise_signal(signal.SIGTERM))
-    run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # one for all
+    run_id = [] if arguments.run_id else ["--run-id", new_run_id()]  # the same in all processes
     module = f"trainers.train_{config.stream}_ssl"
     notes = root_of(arguments) / config.logging.artifacts_dir / "cache" / "job"
     return launch(module, [*words, *run_id], count, config.distributed, notes=notes)

@@ -1,4 +1,4 @@
-"""What every part of a training run needs to know about the run."""
+"""Facts about a training run that every part of it needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Watcher(Protocol):
 class RunContext:
     """One training run in one process.
 
-    loaded: the configuration, with the model's final size once that is decided. plan: device, precision and memory.
+    loaded: the configuration, with the model's final size once it is known. plan: device, precision and memory.
     world: the processes that train together. resume_from: the checkpoint to resume; saved: its sidecar.
     """
 

@@ -39,8 +39,8 @@ class SizeDecision:
 
 
 def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecision:
-    """A resumed run keeps the model of its checkpoint, whatever the hardware; so does one that starts from the weights
-    of another.
+    """The size of the model, for the hardware. A resumed run keeps the size of its checkpoint, and so does a run that
+    starts from the weights of another one.
 
     Raises ConfigError for a size that does not fit the rest of the configuration.
     """
@@ -49,7 +49,7 @@ def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecisi
     config, loaded = context.config, context.loaded
     if config.model.size == "auto" and (origin := origin_of(context)) is not None:
         resumed = context.saved is not None
-        reason = "as the checkpoint that is resumed" if resumed else "as the checkpoint it starts from"
+        reason = "same as the resumed checkpoint" if resumed else "same as the checkpoint it starts from"
         return SizeDecision(size_as_trained(loaded, origin["config"], tiers), tier, reason)
     config, reason = resolve_model_size(config, tier, tiers, loaded.origins)
     return SizeDecision(config, tier, reason)
@@ -66,8 +66,8 @@ def origin_of(context: RunContext) -> Mapping[str, Any] | None:
 def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Inputs, validation: Inputs) -> BatchPlan:
     """Global batch size and micro-batch size; also sets the gradient checkpointing of the model.
 
-    `model` is on the device of the plan and otherwise unchanged. Under `training.batch_size: auto` real steps are
-    measured, unless they were before. Raises LandfallError if not even one window fits.
+    `model` is on the device of the plan and otherwise unchanged. With `training.batch_size: auto` real steps are
+    measured, unless a cached result exists. Raises LandfallError if not even one window fits.
     """
     settings, saved, world = context.config.training, context.saved, context.world
     wanted = settings.gradient_checkpointing
@@ -75,7 +75,7 @@ def decide_batch(context: RunContext, tier: Tier, model: nn.Module, train: Input
     accumulate = 1 if settings.accumulate == "auto" else settings.accumulate
     fixed = None if settings.batch_size == "auto" else settings.batch_size
     if saved is not None and (fixed is not None or settings.effective_batch == "auto"):
-        effective, reason = saved["hardware"]["batch"]["effective"], "as the checkpoint that is resumed"
+        effective, reason = saved["hardware"]["batch"]["effective"], "same as the resumed checkpoint"
     elif fixed is not None:
         effective, reason = fixed * accumulate * world.size, "as requested"
     else:
@@ -151,7 +151,7 @@ def start_report(
 
 
 def shape_in_words(config: AnyConfig) -> str:
-    """Depth and width."""
+    """Depth and width of the model."""
     if isinstance(config, PatchTSTConfig):
         return f"{config.model.num_layers} layers, {config.model.d_model} wide"
     return f"{'-'.join(map(str, config.model.depths))} blocks, {config.model.embed_dim} wide"
@@ -162,4 +162,4 @@ def _time(batch: BatchPlan, windows: int, epochs: int, count: int) -> str:
         return "not measured; see the progress bar"
     seconds = windows / batch.micro * batch.seconds_per_step / count
     peak = f", {batch.peak_mb:.0f} MiB peak memory" if batch.peak_mb is not None else ""
-    return f"about {seconds:.1f} s an epoch, {duration_in_words(seconds * epochs)} for {epochs}{peak}"
+    return f"about {seconds:.1f} s per epoch, {duration_in_words(seconds * epochs)} for {epochs}{peak}"

@@ -1,4 +1,4 @@
-"""The processes that train one model, as torchrun numbers them: what they exchange, and how they decide together."""
+"""The processes that train one model, as torchrun numbers them: their communication and common decisions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class World:
         return values
 
     def all_reduce_min(self, number: int, device: torch.device) -> int:
-        """The smallest of the numbers of all processes; `device`: where they compute."""
+        """The smallest of the numbers of all processes; `device`: of the tensors of the process group."""
         if self.is_single:
             return number
         answer = torch.tensor(number, device=device)
@@ -85,7 +85,7 @@ _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl"}
 
 @contextlib.contextmanager
 def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
-    """The process group while training lasts. Whatever uses it must live in a function called inside."""
+    """The process group, during training. Use it only in functions called inside, so that their objects are freed."""
     if world.is_single:
         yield
         return
@@ -98,14 +98,14 @@ def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iter
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
-        # Objects that still use the group must be freed before it: freed after it, they sometimes wait forever.
+        # Objects that use the group must be freed before it: afterwards, their destructors sometimes wait forever.
         gc.collect()
         distributed.destroy_process_group()
 
 
 # ----------------------------------------------------------------------------------------------------- stop and save
 class Decision(NamedTuple):
-    """What all processes do before their next step."""
+    """The actions of all processes before their next step."""
 
     stop: bool
     save: bool

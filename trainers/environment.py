@@ -1,4 +1,4 @@
-"""What a run records of its environment: interpreter, packages, hardware, code version; memory and utilisation of the
+"""The environment that a run records: interpreter, packages, hardware, code version; memory and utilisation of the
 device."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from core.runlog import Reading
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",
 )  # fmt: skip
-# Readings of the device are so rare that their cost is negligible.
+
 SECONDS_BETWEEN_READINGS = 1.0
 
 
 def environment_record(root: Path, plan: DevicePlan, decisions: Mapping[str, Any]) -> dict[str, Any]:
-    """decisions: model and batch sizes chosen for the hardware."""
+    """The record of a run's environment. decisions: model and batch sizes chosen for the hardware."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -1,4 +1,4 @@
-"""How long a training would take: a few real steps, measured."""
+"""Estimates the duration of a training from a few measured steps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from trainers.context import RunContext
 from trainers.decisions import decide_model_size
 from trainers.probing import steps_of
 
-# Windows that are computed, and the time of the steps that are measured.
-_WINDOWS, _MEASURED_S, _FEWEST_STEPS = 64, 1.0, 3
+# Number of prepared windows; minimum seconds and number of the timed steps.
+_WINDOWS, _MEASURED_S, _MIN_STEPS = 64, 1.0, 3
 
 
 def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> tuple[float, str]:
-    """Seconds of all epochs on this machine, and the device. data: of the splits that train, with its recipe.
+    """Seconds for all epochs on this machine, and the name of the device. data: the training splits; its configuration
+    contains the recipe.
 
-    Steps of up to 32 windows are measured; a run may choose another size of its micro-batches.
+    The steps have `training.batch_size` windows, at most 64; with `auto` 32, although a run may use another micro-batch
+    size.
     """
     manager = DeviceManager(loaded.config, origins=loaded.origins)
     plan = manager.plan(processes=1)
@@ -58,12 +60,12 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
 
 
 def _seconds(step: Callable[[int], None], size: int, kind: str) -> float:
-    """Of one step, after one that is not measured."""
+    """Mean seconds of one step, after a warm-up step."""
     device = backend(kind)
     step(size)
     device.synchronize()
     started, count = time.monotonic(), 0
-    while count < _FEWEST_STEPS or time.monotonic() - started < _MEASURED_S:
+    while count < _MIN_STEPS or time.monotonic() - started < _MEASURED_S:
         step(size)
         device.synchronize()
         count += 1

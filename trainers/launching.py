@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 # Seconds that a process has after a signal to finish its step or validation, and to save.
 SHUTDOWN_S = 300
-# Failures caused by a killed process occur within this time; torchrun kills other processes 30 s after a failure.
-_AT_ONCE_S = 10
+# Failures that a killed process causes occur within this time; torchrun kills other processes 30 s after a failure.
+_SAME_FAILURE_S = 10
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The rendezvous of several machines. address: of this machine, in the network that leads there; interface: of that
-    network; is_here: whether the rendezvous is on this machine."""
+    """The rendezvous of several machines. endpoint: host:port. address, interface: those of this machine in the network
+    of the endpoint. is_here: whether the endpoint is on this machine."""
 
     endpoint: str
     address: str
@@ -58,7 +58,7 @@ class Rendezvous:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the address is a loopback address, which means another machine elsewhere."""
+        """Whether the address is a loopback address, which other machines cannot use."""
         return ipaddress.ip_address(self.address).is_loopback
 
 
@@ -129,7 +129,7 @@ def launch(
         try:
             (run or torchrun.run)(torchrun.parse_args(words))
         except ChildFailedError as error:
-            # A process that stops on request ends the others too, which then fail without it.
+            # After a planned stop of one process, the others fail because they lose the connection.
             planned = elastic.final_exit_code()
             return planned if planned is not None else _exit_code_of(error, count)
         except SignalException as stopped:
@@ -141,10 +141,11 @@ def launch(
 
 
 def _exit_code_of(error: ChildFailedError, count: int) -> int:
-    """A process that loses the connection to a killed one fails too, and torchrun may report both together."""
+    """The exit code of a failed job: `EXIT_KILLED` if a process was killed, else that of the first failure. A process
+    that loses the connection to a killed one fails too, and torchrun may report it first."""
     rank, first = error.get_first_failure()
     for other, failure in error.failures.items():
-        if failure.exitcode == -signal.SIGKILL and failure.timestamp - first.timestamp < _AT_ONCE_S:
+        if failure.exitcode == -signal.SIGKILL and failure.timestamp - first.timestamp < _SAME_FAILURE_S:
             log.error("process %d of %d was killed by SIGKILL", other + 1, count)
             return EXIT_KILLED
     log.error("process %d of %d ended with exit code %d", rank + 1, count, first.exitcode)

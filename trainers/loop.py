@@ -76,7 +76,7 @@ class Trainer:
 
     @property
     def plan(self) -> DevicePlan:
-        """The present plan of the run; a recovery may raise its precision."""
+        """The current plan of the run; a recovery may raise its precision."""
         return self.objective.plan
 
     @property
@@ -84,7 +84,8 @@ class Trainer:
         return self.state.position
 
     def resume(self, path: Path) -> None:
-        """Raises CheckpointError if the checkpoint is damaged, or its configuration or data differ."""
+        """Restores the state at `path`. Raises CheckpointError if it is damaged, or its configuration or data
+        differ."""
         self.checkpointer.restore(path)
         self.guard = NonFiniteGuard(self.plan)
 
@@ -111,7 +112,7 @@ class Trainer:
         return LossCurve(lambda figure: save_png(figure, path, dpi=120), title=title)
 
     def is_finished(self) -> bool:
-        """After the last epoch, or at the end of early stopping's patience."""
+        """Whether the last epoch is complete, or early stopping ends the run."""
         early = self.config.training.early_stopping
         if early.patience and self.position.epochs_without_improvement(early.min_delta) >= early.patience:
             log.info("early stopping: no improvement for %d epochs", early.patience)
@@ -175,7 +176,7 @@ class Trainer:
         self.train.expect([*split(step), *(split(index_b)[0] for index_b in following)])
 
     def _optimize(self, index_b: torch.Tensor, epoch: int, step: int) -> TakenStep:
-        """One optimizer step over the windows; its figures stay on the device, so no step waits for the host."""
+        """One optimizer step over the windows. Its loss and norm stay on the device, so no step waits for the host."""
         settings = self.config.training
         rate = self.recovery.rate_factor * learning_rate(
             epoch * self.epochs.steps + step,
@@ -197,11 +198,11 @@ class Trainer:
         return taken
 
     def _expected_validation_seconds(self) -> float:
-        """As the last one; before the first, a third of the time to train on as many windows."""
+        """Duration of the last validation; before the first one, a third of the time to train on as many windows."""
         return self._validation_seconds or self._step_seconds * len(self.validation) / self.epochs.batch_size / 3
 
     def _trace_path(self, run: RunLog) -> Path | None:
-        """File for the profile of the first steps; later epochs are not profiled."""
+        """File for the profile of the first steps of this process; None for later epochs, and without profiling."""
         wanted = self.config.profile_runtime and not self._validation_seconds and self.world.is_main
         return run.folder / "trace.json" if wanted else None
 
@@ -217,8 +218,8 @@ class Trainer:
         return [order[start:stop] for start, stop in pairwise(ends)]
 
     def _settle(self, run: RunLog, steps: Sequence[torch.Tensor], pending: list[TakenStep]) -> str:
-        """Reads the figures of pending steps with one transfer from the device and writes their records; returns a
-        note for the progress. Afterwards weights and position are those after the last step that was not skipped."""
+        """Reads the losses and norms of pending steps with one transfer from the device, and writes their records.
+        Afterwards weights and position are those after the last finite step. Returns a note for the progress bar."""
         figures = [torch.stack([taken.loss, taken.norm, taken.skipped]) for taken in pending]
         figures = torch.stack(figures).tolist() if figures else []
         good = [
@@ -243,8 +244,8 @@ class Trainer:
     def _roll_back(
         self, run: RunLog, taken: TakenStep, steps: Sequence[torch.Tensor], loss: float, norm: float
     ) -> None:
-        """Returns to before the skipped step, which is repeated or left out. Raises LandfallError if no remedy is
-        left."""
+        """Rolls back to the state before the skipped step, which is then repeated or left out. Raises LandfallError if
+        no remedy is left."""
         taken.undo()
         self._loss_sum, self.position.step = taken.loss_sum, taken.index
         epoch, index_b = self.position.epoch, steps[taken.index]
@@ -255,7 +256,8 @@ class Trainer:
         self.guard = NonFiniteGuard(self.plan)
 
     def _validation_loss(self, run: RunLog, stop: StopRequest) -> float | None:
-        """Finite, or raises LandfallError; None where `stop` is due before the end."""
+        """The validation loss, which is finite; None if `stop` is due before the end. Raises LandfallError if no remedy
+        is left for a loss that is NaN or infinite."""
         while (loss := self.objective.mean_loss(self.validation, stop)) is not None and not math.isfinite(loss):
             figures = NonFinite(self.position.epoch + 1, self.state.steps_done, loss, self.plan.precision)
             self.recovery.from_validation(run, figures)
@@ -272,8 +274,8 @@ class Trainer:
         if self.world.is_main:
             write_loss_csv(loss_csv_path(self.root, self.config), history)
         run.epoch(record, best=self.position.best, skill=skill, best_skill=self.position.skill)
-        self.checkpointer.save_state(run)  # a run killed before this repeats the rest of the epoch, and its records
-        if self.position.best is record:  # last: a resumed run notices that it is missing, and has its weights
+        self.checkpointer.save_state(run)  # a run killed before this repeats the epoch since its last state
+        if self.position.best is record:  # after the state, from which a resumed run can save missing best weights
             self.checkpointer.save_best()
         log.info(
             "epoch %d/%d: train %.5f, validation %.5f%s, %.1f windows/s",
@@ -283,7 +285,7 @@ class Trainer:
 
     # --------------------------------------------------------------------------------------------------------- stopping
     def _save_within_epoch(self, run: RunLog, seconds: float) -> None:
-        """After settled steps of an epoch, or all of them; seconds: duration of the epoch so far."""
+        """Saves the state between two steps, or before the validation. seconds: duration of the epoch so far."""
         self.position.loss_sum, self.position.seconds = self._loss_sum.item(), seconds
         self.checkpointer.save_state(run)
 

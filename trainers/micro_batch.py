@@ -25,7 +25,7 @@ from core.workspace import json_digest, utc_now, write_json
 
 log = logging.getLogger(__name__)
 
-# Free share of the limit: other runs of the same step have slightly higher peaks, and memory fragments.
+# Share of the limit that stays free: other runs of the same step have slightly higher peaks, and memory fragments.
 HEADROOM = 0.10
 # The first size after a single window, if it fits: sizes in between are not useful.
 FIRST = 8
@@ -35,16 +35,16 @@ EQUAL = 0.03
 PATIENCE = 2
 # Number of sizes for the fit of the line: at small sizes, weights and workspaces hide the memory of a window.
 FITTED = 3
-# Timed steps of a size: up to three, or up to ten short ones; fewer if they take this share of the budget.
-USUAL_STEPS, MOST_STEPS, ENOUGH_S, SLOW_SHARE = 3, 10, 0.25, 0.2
+# Timed steps of a size: three, or up to ten within MAX_TIMED_S seconds; fewer if they take SLOW_SHARE of the budget.
+DEFAULT_STEPS, MAX_STEPS, MAX_TIMED_S, SLOW_SHARE = 3, 10, 0.25, 0.2
 
 
 @dataclass(frozen=True)
 class Trial:
     """One size that ran.
 
-    predicted_mb: from the smaller sizes, None for the first. peak_mb and seconds (median of a train step) are None
-    after an out-of-memory error.
+    predicted_mb: peak memory in MiB, predicted from the smaller sizes; None for the first size. peak_mb (measured) and
+    seconds (median of a train step) are None after an out-of-memory error.
     """
 
     size: int
@@ -78,8 +78,9 @@ class ProbeResult:
     """The chosen micro-batch size.
 
     micro: the chosen size. largest: the largest size within the limit, possibly predicted by the line. peak_mb:
-    expected peak memory at `micro`, of the whole process on a CPU. seconds_per_step: one train step of `micro` windows
-    with its optimizer step. needs_checkpointing: not even one window fits; `largest` is 0 then.
+    expected peak memory at `micro` in MiB, of the whole process on a CPU. seconds_per_step: one train step of `micro`
+    windows with its optimizer step; None if that size did not run. needs_checkpointing: not even one window fits;
+    `largest` is 0 then.
     """
 
     micro: int
@@ -107,13 +108,13 @@ class Probe:
     """Finds the fastest batch size that fits: runs train and validation steps of 1, 8, 16, 32, … windows, and of 2 and
     4 if 8 do not fit. No size runs whose predicted peak is over the limit. An out-of-memory error counts as too large.
 
-    train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass; it comes
-        after the train steps of the same size.
+    train_step(n): forward, backward and optimizer step of n windows. validation_step(n): a forward pass, after the
+        train steps of the same size.
     meter: measures the peak memory of the device.
-    limit_mb: memory the process may take, `HEADROOM` of which stays free; None knows no limit.
-    largest: most windows of use: those of an optimizer step, or of the data set.
-    group: windows that batch normalisation takes together; whole groups are preferred.
-    budget_s: a size that would end later than this is not started, but for the first two.
+    limit_mb: MiB that the process may use, of which `HEADROOM` stays free; None: no limit.
+    largest: the largest useful size: the windows of an optimizer step, or of the data set.
+    group: windows that batch normalisation computes together; multiples of it are preferred.
+    budget_s: seconds of the search; after the first two sizes, none starts that would end later.
     """
 
     train_step: Callable[[int], None]
@@ -177,9 +178,9 @@ class Probe:
         return statistics.median(seconds)
 
     def _is_enough(self, seconds: Sequence[float]) -> bool:
-        if len(seconds) < USUAL_STEPS:
+        if len(seconds) < DEFAULT_STEPS:
             return bool(seconds) and sum(seconds) >= SLOW_SHARE * self.budget_s
-        return len(seconds) >= MOST_STEPS or sum(seconds) >= ENOUGH_S
+        return len(seconds) >= MAX_STEPS or sum(seconds) >= MAX_TIMED_S
 
     def _rest_mb(self) -> float:
         """Memory in use between steps: weights and optimizer states; on a CPU, the complete process."""
@@ -189,23 +190,23 @@ class Probe:
     def _reason_to_stop(self, size: int, trials: Sequence[Trial], line: Line, elapsed_s: float) -> str | None:
         """Why the next size is not tried; None if it is."""
         step_s = trials[-1].seconds * size / trials[-1].size
-        timed_s = min(USUAL_STEPS * step_s, SLOW_SHARE * self.budget_s + step_s)
+        timed_s = min(DEFAULT_STEPS * step_s, SLOW_SHARE * self.budget_s + step_s)
         seconds = step_s + timed_s + step_s / 3  # a validation step has no backward pass, two thirds of the work
         if size > self.largest:
-            return f"no use for more than {self.largest}"
+            return f"more than {self.largest} are not useful"
         if line.at(size) > self.allowed_mb:
-            return f"{size} would take {line.at(size):,.0f} MB"
+            return f"{size} would need {line.at(size):,.0f} MiB"
         if size > self.first and _has_stalled(trials):
             return "throughput no longer grew"
         if size > self.first and elapsed_s + seconds > self.budget_s:
-            return f"{size} would outlast the {self.budget_s:g} s of the probe"
+            return f"{size} would exceed the {self.budget_s:g} s of the probe"
         return None
 
     def _choose(self, trials: Sequence[Trial], line: Line | None, stop: str | None) -> ProbeResult:
-        limit = "no limit known" if self.limit_mb is None else f"limit {self.limit_mb:,.0f} MB less {HEADROOM:.0%}"
+        limit = "no limit known" if self.limit_mb is None else f"limit {self.limit_mb:,.0f} MiB less {HEADROOM:.0%}"
         last, fitting = trials[-1], [trial for trial in trials if trial.fits]
         if not last.fits:
-            stop = f"{last.size} " + ("ran out of memory" if last.peak_mb is None else f"took {last.peak_mb:,.0f} MB")
+            stop = f"{last.size} " + ("ran out of memory" if last.peak_mb is None else f"used {last.peak_mb:,.0f} MiB")
         blank = ProbeResult(1, 0, last.peak_mb, None, line, tuple(trials), f"{stop} ({limit})")
         if not fitting:
             return replace(blank, needs_checkpointing=True)
@@ -223,8 +224,8 @@ class Probe:
 
 
 def _fit(trials: Sequence[Trial], *, rest_mb: float) -> Line:
-    """The line through the largest sizes; from a single size, under the assumption that all memory above the memory at
-    rest grows with the batch, which overestimates."""
+    """The line through the largest sizes. From a single size it assumes that all memory above `rest_mb` grows with the
+    batch, which overestimates."""
     if len(trials) == 1:
         rest_mb = min(rest_mb, trials[0].peak_mb)
         return Line(rest_mb, (trials[0].peak_mb - rest_mb) / trials[0].size)

@@ -33,16 +33,16 @@ T = TypeVar("T")
 
 # Windows whose masks are drawn together in validation, so that masks do not depend on the micro-batch.
 MASK_BLOCK = 256
-# Steps with a new micro-batch that several processes take as trials: the second has the optimizer's moments too.
+# Trial steps of several processes with a new micro-batch size: from the second on, the optimizer has its moments.
 _TRIALS = 2
 
 
 class Objective:
     """The training objective: the mean squared error over masked values.
 
-    model: `model(x, mask)` gives the scalar `loss` over its `count` masked values; `model.draw_mask(n)` a mask.
+    model: `model(x, mask)` returns the scalar `loss` over its `count` masked values; `model.draw_mask(n)` a mask.
     micro: the micro-batch size on this device; it is halved when memory runs out.
-    mean_input: the mean training input, and its channels; with it `mean_loss` also gives `skill`.
+    mean_input: the mean training input, with the names of its channels; with it `mean_loss` also sets `skill`.
 
     The result does not depend on micro-batches and processes: each micro-batch is weighted by its number of masked
     values, and masks are drawn for all windows together. All processes compute equally many micro-batches; one that has
@@ -66,14 +66,14 @@ class Objective:
         self.network = self.strategy.network
         self.loss_scaler = torch.amp.GradScaler(self.plan.kind, enabled=self.plan.needs_loss_scaling)
         self.backend = backend(self.plan.kind)
-        # Batch normalisation updates these in every forward pass; a step that is repeated starts from the same.
+        # Batch normalisation updates these in every forward pass; a repeated step must start from the same values.
         saved = model.state_dict()
         self._running = [buffer for name, buffer in model.named_buffers() if name in saved]
         self.undo: Callable[[], None] = lambda: None
         self._fitted: list[int] = []  # micro-batches of trial steps that fitted
 
     def compute_in(self, precision: Precision, reason: str) -> None:
-        """Changes the precision from here on."""
+        """Changes the precision of all later steps."""
         self.plan = replace(self.plan, precision=precision, precision_reason=reason)
         self.loss_scaler = torch.amp.GradScaler(self.plan.kind, enabled=self.plan.needs_loss_scaling)
         self._fitted.clear()
@@ -151,23 +151,23 @@ class Objective:
 
     def _join_in(self, inputs: Inputs, index_b: torch.Tensor, mask_b: torch.Tensor) -> MaskedOutput:
         """Takes part in a collective operation with windows of weight zero: their gradients are zero, and running
-        statistics stay."""
+        statistics do not change."""
         with evaluating(self.model):
             output = self._forward(self.network, inputs, index_b, mask_b)
             self.loss_scaler.scale(output.loss * 0.0).backward()
         return output
 
     def _is_trial(self, size: int) -> bool:
-        """Whether it is still open that micro-batches of this size fit into memory.
+        """Whether it is still unknown that micro-batches of this size fit into memory.
 
-        The processes then communicate only after all have computed their shards: where memory runs out in one of them,
-        no other waits for it, and all try again. Later they communicate while they compute, which is faster. A strategy
-        that communicates in every forward pass allows no trial.
+        In a trial the processes communicate only after all have computed their shards: if memory runs out in one of
+        them, no other waits for it, and all try again. Later they communicate while they compute, which is faster. A
+        strategy that communicates in every forward pass allows no trial.
         """
         return not self.strategy.communicates_in_forward and sum(fitted >= size for fitted in self._fitted) < _TRIALS
 
     def _join_running_statistics(self, before: list[torch.Tensor], num_windows: int) -> None:
-        """Running statistics that equal those of one process that computed all groups of the step in order.
+        """Sets the running statistics to those of a single process that computes all groups of the step in order.
 
         A process with k groups leaves keep^k · before + s; in the result s decays by the groups after it.
         """
@@ -187,15 +187,14 @@ class Objective:
     def mean_loss(self, inputs: Inputs, stop: StopRequest | None = None) -> float | None:
         """Mean loss over all windows, each with the same mask at every call. The model is left in evaluation mode.
 
-        None where `stop` is due before the end. Several processes always continue to the end, as they would have to
-        agree on a stop after every block.
-        With a mean input, `skill` then says how much better the model predicts the same values.
-        Raises DataError if there is no masked value: a loss of 0 would stay the best forever.
+        None if `stop` is due before the end. Several processes always continue to the end, because they would have to
+        agree on a stop after every block. With a mean input, `skill` then compares the model with it on the same
+        values. Raises DataError if there is no masked value: a loss of 0 would stay the best forever.
         """
         self.model.eval()
         measured = torch.zeros(2, device=self.plan.device, dtype=self.plan.dtype)
-        num_planes = 0 if self.mean_input is None else self.mean_input.shape[self.model.channel_axis - 1]
-        sums = torch.zeros(num_planes, 3, device=self.plan.device, dtype=self.plan.dtype)
+        num_channels = 0 if self.mean_input is None else self.mean_input.shape[self.model.channel_axis - 1]
+        sums = torch.zeros(num_channels, 3, device=self.plan.device, dtype=self.plan.dtype)
         blocks = torch.arange(len(inputs)).split(MASK_BLOCK)
         for number in range(self.world.rank, len(blocks), self.world.size):
             if stop is not None and self.world.is_single and stop.is_due(0.0):
@@ -264,7 +263,7 @@ class Objective:
             return network(x, mask_b)
 
     def _with_fitting_micro(self, work: Callable[[int], T], undo: Callable[[], None] = lambda: None) -> T:
-        """The result of `work(micro)`; where memory runs out, from the same state again with half the micro-batch."""
+        """The result of `work(micro)`. If memory runs out, `undo` restores the state, and half the size is tried."""
         if self.strategy.communicates_in_forward:
             with self._without_retry(self.micro):
                 return work(self.micro)
@@ -276,7 +275,7 @@ class Objective:
         return result
 
     def _all_or_none(self, work: Callable[[], T]) -> T:
-        """The result of the work. Raises OutOfMemoryError in every process where memory runs out in one."""
+        """The result of the work. Raises OutOfMemoryError in all processes if memory runs out in one."""
         result = problem = None
         try:
             result = work()
@@ -291,7 +290,8 @@ class Objective:
 
     @contextlib.contextmanager
     def _without_retry(self, micro: int) -> Iterator[None]:
-        """For processes that communicate while they compute: a retry in one would leave the others waiting."""
+        """Converts an out-of-memory error to LandfallError, for processes that communicate while they compute: if one
+        tried again, the others would wait for it."""
         try:
             yield
         except (RuntimeError, MemoryError, OSError) as error:

@@ -11,7 +11,7 @@ from core.config.schema import Training
 
 
 def build_optimizer(model: nn.Module, settings: Training, *, fused: bool) -> AdamW:
-    """AdamW that decays matrices only; biases, norms and other vectors are exempt (MAE, nanoGPT and most since)."""
+    """AdamW with weight decay for matrices only, not for biases, norms and other vectors (as in MAE and nanoGPT)."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
@@ -21,9 +21,10 @@ def build_optimizer(model: nn.Module, settings: Training, *, fused: bool) -> Ada
 
 
 def learning_rate(step: int, *, total_steps: int, warmup_steps: int, peak: float, final: float) -> float:
-    """Linear warm-up to `peak` over `warmup_steps`, then half a cosine down to `final` at the last step.
+    """Linear warm-up to `peak` over `warmup_steps`, then half a cosine down to `final` at the last step (Loshchilov and
+    Hutter: SGDR, ICLR 2017, without restarts).
 
-    `step` counts optimizer steps from 0. The first step already moves: its rate is peak / warmup_steps.
+    `step` counts optimizer steps from 0. The rate of the first step is not 0: it is peak / warmup_steps.
     """
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps

@@ -1,4 +1,4 @@
-"""Measures the micro-batch of a run: real steps for the search in `trainers.micro_batch`."""
+"""Measures the micro-batch size of a run: real steps for the search in `trainers.micro_batch`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def measure(
 ) -> ProbeResult:
     """The micro-batch size of this run: measured, or cached from an earlier run.
 
-    model: as it will train, not yet wrapped for several processes; it is moved to the device and otherwise unchanged.
-    effective: windows of an optimizer step on this process; no batch is larger. checkpointing: recompute activations.
-    All processes of a run must call it; they agree on the smallest answer.
+    model: the model to train, not yet wrapped for several processes; it is moved to the device and otherwise unchanged.
+    effective: windows of an optimizer step in this process; no batch is larger. checkpointing: recompute activations.
+    All processes of a run must call it; they agree on the smallest result.
 
-    If not even one window fits, the result has `needs_checkpointing`: call again with it. Raises LandfallError if that
-    does not help either.
+    If not even one window fits, the result has `needs_checkpointing`: call again with `checkpointing`. Raises
+    LandfallError if that does not help either.
     """
     largest = min(effective, len(train))
     plan = context.plan
@@ -53,7 +53,7 @@ def measure(
     if result.needs_checkpointing and checkpointing:
         raise LandfallError(
             f"one window does not fit into {plan.name}, even with gradient checkpointing: {result.reason}",
-            hint="take a smaller model (model.size=reduced), or more of the memory (device.memory.strategy=aggressive)",
+            hint="use a smaller model (model.size=reduced), or more of the memory (device.memory.strategy=aggressive)",
         )
     return result
 
@@ -72,7 +72,7 @@ def _probe(
                 meter=device,
                 limit_mb=plan.memory_limit_mb,
                 largest=largest,
-                group=_normalised_together(context.config),
+                group=_norm_group_size(context.config),
                 budget_s=BUDGET_S.get(plan.kind, OTHER_BUDGET_S),
             ).run()
         finally:
@@ -87,7 +87,7 @@ def steps_of(
     """A train step and a validation step over the first windows of each split.
 
     The train steps of a size are like micro-batches of one optimizer step: the first creates the gradients, the others
-    add to them. Yet each ends with the optimizer, as its time and memory count too.
+    add to them. But each ends with an optimizer step, because its time and memory count too.
     """
     config, plan = context.config, context.plan
     optimizer = build_optimizer(model, config.training, fused=plan.has_fused_optimizer)
@@ -114,7 +114,7 @@ def steps_of(
     return train_step, validation_step
 
 
-def _normalised_together(config: AnyConfig) -> int:
+def _norm_group_size(config: AnyConfig) -> int:
     """Windows in a group of batch normalisation: micro-batches of complete groups do not change the result."""
     return config.model.norm_windows if isinstance(config, PatchTSTConfig) and config.model.norm == "batch" else 1
 
@@ -122,9 +122,9 @@ def _normalised_together(config: AnyConfig) -> int:
 def _facts(
     context: RunContext, train: Inputs, validation: Inputs, *, largest: int, checkpointing: bool
 ) -> dict[str, Any]:
-    """Everything a probe's answer depends on: the key of its cache.
+    """Everything the result of a probe depends on: its key in the cache.
 
-    The memory limit is rounded to two digits: limits that share an answer differ by less than the probe's headroom.
+    The memory limit is rounded to two digits: limits that share a result differ by less than the probe's headroom.
     The number of windows is included because on a CPU the data uses the same memory.
     """
     config, plan = context.config, context.plan

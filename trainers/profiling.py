@@ -17,7 +17,8 @@ WARMUP_STEPS, RECORDED_STEPS = 1, 4
 
 @contextlib.contextmanager
 def profiled(path: Path | None) -> Iterator[Callable[[], None]]:
-    """Gives what to call after each step; the trace of the first steps goes to `path`. None profiles nothing."""
+    """Yields a function to call after each step; the trace of the first steps is written to `path`, if it is not
+    None."""
     if path is None:
         yield lambda: None
         return

@@ -44,9 +44,9 @@ def set_random_state(backend: Backend, state: Mapping[str, Any]) -> None:
 def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
     """Restores the model and the random generators exactly, even after an error.
 
-    Weights, buffers, gradients, requires_grad and modes of the model, and the state of the generators of torch (CPU and
-    device), numpy and Python. Inside, the model starts without gradients. The copy of weights and buffers is in the
-    memory of the CPU, where it counts towards the peak of a probe on the CPU.
+    It restores weights, buffers, gradients, requires_grad and modes of the model, and the state of the generators of
+    torch (CPU and device), NumPy and Python. Inside, the model starts without gradients. The copy of weights and
+    buffers is in main memory, so a probe on the CPU includes it in the peak.
     """
     modules = [(module, module.training) for module in model.modules()]
     buffers = [
@@ -68,7 +68,7 @@ def preserved(model: nn.Module, backend: Backend) -> Iterator[None]:
                 parameter.requires_grad_(requires_grad)
                 parameter.grad = gradient
             for module, name, buffer, values in buffers:
-                module._buffers[name] = buffer  # a module may have put another tensor in its place
+                module._buffers[name] = buffer  # a module may have replaced it by another tensor
                 buffer.copy_(values)
         for module, training in modules:
             module.training = training

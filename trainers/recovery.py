@@ -23,27 +23,27 @@ from trainers.objective import Objective
 
 log = logging.getLogger(__name__)
 
-# What the learning rate is multiplied by where the hardware cannot compute more precisely.
+# Factor of the learning rate after a recovery, if the hardware supports no higher precision.
 RATE_FACTOR = 0.5
-# Under loss scaling an overflow of the gradient is normal, as it skips the step and halves the scale; so many in a row
+# With loss scaling an overflow of the gradient is normal: it skips the step and halves the scale. This many in a row
 # are not.
 PATIENCE = 10
 # Windows of a skipped step are saved up to this size.
-LARGEST_EVIDENCE = 16 * 2**20
+MAX_SAVED_BYTES = 16 * 2**20
 HINT = (
     "restart with a lower training.learning_rate or precision=32, or fix the data of these rows; "
     "training.recoveries is the number of recoveries allowed in a run"
 )
 
-_LADDER: tuple[Precision, ...] = ("16-mixed", "bf16-mixed", "32")
+_PRECISIONS: tuple[Precision, ...] = ("16-mixed", "bf16-mixed", "32")
 
 
 @dataclass(frozen=True)
 class TakenStep:
     """An optimizer step whose figures have not been read yet: scalars on the device.
 
-    index: within its epoch. skipped: 1 where it, or one before it, was not finite and changed no weight, else 0.
-    loss_sum: the epoch's before this step. undo: restores what computing the gradient has changed.
+    index: within its epoch. skipped: 1 if this step or an earlier pending one was not finite, so that it changed no
+    weight; else 0. loss_sum: of the epoch before this step. undo: restores what computing the gradient has changed.
     """
 
     index: int
@@ -58,11 +58,11 @@ class TakenStep:
 class NonFiniteGuard:
     """Lets a step change the weights only if its loss and its gradient are finite, without waiting for the device.
 
-    After a skipped step all that follow are skipped too: whenever the host reads the figures, weights and moments are
-    those before it.
+    After a skipped step all following ones are skipped too: whenever the host reads the figures, weights and moments
+    are those before the skipped step.
 
-    reads_every_step: the host reads the figures of every step. On a CPU that costs nothing, and only CUDA has an
-    optimizer with a flag on the device that skips the update.
+    reads_every_step: the host reads the figures of every step. On a CPU that costs nothing, and only the CUDA optimizer
+    can skip an update by a flag on the device.
     """
 
     def __init__(self, plan: DevicePlan):
@@ -81,7 +81,7 @@ class NonFiniteGuard:
         return self._skipped
 
     def _must_skip(self, loss: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
-        """1 where the weights must not change, else 0."""
+        """1 if the weights must not change, else 0."""
         if not self._tolerates_overflow:
             self._skipped = torch.maximum(self._skipped, _not_finite(loss + norm))
             return self._skipped
@@ -126,11 +126,11 @@ class NonFinite:
 class Recovery:
     """Remedies for figures that are not finite, at most `training.recoveries` in a run.
 
-    Where the hardware supports a higher precision, training continues in it and repeats the step. Elsewhere the step is
-    left out, as the same weights would fail again, and the learning rate is reduced. Processes that train together
-    decide the same: loss and gradient are the same in all of them.
+    If the hardware supports a higher precision, training continues in it and repeats the step. Otherwise the step is
+    left out, because the same weights would fail again, and the learning rate is reduced. Processes that train together
+    decide the same, because loss and gradient are the same in all of them.
 
-    used: remedies so far. rate_factor: what the schedule's learning rate is multiplied by.
+    used: recoveries so far. rate_factor: factor of the scheduled learning rate.
     """
 
     def __init__(self, context: RunContext, objective: Objective, inputs: Inputs):
@@ -143,37 +143,38 @@ class Recovery:
         return {"used": self.used, "rate_factor": self.rate_factor, "precision": self._raised}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues in the precision of the state, or in the present one if that is higher."""
+        """Continues in the precision of the state, or in the current one if that is higher."""
         self.used, self.rate_factor, self._raised = state["used"], state["rate_factor"], state["precision"]
-        if self._raised is not None and _LADDER.index(self._raised) > _LADDER.index(self.objective.plan.precision):
+        precision = self.objective.plan.precision
+        if self._raised is not None and _PRECISIONS.index(self._raised) > _PRECISIONS.index(precision):
             self.objective.compute_in(self._raised, "raised earlier in this run")
 
     def from_step(self, run: RunLog, figures: NonFinite, index_b: torch.Tensor, *purpose: str | int) -> bool:
-        """After a skipped step over the windows, once it is rolled back: whether to repeat it.
+        """Applies a remedy after a skipped step that is rolled back; returns whether to repeat the step.
 
-        purpose: what its masks were drawn for. Writes the origin of the windows next to the run's log. Raises
-        LandfallError where no remedy is left.
+        purpose: the seed of its masks, as in `Objective.backward`. Writes the origin of the windows next to the run's
+        log. Raises LandfallError if no remedy is left.
         """
-        # In all processes, as each may hold only a shard of every weight.
+        # In all processes, because each may hold only a shard of every weight.
         losses = self.objective.loss_of_each(self.inputs, index_b, *purpose)
         origins = origin_of(self.inputs.windows, index_b, losses, self.root)
         path = run.folder / f"skipped-step-{self.used + 1}.json"
         if self.is_main:
-            save_evidence(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
-        return self._remedied(run, figures, f"{in_words(origins)}; see {relative(path, self.root)}")
+            save_skipped_step(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
+        return self._apply_remedy(run, figures, f"{describe_origins(origins)}; see {relative(path, self.root)}")
 
-    def from_validation(self, run: RunLog, figures: NonFinite) -> bool:
-        """Whether to validate again, more precisely. Raises LandfallError if no remedy is left."""
-        if more_precise(self.objective.plan) is None:
+    def from_validation(self, run: RunLog, figures: NonFinite) -> None:
+        """Raises the precision, to repeat the validation. Raises LandfallError if no remedy is left."""
+        if higher_precision(self.objective.plan) is None:
             raise LandfallError(str(figures), hint=HINT)
-        return self._remedied(run, figures, "the validation split")
+        self._apply_remedy(run, figures, "the validation split")
 
-    def _remedied(self, run: RunLog, figures: NonFinite, origin: str) -> bool:
-        """Whether to repeat the computation."""
+    def _apply_remedy(self, run: RunLog, figures: NonFinite, origin: str) -> bool:
+        """Raises the precision, or reduces the learning rate; returns whether to repeat the computation."""
         if self.used >= self.limit:
             raise LandfallError(f"{figures}, after {self.used} recoveries: {origin}", hint=HINT)
         self.used += 1
-        precision = more_precise(self.objective.plan)
+        precision = higher_precision(self.objective.plan)
         if precision is not None:
             self._raised = precision
             self.objective.compute_in(precision, f"raised after {figures}")
@@ -188,9 +189,9 @@ class Recovery:
         return precision is not None
 
 
-def more_precise(plan: DevicePlan) -> Precision | None:
+def higher_precision(plan: DevicePlan) -> Precision | None:
     """The next precision above the plan's that its hardware supports without emulation."""
-    for precision in _LADDER[_LADDER.index(plan.precision) + 1 :]:
+    for precision in _PRECISIONS[_PRECISIONS.index(plan.precision) + 1 :]:
         dtype = AUTOCAST_DTYPES[precision]
         if dtype is None or dtype in plan.native_dtypes:
             return precision
@@ -202,7 +203,7 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
     """The origin of each window of a step; first those whose own loss is not finite.
 
     rows: first and last row of the recording, counted from 0. window: its index among all. loss: of this window; None
-    where not finite.
+    if it is not finite.
     """
     chosen, series = windows.subset(index_b.numpy()), windows.series
     origins = []
@@ -221,18 +222,18 @@ def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float]
     return sorted(origins, key=lambda origin: origin["loss"] is not None)
 
 
-def save_evidence(path: Path, facts: Mapping[str, Any], windows: WindowSet, index_b: torch.Tensor) -> None:
+def save_skipped_step(path: Path, facts: Mapping[str, Any], windows: WindowSet, index_b: torch.Tensor) -> None:
     """Writes the facts about a skipped step as JSON and, if they are small, its scaled windows (B, T, C) as npz."""
     write_json(path, facts)
     num_bytes = len(index_b) * windows.window * windows.series.rows_nc[:1].nbytes
-    if num_bytes <= LARGEST_EVIDENCE:  # larger ones might not fit into the device's memory at once
+    if num_bytes <= MAX_SAVED_BYTES:  # larger ones may not fit into the device's memory together
         x_btc = windows.batch(index_b)
         with atomic_file(path.with_suffix(".npz")) as part, part.open("wb") as file:
             np.savez_compressed(file, x_btc=x_btc.cpu().numpy(), window=index_b.numpy())
 
 
-def in_words(origins: Sequence[Mapping[str, Any]]) -> str:
-    """The first window and the number of others: of those whose own loss is not finite, if there are any."""
+def describe_origins(origins: Sequence[Mapping[str, Any]]) -> str:
+    """The first window and the number of others, only of those whose own loss is not finite, if there are any."""
     affected = [origin for origin in origins if origin["loss"] is None]
     listed = affected or origins
     first, last = listed[0]["rows"]

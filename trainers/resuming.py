@@ -1,5 +1,5 @@
-"""Which checkpoint a run resumes, and whether it can: its configuration and data compared with those of the run. Or the
-model of other data that its first weights are from."""
+"""Chooses the checkpoint that a run resumes, and compares its configuration and data with those of the run; loads the
+initial weights from another run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _FREE_TO_CHANGE = (
     *("enabled", "log_device_info", "profile_runtime", "model.size", "training.resume", "training.recoveries"),
     *("training.gradient_checkpointing", "training.allow_changes", "training.checkpoint_every_minutes"),
     *("training.keep", "training.promote", "training.start_from"),
-    # A position in an epoch is counted in windows; these decide how many make a step, and how they are computed.
+    # Positions in an epoch are counted in windows; these decide the windows of a step, and how they are computed.
     *("training.batch_size", "training.accumulate", "training.effective_batch", "training.min_steps"),
 )  # fmt: skip
-# What the last digits of a step depend on, and its name in messages.
+# Facts that affect the last digits of a step, and their names in messages.
 _DECIDES_DIGITS = {
     "name": "device",
     "precision": "precision",
@@ -51,19 +51,19 @@ _DECIDES_DIGITS = {
 }
 # Configuration that decides the shape of a weight.
 _SHAPES = ("model.", "data.window", "scalogram.image_size")
-# What a model knows of single channels, one row for each.
-OF_CHANNELS = "channel_c1d"
+# Name of the weights with one row per channel.
+CHANNEL_WEIGHTS = "channel_c1d"
 
 
 # ------------------------------------------------------------------------------------------------------------- choosing
 def checkpoint_to_resume(
     config: AnyConfig, root: Path, run_id: str | None, *, is_restarted: bool = False
 ) -> Path | None:
-    """`auto` takes the newest valid state, `unfinished` too if its run has not ended, or is the requested one; None
-    where there is no state to resume.
+    """The checkpoint to resume, as `training.resume` says: `auto` is the newest valid state, `unfinished` the same if
+    its run was not completed or is the requested one, a path is that file. None if there is no state to resume.
 
-    is_restarted: this process replaces one that died; whatever the choice, it resumes the run of that process.
-    Raises CheckpointError if states exist but none is valid, and for a requested file that is not.
+    is_restarted: this process replaces one that died, and resumes the run of that process.
+    Raises CheckpointError if states exist but none is valid, and for a requested file that is not valid.
     """
     choice = config.training.resume
     if is_restarted and choice != "auto" and (own := _saved_by_this_job(config, root, run_id)):
@@ -90,7 +90,8 @@ def _saved_by_this_job(config: AnyConfig, root: Path, run_id: str | None) -> Pat
 
 
 def _newest_valid(last: Path) -> Path | None:
-    """Older states replace missing or damaged newer ones, with a warning. Raises CheckpointError if all are."""
+    """The newest valid state; damaged or missing newer ones are logged as warnings. None if there is no state. Raises
+    CheckpointError if all states are damaged."""
     damaged: list[CheckpointError] = []
     for path in (last, *_older(last)):
         try:
@@ -155,7 +156,7 @@ def check_fit(
     if not allow_changes:
         hint = "restore them, resume nevertheless with --allow-changes, or restart with --resume never"
         raise CheckpointError(path, problem, hint=hint)
-    log.warning("%s %s; resuming, as training.allow_changes = true", path.name, problem)
+    log.warning("%s %s; resuming, because training.allow_changes = true", path.name, problem)
 
 
 def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
@@ -203,8 +204,8 @@ def report_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> No
 # ------------------------------------------------------------------------------------------------------ other weights
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
     """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
-    order of windows are the new run's. Embeddings of channels stay as they are if their number differs: they are
-    learned again for the channels of this data. Returns the origin, for the run's record.
+    order of windows are those of the new run. If the number of channels differs, their embeddings are not loaded, and
+    are learned again. Returns the origin, for the run's record.
 
     Raises CheckpointError if it is damaged, or of another stream or another shape of model.
     """
@@ -214,8 +215,9 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
             path, f"is a model of the stream {state['stream']}, not {config.stream}", hint="name one of this stream"
         )
     weights, own = dict(state["model"]), model.state_dict()
-    if OF_CHANNELS in weights and OF_CHANNELS in own and len(weights[OF_CHANNELS]) != len(own[OF_CHANNELS]):
-        weights[OF_CHANNELS] = own[OF_CHANNELS]
+    both = CHANNEL_WEIGHTS in weights and CHANNEL_WEIGHTS in own
+    if both and len(weights[CHANNEL_WEIGHTS]) != len(own[CHANNEL_WEIGHTS]):
+        weights[CHANNEL_WEIGHTS] = own[CHANNEL_WEIGHTS]
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -47,7 +47,7 @@ class TrainingResult:
     """The results of a finished run and its files.
 
     skill: of the best epoch (`core.models.skill`). trained_epochs: those of this call; 0 if the requested run was
-    finished before, and these are its earlier results. checkpoint: the run's own best weights. promoted: whether they
+    already finished, and these are its earlier results. checkpoint: the run's own best weights. promoted: whether they
     are the model of the stream now.
     """
 
@@ -93,7 +93,7 @@ def train(
     manager: decides about the hardware (default: one that inspects this machine).
     watcher: follows the run; a notebook shows its loss curve with one (`core.notebook.live_loss`).
     Raises LockedError if another run writes the same files, DataError for unusable data, CheckpointError if
-    resuming is requested and impossible, UsageError where only another run is there to resume and it is finished,
+    resuming is requested and impossible, UsageError if the run to resume is finished and was not requested by name,
     StoppedError after a signal or near the wall-time limit.
     """
     manager = manager or DeviceManager(loaded.config, origins=loaded.origins)
@@ -107,8 +107,8 @@ def train(
 
 
 def _agree_on_run(world: World, run_id: str | None) -> tuple[str | None, bool]:
-    """The run that all processes train, where each machine proposes a name; and whether earlier processes of this job
-    trained it and died."""
+    """The run that all processes train, although each machine may propose another name; and whether earlier processes
+    of this job trained it and died."""
     proposals = world.gather((elastic.previous_run(), run_id))
     previous = next((run for run, _ in proposals if run is not None), None)
     run_id = previous or proposals[0][1]
@@ -118,19 +118,20 @@ def _agree_on_run(world: World, run_id: str | None) -> tuple[str | None, bool]:
 
 
 def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingResult:
-    """As `training.resume` says; from the beginning where it allows that and the checkpoint does not fit."""
+    """Trains as `training.resume` says. Under `unfinished`, training starts from the beginning if the checkpoint does
+    not fit."""
     run_id, is_restarted = _agree_on_run(context.world, context.run_id)
     context = replace(context, run_id=run_id)
     config, root = context.config, context.root
     with Lock(run_id, command=f"landfall train {config.stream}") as lock, StopRequest(config.timeout_hours) as stop:
-        if context.world.is_main:  # the files that every run of the stream writes; the log takes the run's own folder
+        if context.world.is_main:  # the files that every run of the stream writes; the log locks the run's own folder
             lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
             lock.take(loss_csv_path(root, config), key="logging.artifacts_dir")
             finish(root)
         try:
             path = checkpoint_to_resume(config, root, run_id, is_restarted=is_restarted)
             saved = checkpoint.describe(path) if path is not None else None
-            _refuse_different_views(context.world, saved)
+            _check_same_checkpoint(context.world, saved)
             return _train(replace(context, resume_from=path, saved=saved), manager, lock, stop)
         except CheckpointError as error:
             if config.training.resume != "unfinished":
@@ -140,7 +141,7 @@ def _resume_or_restart(context: RunContext, manager: DeviceManager) -> TrainingR
         return _train(context, manager, lock, stop)
 
 
-def _refuse_different_views(world: World, saved: Mapping[str, Any] | None) -> None:
+def _check_same_checkpoint(world: World, saved: Mapping[str, Any] | None) -> None:
     """Raises UsageError if the processes of a run do not see the same checkpoint."""
     if len(set(world.gather(saved["sha256"] if saved is not None else None))) > 1:
         raise UsageError(
@@ -149,7 +150,7 @@ def _refuse_different_views(world: World, saved: Mapping[str, Any] | None) -> No
 
 
 def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRequest) -> TrainingResult:
-    """Prepares process and hardware, and trains on them."""
+    """Prepares process, data and hardware, and trains."""
     config, plan, world, saved = context.config, context.plan, context.world, context.saved
     if world.is_single and manager.num_processes > 1:
         log.warning(
@@ -181,9 +182,9 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
 def _fit(
     context: RunContext, size: SizeDecision, data: StreamData, lock: Lock, stop: StopRequest, *, is_requested: bool
 ) -> TrainingResult:
-    """Builds, resumes and trains; the configuration holds the model's final size and recipe.
+    """Builds, resumes and trains; the configuration contains the model's final size and recipe.
 
-    is_requested: whether the run that is resumed was named, so that a finished one is taken as it is.
+    is_requested: whether the resumed run was requested by name; a finished one then returns its results.
     """
     config, root, world, run_id = context.config, context.root, context.world, context.run_id
     trainer, decisions = _build_trainer(context, size, data)
@@ -225,9 +226,9 @@ def _fit(
 
 
 def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: bool) -> None:
-    """Warns that nothing is left to train. A run that died before it recorded its end is finished by this one.
+    """Warns if nothing is left to train; not for a run that died before it recorded its end, which is completed now.
 
-    Raises UsageError if the finished run is not the requested one: its results would be taken for new ones.
+    Raises UsageError if the finished run was not requested by name: its results could be mistaken for new ones.
     """
     if not trainer.is_finished():
         return
@@ -242,7 +243,7 @@ def _report_finished(trainer: Trainer, context: RunContext, *, is_requested: boo
 
 
 def _num_parameters(config: AnyConfig, *, num_channels: int) -> int:
-    """Of the model of a configuration, built and dropped without a trace in the random generators."""
+    """Number of parameters of the configured model; the random generators keep their state."""
     with torch.random.fork_rng(devices=[]):
         return count_parameters(build_model(config, num_channels=num_channels))
 
@@ -252,7 +253,7 @@ def scaler_path(root: Path, config: AnyConfig) -> Path:
 
 
 def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) -> tuple[Trainer, dict[str, Any]]:
-    """The trainer, and for the run's record what the hardware decided."""
+    """The trainer, and the decisions that depend on the hardware, for the run's record."""
     config, plan, root = context.config, context.plan, context.root
     transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.splits["train"])
     progress = config.logging.progress

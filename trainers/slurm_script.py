@@ -21,7 +21,7 @@ from core.errors import EXIT_OK, EXIT_RESUMABLE, UsageError
 from trainers.supervising import training_command
 
 _PORT = 29500
-# SLURM reads these lines itself: no quotes, no blanks, no second line.
+# SLURM parses these lines itself: no quotes, no spaces, no second line.
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:=@%+/|&*()\[\]-]+")
 
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
@@ -60,7 +60,7 @@ def slurm_script(
     """
     if not _TIME.fullmatch(time):
         raise UsageError(f"SLURM cannot read the time {time!r}", hint="write 08:00:00, 1-12:00:00 or minutes")
-    asked = {
+    wanted = {
         "job-name": f"landfall-{stream}",
         "time": time,
         "signal": f"USR1@{lead_s}",
@@ -69,10 +69,10 @@ def slurm_script(
         "nodes": str(settings.nodes),
         "ntasks-per-node": "1",
     }
-    asked |= {name: value or None for name, _, value in (option.partition("=") for option in options)}
-    lines = [f"--{name}" + (f"={value}" if value else "") for name, value in asked.items()]
-    if unfit := next((line for line in lines if not _PLAIN.fullmatch(line)), None):
-        raise UsageError(f"sbatch cannot read {unfit!r}", hint="options are NAME=VALUE, without blanks and quotes")
+    wanted |= {name: value or None for name, _, value in (option.partition("=") for option in options)}
+    lines = [f"--{name}" + (f"={value}" if value else "") for name, value in wanted.items()]
+    if invalid := next((line for line in lines if not _PLAIN.fullmatch(line)), None):
+        raise UsageError(f"sbatch cannot read {invalid!r}", hint="options are NAME=VALUE, without spaces and quotes")
     command, rendezvous = shlex.join(training_command(stream, words)), ""
     if settings.nodes > 1 and not settings.rendezvous:
         rendezvous, command = _RENDEZVOUS, f"{command} \"distributed.rendezvous='$first:{_PORT}'\""
@@ -89,10 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="landfall slurm", description="Prints a batch script for SLURM that trains until it is complete."
     )
-    parser.add_argument("stream", choices=STREAMS, help="what to train")
-    parser.add_argument(
-        "--time", default="08:00:00", metavar="LIMIT", help="time limit of one start (default: 08:00:00)"
-    )
+    parser.add_argument("stream", choices=STREAMS, help="stream to train")
+    parser.add_argument("--time", default="08:00:00", metavar="LIMIT", help="time limit of one job (default: 08:00:00)")
     parser.add_argument(
         "--lead", type=int, default=300, metavar="S", help="seconds before the time limit for saving (default: 300)"
     )

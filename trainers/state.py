@@ -24,7 +24,7 @@ class Position:
 
     skill: of the best epoch, from `Skill.to_json`; None if it was not measured.
     shift: windows by which the epoch's steps begin later, if it began with another global batch size.
-    rate: the learning rate of the last step. left_out: windows of the current epoch whose step was skipped for good.
+    rate: the learning rate of the last step. left_out: windows of the current epoch whose step was not repeated.
     """
 
     epoch: int = 0
@@ -70,7 +70,7 @@ class EpochPlan:
 
     @property
     def steps(self) -> int:
-        """In an epoch."""
+        """Number of steps in an epoch."""
         return math.ceil(self.windows / self.batch_size)
 
     @property
@@ -82,11 +82,11 @@ class EpochPlan:
         return self.windows * self.epochs
 
     def windows_until(self, step: int, *, shift: int = 0) -> int:
-        """Windows in the first steps of an epoch."""
+        """Number of windows in the first `step` steps of an epoch."""
         return min(max(0, step * self.batch_size + shift), self.windows)
 
     def place_after(self, windows: int) -> tuple[int, int]:
-        """Step and shift with which the steps that remain take the windows that remain."""
+        """Step and shift after `windows` windows of an epoch, so that the remaining steps use the remaining windows."""
         step = self.steps - math.ceil(max(0, self.windows - windows) / self.batch_size)
         return step, windows - step * self.batch_size
 
@@ -112,20 +112,20 @@ class TrainState:
         self.objective, self.optimizer, self.recovery = objective, optimizer, recovery
         self.batch, self.epochs = batch, epochs
         self.position = Position()
-        # Records of the run's log up to the position; None if an older checkpoint has no such count.
+        # Number of records in the run's log up to the position; None if an older checkpoint does not have it.
         self.logged: int | None = 0
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps of the complete run."""
+        """Number of optimizer steps since the start of the run."""
         return self.position.epoch * self.epochs.steps + self.position.step
 
     def windows_until(self, step: int) -> int:
-        """Windows of the current epoch in its first steps."""
+        """Number of windows in the first `step` steps of the current epoch."""
         return self.epochs.windows_until(step, shift=self.position.shift)
 
     def hardware(self) -> dict[str, Any]:
-        """What the weights are computed with, for the checkpoint's sidecar."""
+        """Hardware, batch sizes and versions that compute the weights, for the checkpoint's sidecar."""
         objective = self.objective
         return {
             **objective.plan.to_json(),
@@ -153,7 +153,7 @@ class TrainState:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises ValueError for the weights of another model."""
         strategy = self.objective.strategy
-        # Rates, decay and the kernel of the update are this run's; only what was learned is the checkpoint's.
+        # Learning rate, weight decay and update kernel are those of this run; only the moments are restored.
         learned = {**state["optimizer"], "param_groups": self.optimizer.state_dict()["param_groups"]}
         try:
             strategy.load_model(state["model"])

@@ -1,4 +1,4 @@
-"""How the processes of a run hold one model: a single device, a replica in each (DDP), or shards of it (FSDP)."""
+"""Strategies for the model of a run: on a single device, a replica per process (DDP), or a shard per process (FSDP)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ State = Mapping[str, Any]
 class SingleDevice:
     """One process that holds the complete model.
 
-    model: the module that owns the weights. network: what forward passes of training go through.
-    communicates_in_forward: forward passes need the other processes, so all of them must make equally many.
+    model: the module that owns the weights. network: the module for the forward passes of training.
+    communicates_in_forward: forward passes need the other processes, so all of them must run equally many.
 
-    State dicts are complete and look the same under every strategy, so that a run resumes under any of them: plain
-    tensors, and the optimizer's state by the number of the parameter, as PyTorch's own. All processes must call the
-    methods for states; those that are not main may get an empty one.
+    State dicts are complete and the same under every strategy, so that a run can resume under any of them: plain
+    tensors, and the optimizer's state by the index of the parameter, as in PyTorch. All processes must call the state
+    methods; only the main process is sure to get the content.
     """
 
     communicates_in_forward = False
@@ -38,8 +38,7 @@ class SingleDevice:
         self.model = self.network = model
 
     def synchronised(self, now: bool) -> AbstractContextManager[None]:
-        """Backward passes inside reduce their gradients, and those accumulated before, over all processes, or keep
-        them."""
+        """Whether backward passes inside reduce the accumulated gradients over all processes, or only accumulate."""
         return contextlib.nullcontext()
 
     def clip_gradients(self, max_norm: float) -> Tensor:
@@ -67,7 +66,7 @@ class DDP(SingleDevice):
     def __init__(self, model: nn.Module, plan: DevicePlan):
         super().__init__(model)
         devices = None if plan.kind in ("cpu", "mps") else [plan.device]
-        # Buffers are not broadcast: `Objective` joins batch statistics itself, exactly.
+        # Buffers are not broadcast: `Objective` combines the batch statistics exactly.
         known = inspect.signature(DistributedDataParallel).parameters
         broadcast = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # torch < 2.13
         self.network = DistributedDataParallel(
@@ -89,19 +88,19 @@ class FSDP(SingleDevice):
 
     def __init__(self, model: nn.Module, plan: DevicePlan, world: World):
         _refuse_unsupported(plan)
-        # Imported here, as half a second of imports is not for runs on one device.
+        # Imported here: the imports take half a second, and runs on one device do not need them.
         from torch.distributed.checkpoint import state_dict
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
         super().__init__(model)
         self._api = state_dict
-        # Meant for models whose blocks write into the output of the block before them. Ours do not.
+        # The warning is for models whose blocks modify the output of the block before them. Ours do not.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
         mesh = init_device_mesh(plan.device.type, (world.size,))
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
-        # Resharded after each forward pass, so that whatever reads the weights after validation finds shards as well.
+        # Resharded after each forward pass, so that code that reads the weights after validation also finds shards.
         fully_shard(model, mesh=mesh, reshard_after_forward=True)
 
     @contextlib.contextmanager
@@ -116,7 +115,7 @@ class FSDP(SingleDevice):
         return self._api.get_model_state_dict(self.model, options=self._gathered)
 
     def optimizer_state(self, optimizer: Optimizer) -> State:
-        if not optimizer.state:  # PyTorch would take a step to have one, and count it
+        if not optimizer.state:  # PyTorch would run a step to create one, and count it
             return optimizer.state_dict()
         state = self._api.get_optimizer_state_dict(self.model, optimizer, options=self._gathered)
         return _renamed(state, {name: number for number, name in enumerate(self._names(optimizer))})
@@ -124,7 +123,7 @@ class FSDP(SingleDevice):
     def load_model(self, state: State) -> None:
         shapes = {name: value.shape for name, value in self.model.state_dict().items()}
         differing = sorted(name for name in shapes.keys() | state.keys() if _shape(state, name) != shapes.get(name))
-        if differing:  # PyTorch only fills in what matches
+        if differing:  # PyTorch would load only the matching ones
             raise RuntimeError(f"missing, unexpected or of another shape: {', '.join(differing)}")
         self._api.set_model_state_dict(self.model, dict(state), options=self._complete)
 
@@ -146,13 +145,13 @@ class FSDP(SingleDevice):
         return self._api.StateDictOptions(full_state_dict=True)
 
     def _names(self, optimizer: Optimizer) -> list[str]:
-        """Of the optimizer's parameters, in its order."""
+        """Names of the optimizer's parameters, in its order."""
         name_of = {parameter: name for name, parameter in self.model.named_parameters()}
         return [name_of[parameter] for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def strategy_for(model: nn.Module, context: RunContext) -> SingleDevice:
-    """The model as the processes of the run hold it. FSDP replaces the weights: build the optimizer afterwards.
+    """The strategy of the run, applied to the model. FSDP replaces the weights: build the optimizer afterwards.
 
     Raises LandfallError if the strategy does not support the plan.
     """

@@ -1,6 +1,6 @@
 """`--until-done`: restarts training in a new process while there is a state to resume.
 
-Imports no torch: the supervising process is small, and survives what kills the training process.
+Imports no torch: the supervising process stays small, and survives if the training process is killed for memory.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from core.stopping import STOP_SIGNALS
 
 log = logging.getLogger(__name__)
 
-# Starts in a row that saved nothing new, and the longest pause before the next one.
-MOST_IN_VAIN, LONGEST_PAUSE_S = 5, 60.0
+# Maximum number of consecutive starts that save nothing new, and the longest pause before the next start.
+MAX_STARTS_WITHOUT_PROGRESS, MAX_PAUSE_S = 5, 60.0
 # Marks the process that trains. Not a LANDFALL_ name: those are configuration.
 _SUPERVISED = "_LANDFALL_SUPERVISED"
 
@@ -37,8 +37,9 @@ def is_supervised() -> bool:
 class Supervisor:
     """Restarts a training command while it ends with 75 or is killed, and forwards signals to it.
 
-    last: the file of its state. Until it changes, a restart is the same command; afterwards it resumes.
-    pause_s: pause before a restart after a start that saved nothing; doubled for each further one.
+    last: the file of the training state. Until it changes, a restart is the same command; afterwards it resumes.
+    pause_s: seconds before the restart of a killed process, or after a start that saved nothing; doubled for each
+        further start without progress.
     """
 
     def __init__(self, command: Sequence[str], *, last: Path, pause_s: float = 1.0):
@@ -58,7 +59,7 @@ class Supervisor:
 
     def _until_done(self) -> int:
         started_with = state = self._state()
-        in_vain = 0
+        without_progress = 0
         while True:
             code = self._start(has_state=state != started_with)
             if self._stop_signal is not None:
@@ -66,12 +67,13 @@ class Supervisor:
             if code != EXIT_RESUMABLE and code >= 0:
                 return code
             previous, state = state, self._state()
-            in_vain = in_vain + 1 if state == previous else 0
+            without_progress = without_progress + 1 if state == previous else 0
             ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else "stopped"
-            if in_vain == MOST_IN_VAIN:
-                log.error("training %s %d times in a row without progress: giving up", ending, in_vain)
+            if without_progress == MAX_STARTS_WITHOUT_PROGRESS:
+                log.error("training %s %d times in a row without progress: giving up", ending, without_progress)
                 return _as_exit_code(code)
-            pause_s = min(self.pause_s * 2 ** max(0, in_vain - 1), LONGEST_PAUSE_S) if in_vain or code < 0 else 0.0
+            must_pause = without_progress or code < 0
+            pause_s = min(self.pause_s * 2 ** max(0, without_progress - 1), MAX_PAUSE_S) if must_pause else 0.0
             log.warning("training %s: restarting%s", ending, f" in {pause_s:.3g} s" if pause_s else "")
             if self._woken.wait(pause_s):
                 return EXIT_INTERRUPTED if self._stop_signal == signal.SIGINT else EXIT_RESUMABLE
@@ -97,7 +99,7 @@ class Supervisor:
             self._process.send_signal(self._stop_signal)
 
     def _state(self) -> str | None:
-        """Changes whenever something is saved."""
+        """The digest of the saved state; None if there is none."""
         try:
             return checkpoint.describe(self.last)["sha256"]
         except (CheckpointError, KeyError):

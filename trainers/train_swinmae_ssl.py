@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         heed_signals(elastic.record_exit)
         elastic.record_process()
-    from trainers.command import main_for  # only now: it takes a while
+    from trainers.command import main_for  # after the signal handlers, because the import is slow
 
     return main_for("swinmae", "Swin-MAE on vibration scalograms", argv)
 

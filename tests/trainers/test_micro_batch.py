@@ -90,7 +90,7 @@ def test_an_unpredicted_peak_counts():
     assert result.trials[-1].predicted_mb < 151
     assert 16 <= result.largest < 32
     assert result.micro == 16
-    assert "16: 32 took 164 MB" in result.reason
+    assert "16: 32 used 164 MiB" in result.reason
 
 
 def test_growth_ends_at_the_needed_size_without_a_limit():
@@ -124,7 +124,7 @@ def test_checkpointing_is_requested_if_no_window_fits(machine, limit_mb):
     result = machine.probe(limit_mb=limit_mb)
     assert (result.needs_checkpointing, result.micro, result.largest) == (True, 1, 0)
     assert set(machine.ran) == {1}
-    assert ("1 ran out of memory" if limit_mb is None else "1 took 102 MB (limit 105 MB less 10%)") in result.reason
+    assert ("1 ran out of memory" if limit_mb is None else "1 used 102 MiB (limit 105 MiB less 10%)") in result.reason
 
 
 # ---------------------------------------------------------------------------------------------------------------- speed
@@ -149,7 +149,7 @@ def test_a_size_beyond_the_time_budget_is_not_started():
     result = machine.probe(budget_s=5.0, largest=2**20)
     assert 1.5 < machine.now < 5.0
     assert result.micro == max(machine.ran) > 16
-    assert f"{2 * result.micro} would outlast the 5 s" in result.reason
+    assert f"{2 * result.micro} would exceed the 5 s" in result.reason
 
 
 def test_complete_groups_are_preferred_with_any_budget():

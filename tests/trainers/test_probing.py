@@ -157,7 +157,7 @@ def test_too_little_memory_asks_for_checkpointing_first(tmp_path):
     tight = replace(PLAN, memory_limit_mb=50)
     assert measure_on(tmp_path, plan=tight).needs_checkpointing
     for _ in ("measured", "from the cache"):
-        with pytest.raises(LandfallError, match=r"Plain CPU, .*: 1 took [\d,]+ MB") as raised:
+        with pytest.raises(LandfallError, match=r"Plain CPU, .*: 1 used [\d,]+ MiB") as raised:
             measure_on(tmp_path, plan=tight, checkpointing=True)
         assert "limit 50 MB" in raised.value.message
         assert "model.size=reduced" in raised.value.hint

@@ -30,7 +30,7 @@ from trainers import loop, recovery
 from trainers import run as training_run
 from trainers.objective import Objective
 from trainers.optimizer import build_optimizer
-from trainers.recovery import PATIENCE, NonFiniteGuard, more_precise, save_evidence
+from trainers.recovery import PATIENCE, NonFiniteGuard, higher_precision, save_skipped_step
 from trainers.run import train
 from trainers.strategies import SingleDevice
 
@@ -295,7 +295,7 @@ def test_after_validation_has_raised_the_precision_skipped_steps_are_reported(pl
 )  # fmt: skip
 def test_precision_rises_as_far_as_the_hardware_supports(precision, native, next_one):
     plan = DevicePlan("cpu", "CPU", precision, 1, "a test", "a test", native_dtypes=native)
-    assert more_precise(plan) == next_one
+    assert higher_precision(plan) == next_one
 
 
 def test_windows_that_are_too_large_to_save_are_not_gathered(tmp_path, monkeypatch):
@@ -303,13 +303,13 @@ def test_windows_that_are_too_large_to_save_are_not_gathered(tmp_path, monkeypat
     series = Series.of([], np.zeros((100, 3), dtype=np.float32))
     windows = WindowSet(series, np.arange(8), 32, np.array([[0, 100]]))
     kept, index_b = tmp_path / "step.npz", torch.arange(8)
-    save_evidence(kept.with_suffix(".json"), {}, windows, index_b)
+    save_skipped_step(kept.with_suffix(".json"), {}, windows, index_b)
     with np.load(kept) as held:
         assert held["x_btc"].shape == (8, 32, 3)
     kept.unlink()
-    monkeypatch.setattr(recovery, "LARGEST_EVIDENCE", 8 * 32 * 3 * 4 - 1)
+    monkeypatch.setattr(recovery, "MAX_SAVED_BYTES", 8 * 32 * 3 * 4 - 1)
     monkeypatch.setattr(WindowSet, "batch", lambda *_: pytest.fail("put together"))
-    save_evidence(kept.with_suffix(".json"), {}, windows, index_b)
+    save_skipped_step(kept.with_suffix(".json"), {}, windows, index_b)
     assert not kept.exists()
 
 

@@ -11,7 +11,7 @@ from core import checkpoint
 from core.errors import CheckpointError
 from tests.trainers.conftest import TINY
 from tests.trainers.test_run import environment_of, losses, run_training
-from trainers.resuming import OF_CHANNELS
+from trainers.resuming import CHANNEL_WEIGHTS
 
 PRE = "checkpoints/elsewhere.pt"
 # Steps too small to have an effect.
@@ -41,12 +41,12 @@ def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     before = weights(pretrained)
     pretrained_start = run_training(pretrained, *STILL, f"training.start_from={PRE}")
     after, start = weights(pretrained), weights(pretrained, PRE)
-    learned = [name for name in start if not name.endswith(COUNTED) and name != OF_CHANNELS]
+    learned = [name for name in start if not name.endswith(COUNTED) and name != CHANNEL_WEIGHTS]
     assert [name for name in learned if not torch.allclose(after[name], start[name], atol=1e-6)] == []
     assert any(not torch.allclose(before[name], start[name], atol=1e-3) for name in start)
     assert losses(pretrained_start)[0][1] < losses(untrained)[0][1], "the initial weights already fit the sensors"
-    assert len(after[OF_CHANNELS]) == 3
-    assert len(start[OF_CHANNELS]) == 1
+    assert len(after[CHANNEL_WEIGHTS]) == 3
+    assert len(start[CHANNEL_WEIGHTS]) == 1
     assert "elsewhere.pt: run run-1, epoch 3" in caplog.text
     sha256 = checkpoint.describe(pretrained / PRE)["sha256"]
     origin = {"file": "elsewhere.pt", "run_id": "run-1", "epoch": 3, "sha256": sha256}

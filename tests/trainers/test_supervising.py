@@ -16,7 +16,7 @@ import pytest
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers import supervising
-from trainers.supervising import MOST_IN_VAIN, Supervisor
+from trainers.supervising import MAX_STARTS_WITHOUT_PROGRESS, Supervisor
 
 # Replaces training: records its arguments, saves or not, and ends as the next line of a list says.
 TRAINS = """
@@ -92,15 +92,15 @@ def test_a_final_exit_code_ends_the_supervision(tmp_path, code):
 
 @pytest.mark.parametrize("ending, code", [("dies", 1), ("137", 1), ("75", 75)])
 def test_repeated_starts_without_progress_end_the_supervision(tmp_path, caplog, ending, code):
-    job = Job(tmp_path, ending, "saves-dies", *[ending] * MOST_IN_VAIN)
+    job = Job(tmp_path, ending, "saves-dies", *[ending] * MAX_STARTS_WITHOUT_PROGRESS)
     assert job.run() == code
-    assert len(job.starts) == 2 + MOST_IN_VAIN, "a start that saved resets the count"
-    assert f"{MOST_IN_VAIN} times in a row" in caplog.text
+    assert len(job.starts) == 2 + MAX_STARTS_WITHOUT_PROGRESS, "a start that saved resets the count"
+    assert f"{MAX_STARTS_WITHOUT_PROGRESS} times in a row" in caplog.text
 
 
 def test_pauses_grow_up_to_a_limit(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(supervising, "LONGEST_PAUSE_S", 0.03)
-    Job(tmp_path, *["dies"] * MOST_IN_VAIN).run()
+    monkeypatch.setattr(supervising, "MAX_PAUSE_S", 0.03)
+    Job(tmp_path, *["dies"] * MAX_STARTS_WITHOUT_PROGRESS).run()
     assert [record.message.split(" in ")[-1] for record in caplog.records][:-1] == [
         "0.01 s",
         "0.02 s",

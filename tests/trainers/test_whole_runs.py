@@ -177,7 +177,7 @@ def test_changes_can_be_allowed(stopped, caplog):
     for message in (
         "training.epochs was 2, is 4",
         "data/fdc/train_1.csv",
-        "resuming, as training.allow_changes = true",
+        "resuming, because training.allow_changes = true",
     ):
         assert message in caplog.text
     (group, _) = checkpoint.load(stopped / LAST)["optimizer"]["param_groups"]
