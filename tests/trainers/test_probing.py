@@ -159,5 +159,5 @@ def test_too_little_memory_asks_for_checkpointing_first(tmp_path):
     for _ in ("measured", "from the cache"):
         with pytest.raises(LandfallError, match=r"Plain CPU, .*: 1 used [\d,]+ MiB") as raised:
             measure_on(tmp_path, plan=tight, checkpointing=True)
-        assert "limit 50 MB" in raised.value.message
+        assert "limit 50 MiB" in raised.value.message
         assert "model.size=reduced" in raised.value.hint
