@@ -49,6 +49,12 @@ def lines_of(root: Path, name: str, stream: str = STREAM) -> list[dict[str, Any]
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
+def num_lines_of(root: Path, name: str, stream: str = STREAM) -> int:
+    """The complete lines of a file that another process may be writing."""
+    path = root / f"artifacts/watch/{stream}_{name}.jsonl"
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
 def assert_equal_to_files(root: Path, scored: ScoringResult, *, tolerance: float = 1e-6) -> None:
     """Every row is scored exactly once, and all events are closed."""
     stream = scored.summary["stream"]

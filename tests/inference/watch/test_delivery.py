@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from core.errors import UsageError
 from inference.watch import delivery
 from inference.watch.delivery import Delivery
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -53,11 +54,9 @@ def write(events: Path, *ids: int) -> None:
         file.writelines(json.dumps({"id": each}) + "\n" for each in ids)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "TIMEOUT_S", PATIENCE_S)
 
 
 def test_events_are_posted_in_order_and_again_after_a_failure(events, tmp_path, receiver, monkeypatch, caplog):

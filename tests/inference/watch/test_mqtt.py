@@ -10,8 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -25,10 +24,12 @@ from tests.inference.watch.following import (
     arguments_of,
     assert_equal_to_files,
     lines_of,
+    num_lines_of,
     scored_by_files,
     watch_once,
 )
 from tests.support import REPO_ROOT
+from tests.support.waiting import PATIENCE_S, until
 
 mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed (extra mqtt)")
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -39,6 +40,11 @@ PASSWORD, CHANNELS = "not-a-secret", ("p", "q", "r", "s")
 class RunningBroker(NamedTuple):
     port: int
     ca_file: Path
+    log: Path
+
+    def has_subscriber(self) -> bool:
+        """Whether it gets messages, also those that come while it is away. The client logs a moment earlier."""
+        return "Sending SUBACK to landfall" in self.log.read_text()
 
 
 @pytest.fixture
@@ -54,33 +60,28 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "ca.pem", *name)
     passwords = Path(MOSQUITTO).parents[1] / "bin/mosquitto_passwd"
     run(str(passwords), "-b", "-c", "passwords", "plant", PASSWORD)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     for path in folder.iterdir():
         path.chmod(0o644)
     folder.chmod(0o755)
-    (folder / "mosquitto.conf").write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {folder}/passwords\n"
-        f"certfile {folder}/ca.pem\nkeyfile {folder}/key.pem\nmax_queued_messages 0\nuser root\n"
-    )
-    process = subprocess.Popen([MOSQUITTO, "-c", str(folder / "mosquitto.conf")], stderr=subprocess.DEVNULL)
-    until(lambda: _answers(port))
-    yield RunningBroker(port, folder / "ca.pem")
+    process, port = next(started for started in map(_start, [folder] * 10) if started is not None)
+    yield RunningBroker(port, folder / "ca.pem", folder / "log")
     process.terminate()
     process.wait()
 
 
-def _answers(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()
+def _start(folder: Path) -> tuple[subprocess.Popen, int] | None:
+    """A broker on a free port; None if another process was faster to use it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "mosquitto.conf").write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {folder}/passwords\nlog_type all\n"
+        f"certfile {folder}/ca.pem\nkeyfile {folder}/key.pem\nmax_queued_messages 0\nuser root\n"
+    )
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([MOSQUITTO, "-c", str(folder / "mosquitto.conf")], stderr=log)
+    until(lambda: process.poll() is not None or " running" in (folder / "log").read_text())
+    return None if process.poll() is not None else (process, port)
 
 
 def settings_of(root: Path, broker: RunningBroker, **more: Any) -> Path:
@@ -100,12 +101,23 @@ class Publisher:
         self._client.loop_start()
 
     def send(self, topic: str, payload: Any) -> None:
-        self._client.publish(topic, json.dumps(payload), qos=1).wait_for_publish(20)
+        self._client.publish(topic, json.dumps(payload), qos=1).wait_for_publish(PATIENCE_S)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+@pytest.fixture
+def publisher(broker: RunningBroker) -> Iterator[Publisher]:
+    made = Publisher(broker)
+    yield made
+    made.close()
 
 
 @pytest.mark.slow
-def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker):
-    settings, publisher = settings_of(trained, broker), Publisher(broker)
+def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker, publisher):
+    settings = settings_of(trained, broker)
     frame = pd.read_csv(trained / "data/fdc/test_1.csv")
     rows = [
         {name: value for name, value in row.items() if value == value}  # without the missing values
@@ -120,17 +132,17 @@ def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained
         return subprocess.Popen([*command, "--mqtt", str(settings)], env=environment, stderr=said)
 
     process = start()
-    until(lambda: "connected" in (trained / "said.log").read_text())
+    until(broker.has_subscriber)
     for row in rows[:150]:
         publisher.send("plant/chamber 1/rows", row)
-    until(lambda: len(lines_of(trained, "scores")) > 40)
+    until(lambda: num_lines_of(trained, "scores") > 40)
     process.kill()
     process.wait()
     publisher.send("plant/chamber 1/rows", "no row")
     for row in rows[150:]:  # while nothing runs
         publisher.send("plant/chamber 1/rows", row)
     process = start()
-    until(lambda: len(lines_of(trained, "scores")) >= len(rows))
+    until(lambda: num_lines_of(trained, "scores") >= len(rows))
     process.send_signal(signal.SIGKILL)
     process.wait()
 
@@ -152,10 +164,9 @@ def recorder(tmp_path: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPa
     made.stop()
 
 
-def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker, caplog):
+def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker, publisher, caplog):
     caplog.set_level(logging.INFO)
-    until(lambda: any("connected" in said for said in caplog.messages))
-    publisher = Publisher(broker)
+    until(broker.has_subscriber)
     stamp = "2026-02-01T01:00:00+01:00"
     bad = (
         {"timestamp": 7, "p": 1.0},
@@ -173,11 +184,10 @@ def test_bad_messages_are_named_and_good_ones_written(tmp_path, recorder, broker
 
 
 def test_a_row_that_does_not_fit_on_the_disk_leaves_no_part_and_is_sent_again(
-    tmp_path, recorder, broker, monkeypatch, caplog
+    tmp_path, recorder, broker, publisher, monkeypatch, caplog
 ):  # fmt: skip
-    path, publisher = tmp_path / "data/live/plant%2Fa%2Frows_2026-02-01.csv", Publisher(broker)
-    caplog.set_level(logging.INFO)
-    until(lambda: any("connected" in said for said in caplog.messages))
+    path = tmp_path / "data/live/plant%2Fa%2Frows_2026-02-01.csv"
+    until(broker.has_subscriber)
     full_disk = SimpleNamespace(**vars(os) | {"write": lambda handle, text: os.write(handle, text[:-3])})
     monkeypatch.setattr("inference.watch.mqtt.os", full_disk)
     publisher.send("plant/a/rows", {"timestamp": "2026-02-01T00:00:00", "p": 1.0})
@@ -198,7 +208,7 @@ def test_a_broker_that_refuses_or_is_not_trusted_is_logged_and_tried_again(
     made = Recorder(read_broker(settings_of(tmp_path, broker, **more)), root=tmp_path, channels=CHANNELS)
     made.start()
     try:
-        until(lambda: any("again" in said for said in caplog.messages), 20)
+        until(lambda: any("again" in said for said in caplog.messages))
     finally:
         made.stop()
     assert not any("connected" in said for said in caplog.messages)
