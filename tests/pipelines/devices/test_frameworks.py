@@ -6,13 +6,16 @@ import torch
 
 from core.devices.process import ask_python
 from core.errors import LandfallError
+from pipelines.devices import frameworks
 from pipelines.devices.frameworks import framework_devices, installed_frameworks
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Installs a package made of one module, as pip would."""
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(frameworks, "_TIMEOUT_S", PATIENCE_S)
 
     def write(name: str, version: str, source: str = "", *, distribution: str | None = None) -> None:
         (tmp_path / f"{name}.py").write_text(source)
@@ -66,9 +69,9 @@ def test_a_framework_without_an_answer_is_reported(install):
     "program, timeout_s, problem",
     [
         ("import time; time.sleep(30)", 0.5, r"no answer in 0\.5 s"),
-        ("import os; os.abort()", 10, "exit code -6"),
-        ("print('hello')", 10, "not JSON"),
-        ("pass", 10, "not JSON"),
+        ("import os; os.abort()", PATIENCE_S, "exit code -6"),
+        ("print('hello')", PATIENCE_S, "not JSON"),
+        ("pass", PATIENCE_S, "not JSON"),
     ],
 )
 def test_a_program_without_an_answer_is_an_error(program, timeout_s, problem):
@@ -79,4 +82,4 @@ def test_a_program_without_an_answer_is_an_error(program, timeout_s, problem):
 def test_a_program_sees_the_modules_of_this_process(tmp_path, monkeypatch):
     (tmp_path / "only_here.py").write_text("answer = {'a': [1, None]}")
     monkeypatch.syspath_prepend(tmp_path)
-    assert ask_python("import json, only_here; print(json.dumps(only_here.answer))", 10) == {"a": [1, None]}
+    assert ask_python("import json, only_here; print(json.dumps(only_here.answer))", PATIENCE_S) == {"a": [1, None]}

@@ -64,7 +64,7 @@ def test_a_fleet_runs_on_workers_that_a_batch_system_starts(system, plant, tmp_p
             process = start(plant, "score", "--machine", "pump", "--machine", "broken", "--scheduler", address)
             out, err = process.communicate(timeout=300)
         finally:
-            cluster.communicate("\n", timeout=60)
+            cluster.communicate("\n", timeout=300)
     script = Path(tmp_path, "script").read_text()
     assert process.returncode == 1, err + Path(tmp_path, "log").read_text()
     assert '"completed": 1' in out

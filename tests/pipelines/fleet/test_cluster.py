@@ -9,6 +9,7 @@ import pytest
 
 from core.devices.host import memory_mb, usable_cores
 from tests.pipelines.fleet.starting import start
+from tests.support.waiting import PATIENCE_S
 
 dask = pytest.importorskip("dask", reason="the extra fleet is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra fleet is not installed")
@@ -50,11 +51,11 @@ def test_a_signal_ends_the_command_and_its_workers(plant):
     while process.poll() is None and not (plant / "machines").exists():
         children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 75, err
     assert "landfall fleet: stopped: received SIGTERM" in err
     assert children
-    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert psutil.wait_procs(children, timeout=PATIENCE_S)[1] == []
 
 
 @pytest.mark.slow

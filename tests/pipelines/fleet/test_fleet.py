@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from core.checkpoint import load
 from pipelines.fleet.jobs import Job, read_outcome, run_job
 from pipelines.fleet.machines import read_fleet
 from tests.pipelines.fleet.starting import start
+from tests.support.waiting import until
 
 pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
@@ -92,24 +92,21 @@ def test_machines_are_trained_and_scored_as_by_the_commands_alone(plant):
 def test_the_death_of_a_worker_and_of_the_scheduler_lose_nothing(plant):
     machine = read_fleet("configs/fleet.yaml", plant).machines[0]
     words = ("train", "--machine", "press-1", "--workers", "1", "training.checkpoint_every_minutes=0.001")
-    process, deaths = start(plant, *words, "training.epochs=20"), 0
-    states = (plant / "machines/press-1/runs/patchtst_ssl").glob
-    while deaths < 2 and process.poll() is None:  # a worker first, then the process with the scheduler
-        if next(states("*/metrics.jsonl"), None) is None:
-            time.sleep(0.05)
-            continue
-        time.sleep(0.3)
-        if deaths == 0:
-            workers = [
-                child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())
-            ]
-            workers[0].kill()
-            time.sleep(4.0)
-        else:
-            process.send_signal(signal.SIGKILL)
-        deaths += 1
+    process = start(plant, *words, "training.epochs=20")
+
+    def logged() -> list[int]:
+        metrics = (plant / "machines/press-1/runs/patchtst_ssl").glob("*/metrics.jsonl")
+        return [len(path.read_bytes()) for path in metrics]
+
+    until(lambda: logged() or process.poll() is not None)
+    workers = [child for child in psutil.Process(process.pid).children() if "spawn_main" in str(child.cmdline())]
+    workers[0].kill()
+    workers[0].wait()
+    before = logged()
+    until(lambda: logged() != before or process.poll() is not None)  # the next worker trains
+    process.kill()  # with the scheduler
     process.communicate(timeout=300)
-    assert deaths == 2
+    assert process.returncode == -signal.SIGKILL
     code, _, err = fleet(plant, *words, "training.epochs=20")
     assert code == 0, err
     undisturbed = machine.model_copy(
