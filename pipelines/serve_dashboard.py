@@ -57,7 +57,8 @@ HEADERS = {
 PATIENCE_S = 30
 # Maximum body of a request that writes.
 LONGEST_BODY = 64 * 1024
-# A browser opens six connections. Each needs a thread and a descriptor; a process has about a thousand descriptors.
+# A browser opens six connections. Each needs a thread and two descriptors, its own and that of the file it reads. Most
+# processes may have a thousand descriptors.
 MOST_CONNECTIONS = 128
 # A thread whose connection was closed ends within this time.
 _HANDOVER_S = 1.0
@@ -212,6 +213,16 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         log.debug(format, *args)
 
 
+def _num_places() -> int:
+    """For connections: fewer where the process may have few descriptors, as with `ulimit -n 64`."""
+    if os.name == "nt":
+        return MOST_CONNECTIONS
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, limit // 4))
+
+
 class DashboardServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS  # a browser whose connection is rejected tries again after a second
@@ -219,7 +230,7 @@ class DashboardServer(ThreadingHTTPServer):
     allow_reuse_address = os.name != "nt"
 
     def __init__(self, *args: Any, **options: Any):
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._places = threading.BoundedSemaphore(_num_places())
         # The open connections, the oldest first, with the time by which the request must have been received, in seconds
         # of `time.monotonic`. `timeout` of the handler counts from byte to byte: with it alone, a client that sends a
         # byte from time to time would stay connected for ever.
@@ -243,7 +254,12 @@ class DashboardServer(ThreadingHTTPServer):
                 self.shutdown_request(request)
                 return
         self.connections[request] = time.monotonic() + DashboardHandler.timeout
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system starts no further thread
+            self.connections.pop(request, None)
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

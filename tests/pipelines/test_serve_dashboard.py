@@ -183,6 +183,41 @@ def test_a_slow_client_is_disconnected(server, monkeypatch):
     assert time.monotonic() < deadline
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_slow_clients_do_not_use_all_descriptors(page, monkeypatch):
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (16, 16))
+    with make_server(page, 0) as server, contextlib.ExitStack() as stack:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(server.server_address)).sendall(b"GET / HT")
+        assert ask(server, "/")[0].status == 200
+        assert len(server.connections) <= 4
+        server.shutdown()
+        thread.join()
+
+
+def test_a_thread_that_cannot_be_started_takes_no_place(page, monkeypatch):
+    monkeypatch.setattr("pipelines.serve_dashboard.MOST_CONNECTIONS", 2)
+    with make_server(page, 0) as server, contextlib.ExitStack() as stack:
+        monkeypatch.setattr(threading.Thread, "start", lambda self: refuse())
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(server.server_address))
+            server.handle_request()
+        assert not server.connections
+        monkeypatch.undo()
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert ask(server, "/")[0].status == 200
+        thread.join()
+
+
+def refuse():
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_request_from_another_site_is_rejected(server):
     for host in ("attacker.example:80", "127.0.0.1.attacker.example", "localhost.", "", "[::1]"):
         response, body = ask(server, "/data/dashboard-state.json", host=host or " ")
