@@ -17,7 +17,7 @@ TENSORFLOW_1_ACTION = (
     "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 with "
     "`tf.compat.v1`"
 )
-_COLAB_EXTENSION = re.compile(r"(?:google\.colab(?:\.[\w.]+)?|colabxterm)$")
+_COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
 _AUTOMAGICS = (
@@ -121,11 +121,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF565",
         name="Colab's own extensions",
-        matches="`%load_ext google.colab.data_table`, `%load_ext colabxterm`, `%unload_ext …`",
+        matches="`%load_ext google.colab.data_table`, `%unload_ext …`",
         writes="nothing; `pass` if a block would be empty",
         keeps=Keeps.EQUIVALENT,
         find=_find_extension,
-        trigger=holding("load_ext", like=r"load_ext\b.*(?:google\.colab|colabxterm)"),
+        trigger=holding("load_ext", like=r"load_ext\b.*google\.colab"),
         example=Example("%load_ext google.colab.data_table\nframe", "frame"),
     ),
     Rule(

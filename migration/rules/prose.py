@@ -12,16 +12,20 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
-_HOST = r"(?:(?:https?:)?//|(?<![\w./@=%-]))colab\.(?:research|sandbox)\.google\.com"
+_HOST = r"(?:(?:https?:)?//|(?<![\w./@=%-]))(?:colab\.(?:research|sandbox)\.google\.com|githubtocolab\.com)"
 _URL = _HOST + r"(?:[^\s()<>\"'`\[\]{}|]|\([^\s()<>]*\)|\{+[\w.]+\}+)*"
 _TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
 _ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"
 _IMAGE = r"!\[[^\]\n]*\]\((?:[^()\s]|\([^()\s]*\))*" + _TITLE + r"\s*\)"
 # Forms of a badge: a link around an image, the image alone, or a link in HTML.
 _MARKDOWN_BADGE = re.compile(rf"\[\s*(?:{_IMAGE}|<img\b[^>\n]*>)[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
+_COLAB_IMAGE = (
+    r"(?:!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
+    r"|<img\b[^>]*\bsrc\s*=\s*[\"']?[^\"'>]*(?:colab-badge|colab_logo)[^>]*>)"
+)
+# The image, with the link around it if that leads elsewhere, such as to a service that redirects to Colab.
 _BADGE_IMAGE = re.compile(
-    r"!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
-    r"|<img\b[^>]*\bsrc\s*=\s*[\"']?[^\"'>]*(?:colab-badge|colab_logo)[^>]*>"
+    rf"\[\s*{_COLAB_IMAGE}\s*\]\([^()\s]*\)|<a\b[^>]*>\s*{_COLAB_IMAGE}\s*</\s*a\s*>|{_COLAB_IMAGE}", re.IGNORECASE
 )
 _HTML_LINK = re.compile(
     rf"<a\b(?P<open>[^>]*\bhref\s*=\s*[\"']?\s*(?P<url>{_URL})[^>]*)>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>",
@@ -47,6 +51,7 @@ _CODE = re.compile(
 )
 _WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]"
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
+_LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
@@ -60,8 +65,24 @@ _ABOUT_COLAB = re.compile(
 
 def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for start, end in _badges(source.text):
-        first, last = _with_wrappers(source.text, start, end)
-        yield Match(start, end, "badge or link that opens the notebook in Colab", (_removal(source.text, first, last),))
+        yield Match(
+            start, end, "badge or link that opens the notebook in Colab", (_badge_edit(source.text, start, end),)
+        )
+
+
+def _badge_edit(text: str, start: int, end: int) -> Edit:
+    """Removes a badge with its empty wrappers. In a column of a table, or after a label, a link to the notebook itself
+    replaces it: a removal would leave a gap."""
+    first, last = _with_wrappers(text, start, end)
+    target = next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
+    if target and "<td" in text[first:start] and "<th" in text:
+        return Edit(start, end, f'<a href="{target}">notebook</a>')
+    newline = text.find("\n", last)
+    before, after = text[text.rfind("\n", 0, first) + 1 : first], text[last : len(text) if newline < 0 else newline]
+    is_column = before.rstrip().endswith("|") or after.lstrip().startswith("|")
+    if target and (is_column or (_LABEL.search(before) and not after.strip())):
+        return Edit(start, end, f"[notebook]({target})")
+    return _removal(text, first, last)
 
 
 def _badges(text: str) -> list[tuple[int, int]]:
@@ -145,6 +166,8 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def local_meaning(url: str) -> str:
     """The URL of the notebook that a Colab link opens: on GitHub, as a gist or on the drive; empty for others."""
     path = re.sub(_HOST, "", url, count=1).partition("#")[0].partition("?")[0]
+    if "githubtocolab" in url:
+        return f"https://github.com{path}"
     if found := re.match(r"/github/([^/]+/[^/]+(?:/.*)?)$", path):
         return f"https://github.com/{found[1]}"
     if found := re.match(r"/gist/([^/]+/[0-9a-f]+)", path):
@@ -173,7 +196,7 @@ def _is_code(text: str, at: int) -> bool:
     return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
 
 
-_COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo)")
+_COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo|com)")
 _MARKDOWN_CELLS = ("markdown",)
 _PROSE_CELLS = ("markdown", "raw")
 
@@ -182,7 +205,7 @@ RULES: tuple[Rule, ...] = (
         "LF701",
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
-        "nothing",
+        "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label",
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,

@@ -103,7 +103,7 @@ def test_other_text_about_the_version_is_unchanged(text):
     [
         ("%load_ext google.colab.data_table\nx", "x"),
         ("x\n%unload_ext google.colab.data_table", "x"),
-        ("%reload_ext colabxterm", ""),
+        ("%reload_ext google.colab.data_table", ""),
         ("if a():\n  %load_ext google.colab.data_table", "if a():\n  pass"),
         (
             "if a():\n  %tensorflow_version 2.x\n  %load_ext google.colab.data_table\n",

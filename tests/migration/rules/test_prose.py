@@ -9,6 +9,8 @@ from migration.rules.rewriting import rewrite
 _URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
 _IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
 _BADGE = f"[![Open In Colab]({_IMAGE})]({_URL})"
+_GITHUB = "https://github.com/a/b/blob/main/n(1).ipynb"
+_NOTEBOOK = f"[notebook]({_GITHUB})"
 _HTML = f'<a href="{_URL}" target="_parent"><img src="{_IMAGE}" alt="Open In Colab"/></a>'
 
 
@@ -34,12 +36,31 @@ def _rewrite(text):
         (f'<center>\n<a href="{_URL}">\n  Run in Google Colab</a>\n</center>\nText', "Text"),
         (f"[Open in Colab]({_URL})", ""),
         (f"![]({_IMAGE})\nText", "Text"),
+        (f"[![Open in Colab]({_IMAGE})](https://example.org/redirect)\nText", "Text"),
+        (f'<a href="https://githubtocolab.com/a/b/blob/main/c.ipynb"><img src="{_IMAGE}"/></a>\n\nText', "Text"),
     ],
 )  # fmt: skip
 def test_badges_and_their_empty_cells_are_removed(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF701"}
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (f"| a | {_BADGE} |", f"| a | {_NOTEBOOK} |"),
+        (f"{_BADGE} | [b](c)", f"{_NOTEBOOK} | [b](c)"),
+        (f"- Latest version (V2): {_BADGE}  \n- **b:** {_BADGE}", f"- Latest version (V2): {_NOTEBOOK}  \n- **b:** {_NOTEBOOK}"),
+        (f"See: {_BADGE} [b](c)", "See: [b](c)"),
+        (f"<th>b</th><td>{_HTML}</td>", f'<th>b</th><td><a href="{_GITHUB}">notebook</a></td>'),
+    ],
+)  # fmt: skip
+def test_a_badge_in_a_column_or_after_a_label_becomes_a_link_to_the_notebook(before, after):
+    new, found = _rewrite(before)
+    assert new == after
+    assert {finding.rule for finding in found} == {"LF701"}
+    assert _rewrite(new)[0] is new
 
 
 @pytest.mark.parametrize(
