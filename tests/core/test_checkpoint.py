@@ -1,4 +1,5 @@
 import errno
+import gc
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import torch
 from core import checkpoint
 from core.errors import CheckpointError
 from tests.support import REPO_ROOT
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -192,20 +194,27 @@ def test_a_reader_never_sees_file_and_sidecar_of_different_saves(tmp_path):
     save_epoch(path, 0)
 
     def write() -> None:
-        for epoch in range(1, 60):
+        for epoch in count(1):
             save_epoch(path, epoch, keep=2)
-        done.set()
+            if done.is_set():
+                return
 
     writer = threading.Thread(target=write)
     writer.start()
     seen = []
-    while not done.is_set():
+
+    def read() -> bool:
         payload, description = checkpoint.load_described(path)
         assert payload["epoch"] == description["epoch"]
         seen.append(checkpoint.verify(path)["epoch"])
-    writer.join()
+        return len(set(seen)) > 20
+
+    try:
+        until(read)
+    finally:
+        done.set()
+        writer.join()
     assert seen == sorted(seen)
-    assert len(set(seen)) > 5
 
 
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
@@ -275,12 +284,13 @@ def test_each_rename_is_flushed_before_the_next(saved, monkeypatch):
 
 
 def test_a_replaced_sidecar_leaves_no_open_handle(tmp_path):
+    gc.collect()  # closes what other tests left open
     path, handles = tmp_path / "run.last.pt", psutil.Process().num_fds()
     for epoch in range(4):
         save_epoch(path, epoch, keep=3)
     sidecars = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
     assert [sidecar.keys() for sidecar in sidecars] == [{"format_version", "epoch", "sha256", "bytes"}] * 3
-    assert psutil.Process().num_fds() == handles
+    assert psutil.Process().num_fds() <= handles
 
 
 def test_previous_states_are_kept_only_on_request(tmp_path):

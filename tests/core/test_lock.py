@@ -31,8 +31,10 @@ from core.errors import LockedError
 from core.lock import Lock
 target, inside = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 entered = 0
-until = time.monotonic() + 2.0
-while time.monotonic() < until:
+print("here", flush=True)
+sys.stdin.readline()
+until = time.monotonic() + 120.0
+while entered < 20 and time.monotonic() < until:
     try:
         with Lock("run") as held:
             held.take(target, key="x")
@@ -142,13 +144,16 @@ def test_only_one_of_many_competing_processes_holds_the_lock(target, tmp_path):
     contenders = [
         subprocess.Popen(
             [sys.executable, "-c", _CONTENDER, str(target), str(inside)],
-            cwd=REPO_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=REPO_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for _ in range(3)
     ]  # fmt: skip
+    assert [process.stdout.readline() for process in contenders] == ["here\n"] * 3
+    for process in contenders:
+        process.stdin.write("\n")
+        process.stdin.flush()
     results = [process.communicate() for process in contenders]
-    assert [errors for _, errors in results] == ["", "", ""]
-    assert sum(int(entered) for entered, _ in results) > 10
+    assert results == [("20\n", "")] * 3
     assert locks(tmp_path) == []
 
 

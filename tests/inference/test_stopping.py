@@ -1,7 +1,7 @@
 """Scoring stops on a signal, or near the wall-time limit."""
 
 import signal
-import time
+import threading
 
 import pytest
 
@@ -52,10 +52,26 @@ def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeyp
 def test_scoring_ends_with_75_only_if_a_restart_has_more_time(
     trained, during, monkeypatch, capsys, age_s, code, expected
 ):
-    """Six seconds are left, after training took three times as many, or for a start."""
-    began = time.monotonic() - age_s
-    monkeypatch.setattr(stopping, "seconds_since_start", lambda: time.monotonic() - began)
-    during(lambda: [time.sleep(0.05) for _ in range(400)])
+    """Six seconds are left, after training took three times as many, or for a start; all pass while it scores."""
+    now, alarms = [age_s], []
+
+    class HeldTimer(threading.Timer):
+        """Does not run by itself."""
+
+        def start(self) -> None:
+            alarms.append(self)
+
+        def join(self, timeout: float | None = None) -> None:
+            """It was never started."""
+
+    def reach_limit() -> None:
+        now[0] += 5.9
+        (alarm,) = alarms
+        alarm.function()
+
+    monkeypatch.setattr(stopping.threading, "Timer", HeldTimer)
+    monkeypatch.setattr(stopping, "seconds_since_start", lambda: now[0])
+    during(reach_limit)
     limit_h = (age_s + 6) / 3600
     assert score(trained, f"timeout_hours={limit_h}") == code
     line = capsys.readouterr().err.splitlines()[-1]

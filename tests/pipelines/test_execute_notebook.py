@@ -248,8 +248,7 @@ def test_a_crash_shows_the_lines_that_led_to_it(notebook):
 
 # Takes 800 MiB and keeps them.
 EAT = (
-    "import time\nheld = []\nfor _ in range(80):\n    held.append(b'x' * (10 << 20)); time.sleep(0.02)\n"
-    "time.sleep(120)"
+    "import time\nheld = []\nfor _ in range(80):\n    held.append(b'x' * (10 << 20)); time.sleep(0.02)\ntime.sleep(120)"
 )
 
 

@@ -9,6 +9,7 @@ import torch
 from core.devices import process_memory
 from core.devices.process_memory import HighWaterMark, SampledPeak
 from tests.support import REPO_ROOT
+from tests.support.waiting import PATIENCE_S, until
 
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel interfaces of Linux")
 
@@ -52,22 +53,16 @@ def test_the_kernel_counter_includes_short_peaks():
 
 
 def test_a_sampling_thread_finds_the_peak():
-    seen = threading.Event()
-
     def read() -> float:
-        if threading.current_thread() is threading.main_thread():
-            return 100.0
-        seen.set()
-        return 300.0
+        return 100.0 if threading.current_thread() is threading.main_thread() else 300.0
 
     meter = SampledPeak(read, interval_s=0.001)
     assert meter.peak_mb() == 100.0
     meter.reset()
-    assert seen.wait(timeout=10)
-    assert meter.peak_mb() == 300.0
+    until(lambda sampled=meter: sampled.peak_mb() == 300.0)
     thread = meter._thread
     del meter
-    thread.join(timeout=10)
+    thread.join(timeout=PATIENCE_S)
     assert not thread.is_alive()
 
 
