@@ -62,7 +62,8 @@ RULES: tuple[Rule, ...] = (
         id="LF402",
         name="`/content` in Python",
         matches="`'/content/x'` and `f'/content/{x}'` in any string, also inside other text",
-        writes="`f'{WORK_DIR}/x'`; `WORK_DIR` for `'/content'` alone; plain text in docstrings",
+        writes="`f'{WORK_DIR}/x'`; `WORK_DIR` for `'/content'` alone; `.replace(…)` after a text of several lines with "
+        "braces",
         keeps=Keeps.EXACT,
         find=_WORK_IN_PYTHON,
         trigger=TRIGGER,
@@ -102,7 +103,8 @@ RULES: tuple[Rule, ...] = (
         id="LF406",
         name="folders below a cell magic",
         matches="`/content` in the body of `%%writefile` or of another interpreter",
-        writes="the same magic, called from Python with an f-string; nothing for other interpreters and web pages",
+        writes='`"$WORK_DIR"` in shell scripts; else the same magic, called from Python with the text; nothing for '
+        "other interpreters and web pages",
         keeps=Keeps.EXACT,
         find=_matches(paths_texts.bodies),
         trigger=TRIGGER,
@@ -114,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF407",
         name="folders in comments",
-        matches="`# see /content/x`, `# path = '/content/x'`",
+        matches="`# see /content/x`, `# path = '/content/x'`, the same in docstrings and strings that nothing uses",
         writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`",
         keeps=Keeps.EXACT,
         find=_matches(paths_texts.comments),

@@ -42,7 +42,7 @@ def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
         end = magic.argument_start + len(magic.argument.rstrip())
         yield from _founds(_arguments(source.text, magic.argument_start, end, magic.name, facts))
     if source.is_shell and magic is not None:
-        yield from _founds(_script_places(source.text, magic.body, facts))
+        yield from script_places(source.text, magic.body, facts)
     for command in source.commands:
         yield from _founds(_command_places(source, command, facts))
 
@@ -52,7 +52,7 @@ def command_edits(source: CellSource, command: Command, facts: NotebookFacts) ->
     return [edit for _, edit in _command_places(source, command, facts) if edit is not None]
 
 
-def _script_places(text: str, start: int, facts: NotebookFacts) -> list[Place]:
+def script_places(text: str, start: int, facts: NotebookFacts) -> Iterator[Found]:
     """The folders named in the shell script `text[start:]`. In a here-document with a quoted delimiter variables are
     not expanded."""
     quoted = [
@@ -62,7 +62,9 @@ def _script_places(text: str, start: int, facts: NotebookFacts) -> list[Place]:
         if found.body is not None and found.target is not None and re.search(r"['\"\\]", found.target.raw)
     ]
     places = _shell_places(text, start, len(text), facts, is_script=True)
-    return [(span, None if any(low <= span.start < high for low, high in quoted) else edit) for span, edit in places]
+    for span, edit in places:
+        is_quoted = any(low <= span.start < high for low, high in quoted)
+        yield from _founds([(span, None if is_quoted else edit)])
 
 
 def _moved(span: PathSpan, by: int) -> PathSpan:

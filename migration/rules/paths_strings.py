@@ -32,7 +32,8 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     """The string literals with a folder, with the edits that insert the variable."""
     if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
         for group in groups(source, read(source)[0]):
-            yield from rewritten(source.text, group, facts)
+            if group.use != "text":
+                yield from rewritten(source.text, group, facts)
 
 
 def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
@@ -65,13 +66,11 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
     obstacle = ""
     if _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip():
         obstacle = "split"
-    elif group.use != "text" and _COMMAND_TEXT.search(value) and _GENERATED.search(text):
+    elif _COMMAND_TEXT.search(value) and _GENERATED.search(text):
         obstacle = "notebook"
     by_literal: dict[int, list[tuple[PathSpan, int, int]]] = {}
     for span in spans:
         first, last = chars[span.start], chars[span.end - 1]
-        if span.is_escaped and group.use == "text":
-            continue
         is_escape = group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw)
         if reason := obstacle or ("bytes" if is_escape else _obstacle(group, span, first[1] != last[1])):
             yield kept(first[0].start, last[0].end, reason, drive=span.folder == "drive")
@@ -81,9 +80,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
     for at, places in by_literal.items():
         literal = group.literals[at]
         new = _new_literal(text, literal, places, group, facts, quoting)
-        edit = Edit(literal.start, literal.end, new)
-        what = "a docstring or bare string names {0}" if group.use == "text" else "a string names {0}"
-        yield changed(edit, what, [span for span, _, _ in places])
+        yield changed(Edit(literal.start, literal.end, new), "a string names {0}", [span for span, _, _ in places])
 
 
 def _obstacle(group: Group, span: PathSpan, is_divided: bool) -> str:
@@ -111,14 +108,16 @@ def _new_literal(
     """The literal with the folders' variables instead of the paths."""
     names = {"drive": facts.drive, "work": facts.work}
     body_start, body_end = literal.body
-    if group.use == "text":
-        moved = [Edit(start - literal.start, end - literal.start, names[span.folder]) for span, start, end in places]
-        return edited(text[literal.start : literal.end], moved)
     before = " " if literal.start and re.match(r"\w", text[literal.start - 1]) else ""
     span, start, end = places[0]
     if (start, end) == (body_start, body_end) and len(group.literals) == 1 and not quoting:
         after = " " if re.match(r"\w", text[literal.end : literal.end + 1]) else ""
         return before + names[span.folder] + (".encode()" if literal.is_bytes else "") + after
+    if group.use == "value" and len(group.literals) == 1 and _is_template(text[body_start:body_end], literal):
+        fields = [Edit(at - literal.start, to - literal.start, f"{{{names[one.folder]}}}") for one, at, to in places]
+        used = dict.fromkeys(names[span.folder] for span, _, _ in places)
+        calls = "".join(f'.replace("{{{name}}}", {name})' for name in used)
+        return edited(text[literal.start : literal.end], fields) + calls
     pieces, at = [], body_start
     for span, start, end in places:
         mark = ""
@@ -133,6 +132,11 @@ def _new_literal(
         prefix = ("r" if prefix == "r" else "R" if prefix == "R" else "r" * literal.is_raw) + "f"
     suffix = ".encode()" if literal.is_bytes else ""
     return f"{before}{prefix}{literal.quote}{''.join(pieces)}{literal.quote}{suffix}"
+
+
+def _is_template(body: str, literal: Literal) -> bool:
+    """Whether a literal is a text of several lines with braces, each of which an f-string would double."""
+    return "\n" in body and "{" in body and not literal.is_format and not literal.is_bytes
 
 
 def _plain(part: str, literal: Literal) -> str:

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import PathSpan, find_paths, may_name_folder
-from migration.notebook.texts import Edit
+from migration.notebook.texts import Edit, edited
 from migration.python.source import CellMagic, CellSource
-from migration.python.strings import as_format, read_strings
+from migration.python.strings import read_strings
 from migration.rules.paths_found import Found, changed, kept
-from migration.rules.paths_shell import command_edits
-from migration.rules.paths_strings import Group, read, rewritten
+from migration.rules.paths_shell import command_edits, script_places
+from migration.rules.paths_strings import Group, groups, read, rewritten
 
 _WRITES_FILE = frozenset({"writefile", "file"})
+_SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _FOR_BROWSERS = re.compile(r"\.(?:ipynb|html?|[jt]sx?|css|vue|php)\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
@@ -23,13 +24,17 @@ _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The folders below a cell magic, in a file or in a program. The magic that writes a file is called from Python,
-    which replaces variables; nothing replaces them elsewhere."""
+    """The folders below a cell magic, in a file or in a program. In a shell script they become environment variables.
+    For other files the magic is called from Python with the text; nothing replaces variables elsewhere."""
     magic = source.magic
     if magic is None or source.is_shell or (source.is_python and not source.is_program):
         return
+    writes_file = magic.name in _WRITES_FILE
+    if writes_file and _SHELL_SCRIPT.search(magic.argument):
+        yield from script_places(source.text, magic.body, facts)
+        return
     spans = find_paths(source.text[magic.body :], facts.mounts)
-    edit = _file_edit(source.text, magic, spans, facts) if magic.name in _WRITES_FILE and spans else None
+    edit = _file_edit(source.text, magic, spans, facts) if writes_file and spans else None
     if edit is not None:
         yield changed(edit, "a file below a cell magic names {0}", spans)
         return
@@ -38,30 +43,34 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
 
 
 def _file_edit(text: str, magic: CellMagic, spans: list[PathSpan], facts: NotebookFacts) -> Edit | None:
-    """The call that IPython makes of the cell, with an f-string for the content; None if that cannot contain it, or if
-    `/content` may be part of a URL."""
+    """The call that IPython makes of the cell, with the folders in its text; None if a literal cannot contain the text,
+    or if `/content` may be part of a URL."""
     body = text[magic.body :].removesuffix("\n") + "\n"
     if _FOR_BROWSERS.search(magic.argument) or '"""' in body or any(span.is_escaped for span in spans):
         return None
-    pieces, at = [], 0
-    for span in spans:
-        folder = facts.drive if span.folder == "drive" else facts.work
-        pieces += [_escaped(body[at : span.start]), f"{{{folder}}}"]
-        at = span.end
-    content = "".join([*pieces, _escaped(body[at:])])
-    call = f'get_ipython().run_cell_magic({magic.name!r}, {magic.argument.strip()!r}, f"""\\\n{content}""")'
+    names = {"drive": facts.drive, "work": facts.work}
+    fields = [Edit(span.start, span.end, f"{{{names[span.folder]}}}") for span in spans]
+    content = edited(body, fields).replace("\\", "\\\\")
+    prefix, calls = "f", ""
+    if "{" in body or "}" in body:
+        used = dict.fromkeys(names[span.folder] for span in spans)
+        prefix, calls = "", "".join(f'.replace("{{{name}}}", {name})' for name in used)
+    call = (
+        f'get_ipython().run_cell_magic({magic.name!r}, {magic.argument.strip()!r}, {prefix}"""\\\n{content}"""{calls})'
+    )
     return Edit(magic.start, len(text), call)
 
 
-def _escaped(text: str) -> str:
-    return as_format(text.replace("\\", "\\\\"), raw=False)
-
-
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The comments of a Python cell that name a folder."""
-    if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
-        for start, end in read(source)[1]:
-            yield from _prose(source.text, start, end, facts, "a comment names {0}")
+    """The comments of a Python cell that name a folder, and its docstrings and other strings that nothing uses."""
+    if not source.is_python or source.is_program or not may_name_folder(source.masked, facts.mounts):
+        return
+    literals, found = read(source)
+    for start, end in found:
+        yield from _prose(source.text, start, end, facts, "a comment names {0}")
+    for literal in (one for group in groups(source, literals) if group.use == "text" for one in group.literals):
+        for line in re.compile(r"[^\n]+").finditer(source.text, *literal.body):
+            yield from _prose(source.text, *line.span(), facts, "a docstring or bare string names {0}")
 
 
 def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:

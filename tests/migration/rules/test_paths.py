@@ -156,6 +156,28 @@ def test_texts_that_are_not_values_name_the_folders():
     assert migrated(before)[0] == after
 
 
+def test_code_in_a_string_that_nothing_uses_stays_code():
+    before = "'''\nimwrite(join('/content/x', name))\n!cp /content/y .\n'''\nrun()"
+    after = "'''\nimwrite(join(f'{WORK_DIR}/x', name))\n!cp \"$WORK_DIR\"/y .\n'''\nrun()"
+    assert migrated(before)[0] == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('"""/content/a\n{x}"""', '"""{WORK_DIR}/a\n{x}""".replace("{WORK_DIR}", WORK_DIR)'),
+        (
+            "r'''/content/a\n{number}\\d /content/drive/MyDrive/b'''",
+            "r'''{WORK_DIR}/a\n{number}\\d {DRIVE_DIR}/b'''"
+            '.replace("{WORK_DIR}", WORK_DIR).replace("{DRIVE_DIR}", DRIVE_DIR)',
+        ),
+    ],
+)
+def test_braces_of_a_long_text_are_not_doubled(before, after):
+    assert migrated(f"x = {before}")[0] == f"x = {after}"
+    assert _evaluated(after) == _evaluated(before).replace("/content/drive/MyDrive", DRIVE).replace(ROOT, WORK)
+
+
 @pytest.mark.parametrize(
     "before, after",
     [

@@ -21,7 +21,7 @@ def migrated(text):
         "%%R\nread.csv('/content/x')",
         "%%python3\nprint('/content')",
         '%%writefile a.txt\n"""/content\n',
-        "%%writefile a.sh\nsed s/\\/content/x/",
+        "%%writefile a.txt\nsed s/\\/content/x/",
     ],
 )
 def test_folders_below_a_cell_magic_are_a_manual_step(text):
@@ -41,6 +41,12 @@ def test_the_path_of_a_file_is_the_local_one(before, after):
     assert migrated(before)[0] == after
 
 
+def test_a_shell_script_uses_the_environment():
+    before = "%%writefile /content/a.sh\ncd /content/x\nrun --path='/content/y' \"$HOME\" {a}"
+    after = '%%writefile "$WORK_DIR/a.sh"\ncd "$WORK_DIR"/x\nrun --path="$WORK_DIR/y" "$HOME" {a}'
+    assert migrated(before)[0] == after
+
+
 def test_a_file_without_a_folder_is_unchanged():
     assert migrated("%%writefile a.txt\nhttps://a.b/content/x\n") == ("%%writefile a.txt\nhttps://a.b/content/x\n", [])
 
@@ -52,6 +58,7 @@ def test_a_file_without_a_folder_is_unchanged():
         ('%%writefile a.json\n{"a": ["/content", "\\"{x}\\""]}', "a.json", '{"a": ["{work}", "\\"{x}\\""]}\n'),
         ("%%writefile -a x.txt\nand /content/drive/MyDrive\n", "x.txt", "hello\nand {drive}\n"),
         ("%%file a.py\nx = '/content', '\\N{DASH}', f'{y}'", "a.py", "x = '{work}', '\\N{DASH}', f'{y}'\n"),
+        ("%%writefile a.yaml\na: /content/x\n", "a.yaml", "a: {work}/x\n"),
         ("%%capture\n%%writefile a.py\nx = '/content'", "a.py", "x = '{work}'\n"),
     ],
 )

@@ -51,7 +51,7 @@ def test_badges_and_their_empty_cells_are_removed(before, after):
     [
         (f"| a | {_BADGE} |", f"| a | {_NOTEBOOK} |"),
         (f"{_BADGE} | [b](c)", f"{_NOTEBOOK} | [b](c)"),
-        (f"- Latest version (V2): {_BADGE}  \n- **b:** {_BADGE}", f"- Latest version (V2): {_NOTEBOOK}  \n- **b:** {_NOTEBOOK}"),
+        (f"- Latest (V2): {_BADGE}  \n- **b:** {_BADGE}", f"- Latest (V2): {_NOTEBOOK}  \n- **b:** {_NOTEBOOK}"),
         (f"See: {_BADGE} [b](c)", "See: [b](c)"),
         (f"<th>b</th><td>{_HTML}</td>", f'<th>b</th><td><a href="{_GITHUB}">notebook</a></td>'),
     ],
