@@ -329,7 +329,7 @@ def main() -> None:
                 results[name] = traceback.format_exc()
                 return  # the processes are no longer synchronised
 
-    with process_group(world, CPU, Distributed(timeout_minutes=0.3)):
+    with process_group(world, CPU, Distributed(timeout_minutes=3.0)):
         all_checks()
     (out / f"{world.rank}.json").write_text(json.dumps(results))
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from core.errors import UsageError
 from core.runlog import EpochRecord, read_loss_csv, read_metrics, read_status
 from inference.scoring import load_scoring_model
 from tests.support import REPO_ROOT
+from tests.support.waiting import until
 from tests.trainers.conftest import TINY
 from tests.trainers.objectives import CPU
 from trainers.distributed import World
@@ -83,7 +83,7 @@ def start(root: Path, words: Sequence[str], stream: str = "patchtst", before: Se
 
 def finish(job: subprocess.Popen, expected: int = 0) -> tuple[str, str]:
     try:
-        out, err = job.communicate(timeout=240)
+        out, err = job.communicate(timeout=400)
     finally:
         for process in [*psutil.Process(job.pid).children(recursive=True), job] if job.returncode is None else []:
             process.kill()
@@ -127,14 +127,14 @@ def run_folder(root: Path) -> Path:
 
 def wait_for_epoch(root: Path, epoch: int, job: subprocess.Popen) -> None:
     """Waits until the run has logged some steps after it."""
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline and job.poll() is None:
+
+    def has_logged() -> bool:
         folders = list((root / "runs/patchtst_ssl").glob("2*"))
         status = read_status(folders[0]) if folders else None
-        if status is not None and status["step"] > epoch * status["steps"] / status["epochs"] + 2:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no epoch {epoch}: {finish(job)}")
+        return status is not None and status["step"] > epoch * status["steps"] / status["epochs"] + 2
+
+    until(lambda: has_logged() or job.poll() is not None, patience_s=300)
+    assert job.poll() is None, f"ended before epoch {epoch}: {finish(job)}"
 
 
 def epochs_resumed_after(err: str, folder: Path) -> int:
@@ -262,13 +262,14 @@ def test_a_planned_stop_is_not_restarted_and_one_process_resumes_it(plant, tmp_p
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_signal_to_a_process_that_is_not_connected_ends_all(plant, restarts):
     job = start(plant, [*PLAIN, *LONG, *TOGETHER, f"distributed.max_restarts={restarts}"])
-    for _ in range(600):
+
+    def importing() -> psutil.Process | None:
+        """The second process as soon as it imports torch: from before that on, it heeds signals."""
         with contextlib.suppress(StopIteration, psutil.Error):
-            waits_for = process_of_rank(job, 1)
-            break
-        time.sleep(0.05)
-    time.sleep(0.5)  # it heeds signals now, and imports
-    waits_for.send_signal(signal.SIGTERM)
+            second = process_of_rank(job, 1)
+            return second if any("libtorch" in library.path for library in second.memory_maps()) else None
+
+    until(importing).send_signal(signal.SIGTERM)
     _, err = finish(job, expected=75)
     assert "connected by gloo" not in err
 

@@ -19,7 +19,7 @@ def results(tmp_path_factory):
     command += [f"--log-dir={out / 'torchrun'}"]
     command += ["-m", "tests.trainers.distributed_checks", str(REPO_ROOT), str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, cwd=REPO_ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert result.returncode == 0, result.stderr
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(2)]
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support import REPO_ROOT
+from tests.support.waiting import until, when
 from tests.trainers.conftest import TINY
 from trainers import supervising
 from trainers.supervising import MAX_STARTS_WITHOUT_PROGRESS, Supervisor
@@ -35,7 +35,7 @@ if "waits" in ending:
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     signal.signal(signal.SIGUSR1, lambda *_: os._exit(76))
     (folder / "waiting").touch()
-    time.sleep(30)
+    time.sleep(120)
 if "dies" in ending:
     os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(int(ending.rpartition("-")[2]))
@@ -117,24 +117,24 @@ def test_a_signal_is_forwarded_and_ends_the_supervision(tmp_path, request, numbe
         request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))
     job, before = Job(tmp_path, "saves-75", "waits-0"), signal.getsignal(number)
 
-    def send() -> None:
-        while not (tmp_path / "waiting").exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=send).start()
+    when((tmp_path / "waiting").exists, lambda: os.kill(os.getpid(), number))
     assert job.run() == code
     assert len(job.starts) == 2
     assert signal.getsignal(number) == before
 
 
-def test_a_signal_during_a_pause_ends_the_supervision(tmp_path):
+def test_a_signal_during_a_pause_ends_the_supervision(tmp_path, caplog):
+    """After the pause, it would start the command again."""
     job = Job(tmp_path, "dies")
-    job.supervisor.pause_s = 30.0
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    started = time.monotonic()
+    job.supervisor.pause_s = 60.0
+
+    def send() -> None:
+        time.sleep(0.2)  # after the message it waits
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    when(lambda: "restarting in" in caplog.text, send)
     assert job.run() == 75
-    assert time.monotonic() - started < 10
+    assert len(job.starts) == 1
 
 
 def test_each_start_has_its_own_time_limit(tmp_path, monkeypatch):
@@ -153,13 +153,11 @@ def test_the_command_resumes_after_kill_9_and_saves_on_usr1(plant):
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
 
     def wait_for_epoch(number: int) -> dict:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            described = json.loads(status.read_text()) if status.exists() else {"epoch": 0}
-            if described["epoch"] >= number:
-                return described
-            time.sleep(0.05)
-        raise TimeoutError(number)
+        def described() -> dict | None:
+            found = json.loads(status.read_text()) if status.exists() else {"epoch": 0}
+            return found if found["epoch"] >= number else None
+
+        return until(described, patience_s=200)
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         epoch = wait_for_epoch(1)["epoch"]

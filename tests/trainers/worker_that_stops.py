@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
 from core.signals import SignalStop, heed_signals, raise_signals
+from tests.support.waiting import until
 from trainers import elastic
 
 
@@ -24,13 +24,12 @@ def main() -> int:
     (folder / f"started-{rank}-{os.getpid()}").touch()
     if what == "died" and number > 0 and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
         return EXIT_OK
-    while not (list(folder.glob("started-0-*")) and list(folder.glob("started-1-*"))):
-        time.sleep(0.01)
+    until(lambda: list(folder.glob("started-0-*")) and list(folder.glob("started-1-*")))
     elastic.record_connection()
     try:
         if rank == "1":
             os.kill(os.getpid(), signal.SIGKILL if what == "died" else signal.SIGTERM)
-        time.sleep(3 if what == "asked" else 30)
+        until(lambda: what == "asked" and elastic.final_exit_code() is not None, patience_s=120)
     except SignalStop:
         return elastic.record_exit(EXIT_RESUMABLE)
     return EXIT_FAILURE  # it has lost the other one
