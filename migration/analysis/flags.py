@@ -54,6 +54,8 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
     for name in candidates - set(functions):
         stores = list(_stores(name, cells, colab))
         value = _agreed(name, stores)
+        if value is not None and not (value.value or value.asks) and _count_assignments(name, cells) == len(stores):
+            continue  # the author has set it for a run outside Colab: nothing to change
         if value is not None:
             variables[name] = value.value
             tpu |= {name} if value.tpu else set()
@@ -111,7 +113,13 @@ def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
     if not _FLAG_NAME.fullmatch(name) or not isinstance(answers[0].value, bool):
         return None
     # Set by hand: `IN_COLAB = True` is wrong on a local machine.
-    return Answer(False) if all(store.top_level for store in stores) or not answers[0].value else None
+    is_local = all(store.top_level for store in stores) or not answers[0].value
+    return Answer(False, asks=bool(answers[0].value)) if is_local else None
+
+
+def _count_assignments(name: str, cells: Sequence[CellSource]) -> int:
+    assigned = re.compile(rf"\b{re.escape(name)}\s*=(?!=)")
+    return sum(len(assigned.findall(source.masked)) for source in cells if name in source.text)
 
 
 def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterator[_Store]:

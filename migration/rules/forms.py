@@ -15,19 +15,26 @@ from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
+_HEADING = re.compile(r"#{1,6}\s+")
 _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 
 
 def _find_titles(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "title"):
-        text = OPTIONS.sub("", mark.text).strip()
-        yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, f"# {text}" if text else ""),))
+        text = OPTIONS.sub("", mark.text)
+        yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, _plain(text)),))
 
 
 def _find_markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "markdown"):
-        edit = _comment(source, mark, f"# {mark.text.strip()}".rstrip())
+        edit = _comment(source, mark, _plain(mark.text) or "#")
         yield Match(mark.start, mark.end, "text of a form", (edit,))
+
+
+def _plain(text: str) -> str:
+    """The comment for a text of a form, without the marks of a Markdown heading; empty if there is no text."""
+    text = _HEADING.sub("", text.strip())
+    return f"# {text}" if text else ""
 
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

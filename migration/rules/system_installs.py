@@ -134,10 +134,35 @@ def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         if found.magic or found.automagic or found.is_colab_magic or found.literal or _becomes_comment(found):
             continue
+        if (split := _split(found)) is not None:
+            yield split
+            continue
         removed = {command for line in _removable_lines(found) for command in line}
         for call in _system_calls(found):
             if call.command not in removed:
                 yield _without_effect(found, call)
+
+
+def _split(found: ShellText) -> Match | None:
+    """The match that makes a line of its own of the changes of the system at the start or the end of a `!` line, so
+    that it can become a comment: `!apt install x && make`. None if the line is not a plain list of commands."""
+    calls, commands = _system_calls(found), found.commands
+    is_call = [any(call.command == command for call in calls) for command in commands]
+    is_list = all(
+        command.depth == 0 and not command.keywords and {command.before, command.after} <= {"", "&&", ";"}
+        for command in commands
+    )
+    if not found.is_line or found.command is None or "\n" in found.text or not is_list or sum(is_call) != 1:
+        return None
+    at = is_call.index(True)
+    if at not in (0, len(commands) - 1):
+        return None
+    message, action, keeps = _description(calls)
+    after, before = ("# ", "") if at else ("", "# ")
+    low, high = found.at(commands[at - 1 if at else 0].end), found.at(commands[at or 1].start)
+    edits = [Edit(found.command.start, found.command.start, before)] if before else []
+    edits.append(Edit(low, high, f"\n{found.command.indent}{after}!"))
+    return Match(found.start, found.end, message, tuple(edits), action, keeps)
 
 
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
@@ -203,11 +228,12 @@ RULES: tuple[Rule, ...] = (
         id="LF521",
         name="system packages in compound lines",
         matches="`!apt-get install x && make`, `apt-get` in a block of `%%bash`",
-        writes="`: apt-get install x`, which does nothing and succeeds",
+        writes="a line for each, as for those alone; where a line cannot be split, `: apt-get install x`, which does "
+        "nothing and succeeds",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_segments,
         trigger=_SYSTEM,
-        example=Example("!apt-get install cmake && make", "!: apt-get install cmake && make"),
+        example=Example("!apt-get install cmake && make", "# !apt-get install cmake\n!make"),
     ),
     Rule(
         id="LF522",

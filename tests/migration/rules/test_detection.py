@@ -181,6 +181,11 @@ def test_the_detection_is_replaced_by_its_result(before, after):
     assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306", "LF307"}
 
 
+def test_a_flag_that_the_author_has_set_for_a_local_run_stays():
+    cells = ["using_colab = False", "if using_colab:\n    !pip install a\nelse:\n    b()"]
+    assert _rewrite(*cells)[0] == [cells[0], cells[1]]
+
+
 def test_flags_are_known_in_every_cell():
     new, _ = _rewrite(
         "try:\n    import google.colab\n    HOSTED = IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False",
