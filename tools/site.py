@@ -23,7 +23,7 @@ PACKAGES = ("core", "trainers", "inference", "migration", "pipelines", "landfall
 _COPIED = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md", "docs/images/*", "dev/*.md", "configs/**/*.md",
 )  # fmt: skip
-# What users do not search for: old figures, requirements.
+# Pages that the search excludes: old figures, requirements.
 _NOT_SEARCHED = ("dev/LOG.md", "docs/requirements/*/*.md")
 
 

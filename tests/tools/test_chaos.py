@@ -18,7 +18,7 @@ def test_a_seed_draws_the_same_commands(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "code, said, fault, is_allowed",
+    "code, stderr_text, fault, is_allowed",
     [
         (0, "", "none", True),
         (2, "landfall score: x — do y\n", "none", True),
@@ -31,8 +31,8 @@ def test_a_seed_draws_the_same_commands(tmp_path):
         (7, "landfall: x\n", "none", False),
     ],
 )
-def test_codes_and_messages_are_judged(code, said, fault, is_allowed):
-    assert (list(chaos._of_message(code, said, fault)) == []) is is_allowed
+def test_codes_and_messages_are_judged(code, stderr_text, fault, is_allowed):
+    assert (list(chaos._message_violations(code, stderr_text, fault)) == []) is is_allowed
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def case(tmp_path) -> Case:
 
 def test_damage_to_files_is_found(case):
     users = chaos._digests(case.root)
-    assert list(case._of_files(users, [], "none")) == []
+    assert list(case._file_violations(users, [], "none")) == []
     (case.root / "data/fdc/train_1.csv").write_text("other")
     (case.root / "artifacts").mkdir()
     (case.root / "artifacts/half.json").write_text('{"a": ')
@@ -54,7 +54,7 @@ def test_damage_to_files_is_found(case):
     (case.outside / "home/.notes").touch()
     (case.root / "checkpoints").mkdir()
     model = case.root / "checkpoints/patchtst_ssl.pt"
-    found = "\n".join(case._of_files(users, [model], "none"))
+    found = "\n".join(case._file_violations(users, [model], "none"))
     for name in ("train_1.csv of the user was changed", "half.json", ".part", ".notes", "patchtst_ssl.pt was valid"):
         assert name in found
 

@@ -91,7 +91,7 @@ def test_cells_that_compute_with_a_flagged_statement_depend_on_it():
 OUTSIDE = """\
 import sys
 from tools.traces import runner
-runner._fresh = lambda *_: sys.exit("emptied folders of this machine")
+runner._reset = lambda *_: sys.exit("emptied folders of this machine")
 runner.HOME = runner.Path(sys.argv.pop())
 sys.exit(runner.main())
 """

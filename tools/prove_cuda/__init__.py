@@ -1,7 +1,7 @@
 """Proof that Landfall runs on the CUDA device of a machine: `python -m tools.prove_cuda`, see docs/devices.md.
 
-- `rows`: what a section finds, and where it runs
-- `sections`: what is tested and measured, in order of importance
+- `rows`: the results of a section, and the device on which it runs
+- `sections`: the tests and measurements, in order of importance
 - `speed`: the sections that compare implementations
-- `__main__`: runs each section in a process of its own and reports
+- `__main__`: runs each section in a separate process and writes the report
 """

@@ -1,13 +1,13 @@
 """Tests and measures Landfall on the CUDA device of this machine, in one report.
 
     python -m tools.prove_cuda                    # nine minutes at most, one GPU, no network
-    python -m tools.prove_cuda --device cpu       # the stand-in: every section, small, on the CPU
+    python -m tools.prove_cuda --device cpu       # every section, small, on the CPU
     python -m tools.prove_cuda --only speed       # the sections whose name starts with `speed`; may be repeated
 
-Sections run one after the other, the most important first, each in its own process with its own time limit. A section
-that fails, crashes or takes too long ends alone; without a usable device, none but the first is run. `report.json` and
-`report.md` are renewed after each one. The same command continues: sections without a result first, then those that did
-not succeed; `--again` repeats all.
+Sections run one after the other, the most important first, each in its own process with its own time limit. If a
+section fails, crashes or takes too long, the others still run; without a usable device, only the first one runs.
+`report.json` and `report.md` are updated after each one. The same command continues: sections without a result first,
+then those that did not succeed; `--again` repeats all.
 Exit status: 0 if every section passed or was skipped, 1 if one did not, 75 if there was no time for one.
 """
 
@@ -34,14 +34,14 @@ OUT = {"cuda": Path("artifacts/cuda"), "cpu": Path("artifacts/cuda-stand-in")}
 DONE, BAD, SKIPPED = "passed", "failed", "skipped"
 TIMED_OUT, NOT_RUN = "timed out", "not run"
 LOG_LINES = 20
-# A section with less than this share of its limit left is not started: most need about half of it.
-ENOUGH = 0.5
+# A section is started only if this share of its limit is left: most need about half of it.
+MIN_TIME_SHARE = 0.5
 
 
 @dataclass
 class Outcome:
-    """What became of a section. status: passed, failed, timed out, skipped or not run. rows: what it found so far, as
-    `rows.Row`. log: the last lines of its output, where it did not succeed."""
+    """The result of a section. status: passed, failed, timed out, skipped or not run. rows: its results so far, as
+    dicts of `rows.Row`. log: the last lines of its output if it did not succeed."""
 
     section: str
     title: str
@@ -78,7 +78,7 @@ class Proof:
             return Outcome(section.name, section.title)
 
     def order(self, only: Sequence[str] = (), *, again: bool = False) -> list[Section]:
-        """What there is to run: sections without a result, then those that did not succeed."""
+        """The sections to run: those without a result, then those that did not succeed."""
         chosen = [s for name, s in self.sections.items() if not only or name.startswith(tuple(only))]
         if again:
             return chosen
@@ -86,12 +86,12 @@ class Proof:
         return sorted(left, key=lambda section: self.outcomes[section.name].status != NOT_RUN)
 
     def run(self, sections: Sequence[Section], seconds: float) -> int:
-        """Runs those that the time suffices for; returns the exit status."""
+        """Runs the sections for which there is enough time; returns the exit status."""
         deadline, late = time.monotonic() + seconds, []
         self.report()
         for section in sections:
             left_s = deadline - time.monotonic()
-            if left_s < ENOUGH * section.limit_s:
+            if left_s < MIN_TIME_SHARE * section.limit_s:
                 late.append(section.name)
                 continue
             sys.stderr.write(f"{section.name} …\n")
@@ -108,7 +108,7 @@ class Proof:
         return EXIT_OK if all(self.outcomes[section.name].has_succeeded for section in sections) else EXIT_FAILURE
 
     def _run(self, section: Section, limit_s: float) -> Outcome:
-        """One section in a process group of its own, which is ended as a whole."""
+        """Runs one section in a separate process group, so that its child processes are ended, too."""
         folder, started = self.out / "sections", time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
         rows_file, log = folder / f"{section.name}.rows.json", folder / f"{section.name}.log"
@@ -130,7 +130,7 @@ class Proof:
                 _end_group(process)
         outcome.seconds = round(time.monotonic() - started, 1)
         outcome.rows = _rows(rows_file)
-        outcome.status, outcome.reason = _judged(code, outcome.rows, limit_s)
+        outcome.status, outcome.reason = _status_of(code, outcome.rows, limit_s)
         if not outcome.has_succeeded:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             outcome.log = [line[:300] for line in lines if line.strip()][-LOG_LINES:]
@@ -141,7 +141,7 @@ class Proof:
 
     # ----------------------------------------------------------------------------------------------------------- report
     def report(self) -> None:
-        """Writes report.json and report.md, whatever there is."""
+        """Writes report.json and report.md with all results so far."""
         outcomes = list(self.outcomes.values())
         document = {"device": self.device, "written": utc_now(), "sections": [asdict(outcome) for outcome in outcomes]}
         write_json(self.out / "report.json", document)
@@ -149,7 +149,7 @@ class Proof:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends what the section has started, too: workers, notebooks, ranks."""
+    """Kills the section and its child processes: workers, notebooks, ranks."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -162,7 +162,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _judged(code: int | None, rows: Sequence[dict[str, Any]], limit_s: float) -> tuple[str, str]:
+def _status_of(code: int | None, rows: Sequence[dict[str, Any]], limit_s: float) -> tuple[str, str]:
     """Status and reason of a section, from the exit status of its process (None: ended at its limit) and its rows."""
     if code is None:
         return TIMED_OUT, f"ended after {limit_s:.0f} s with {len(rows)} results"
@@ -174,7 +174,7 @@ def _judged(code: int | None, rows: Sequence[dict[str, Any]], limit_s: float) ->
     if code:
         return BAD, f"its process ended with status {code}"
     if not rows:
-        return BAD, "it found nothing"
+        return BAD, "it has no result"
     skipped = [row for row in rows if row["status"] == SKIPPED]
     if len(skipped) == len(rows):
         return SKIPPED, skipped[0]["reason"]
@@ -182,8 +182,8 @@ def _judged(code: int | None, rows: Sequence[dict[str, Any]], limit_s: float) ->
 
 
 def as_markdown(device: str, outcomes: Sequence[Outcome]) -> str:
-    """The report: a table of the sections, then what each found."""
-    what = "on CUDA" if device == "cuda" else "of the stand-in: on the CPU and small, no proof about CUDA"
+    """The report: a table of the sections, then the results of each."""
+    what = "on CUDA" if device == "cuda" else "of the small run on the CPU: no proof about CUDA"
     lines = [f"# Report {what}", "", "| section | result | seconds | |", "|---|---|---|---|"]
     lines += [f"| {o.title} | {o.status} | {o.seconds:.0f} | {_cell(o.reason)} |" for o in outcomes]
     for outcome in outcomes:
@@ -213,9 +213,13 @@ def _cell(text: str) -> str:
 # -------------------------------------------------------------------------------------------------------- command line
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.prove_cuda", description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", choices=OUT, default="cuda", help="cpu is the stand-in (default: %(default)s)")
+    parser.add_argument(
+        "--device", choices=OUT, default="cuda", help="cpu: every section, small, on the CPU (default: %(default)s)"
+    )
     parser.add_argument("--minutes", type=float, default=9.0, help="time for all sections (default: %(default)s)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="sections whose name starts so")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="sections whose name starts with NAME"
+    )
     parser.add_argument("--again", action="store_true", help="repeat sections that succeeded")
     parser.add_argument("--list", action="store_true", help="print the sections and exit")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (default: by device)")

@@ -1,4 +1,4 @@
-"""What a section of `tools.prove_cuda` finds, and where it runs."""
+"""The results of a section of `tools.prove_cuda`, and the device on which it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One finding. status: measured, passed, failed or skipped; a goal that is missed is a fact, not a failure."""
+    """One result. status: measured, passed, failed or skipped; a goal that is missed is a fact, not a failure."""
 
     name: str
     status: str
@@ -19,7 +19,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Where:
-    """device: `cuda`, or `cpu` for the stand-in. out: folder of the report. peers: clones of the authors' code."""
+    """device: `cuda`, or `cpu` for small sections. out: folder of the report. peers: folder with clones of the authors'
+    code."""
 
     device: str
     out: Path
@@ -31,5 +32,5 @@ class Where:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Overrides by which a run takes this device and no other."""
+        """Overrides with which a run uses this device and no other."""
         return ("device.prefer=cpu",) if self.is_small else ("device.prefer=gpu", "device.strict=true")

@@ -1,10 +1,10 @@
-"""What `python -m tools.prove_cuda` tests and measures, in order of importance; each section is a process.
+"""The tests and measurements of `python -m tools.prove_cuda`, in order of importance; each section is a process.
 
     python -m tools.prove_cuda.sections NAME cuda|cpu OUT [PEERS]
 
-A section yields rows, each of which is stored at once, so that a crash or a time limit keeps the earlier ones. With
-`cpu`, the stand-in, everything is small. This module imports torch only in functions: an installation on which that
-fails is to be reported, not to end the command.
+A section yields rows. Each is saved immediately, so that the earlier ones remain after a crash or a time limit. With
+`cpu` everything is small. This module imports torch only in functions: if the import fails, this is reported, and the
+command continues.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKAGES = ("torch", "numpy", "transformers", "timm", "papermill", "ssqueezepy",
 
 @dataclass(frozen=True)
 class Section:
-    """limit_s: time after which it is ended. program: the module that runs it."""
+    """limit_s: seconds after which the section is killed. program: the module that runs it."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class Section:
 
 # --------------------------------------------------------------------------------------------------------- environment
 def environment(where: Where) -> Iterator[Row]:
-    """Driver, versions, what the device layer detects and computes, and what the device reaches at most."""
+    """Driver, versions, the device that is detected with its self-test, and its peak compute and copy rates."""
     from core.devices.detect import SystemDetector
     from core.devices.nvidia import query
 
@@ -84,7 +84,7 @@ def environment(where: Where) -> Iterator[Row]:
 
 # --------------------------------------------------------------------------------------------------------------- tests
 def tests(where: Where, file: str) -> Iterator[Row]:
-    """The tests of a file, one row each as it ends: tests/cuda/conftest.py writes them in lines of their own."""
+    """The tests of a file, one row when each ends: tests/cuda/conftest.py writes them as separate lines."""
     command = [sys.executable, "-m", "pytest", "--tb=short", "-p", "no:cacheprovider", f"tests/cuda/{file}"]
     variables = {**os.environ, "PROVE_CUDA_DEVICE": where.device}
     process = subprocess.Popen(command, cwd=CODE_ROOT, env=variables, text=True, stdout=-1, stderr=subprocess.STDOUT)
@@ -102,7 +102,7 @@ def tests(where: Where, file: str) -> Iterator[Row]:
 
 # ------------------------------------------------------------------------------------------------------------ main job
 def main_job(where: Where) -> Iterator[Row]:
-    """What `make validate` does, in a workspace of its own, which a later call continues."""
+    """Runs the steps of `make validate` in a separate workspace, which a later call continues."""
     from pipelines.init_workspace import init_workspace
     from tools.matrix import failed_checks, figures
 
@@ -148,9 +148,9 @@ Counter = Callable[[], float | None]
 
 
 def energy(where: Where, counter: Counter | None = None) -> Iterator[Row]:
-    """Energy of the epochs of a training at full size on the sample data: the GPU's own counter, no CPU included.
+    """Energy of the epochs of training a model of full size on the sample data: that of the GPU, without the CPU.
 
-    counter: joules since any moment; None where nothing counts them.
+    counter: joules since some fixed time; its result is None if nothing measures them.
     """
     counter = counter or joules
     if counter() is None:
@@ -170,7 +170,7 @@ def energy(where: Where, counter: Counter | None = None) -> Iterator[Row]:
 
 
 class Sampled:
-    """Reads a counter ten times a second."""
+    """Reads a counter ten times per second."""
 
     def __init__(self, counter: Counter):
         self._counter, self._stop = counter, threading.Event()
@@ -191,14 +191,15 @@ class Sampled:
                 self._readings.append((time.time(), now))
 
     def between(self, start: float, end: float) -> float:
-        """Joules between two moments, in seconds since 1970."""
+        """Joules between two times, which are in seconds since 1970."""
         import numpy as np
 
         times, values = np.array(self._readings).T
         return float(np.interp(end, times, values) - np.interp(start, times, values))
 
     def of_epochs(self, metrics: Path) -> dict[str, float]:
-        """Of the epochs but the first, which also warms up: median joules and seconds, and mean power."""
+        """Median joules, mean seconds and mean power of the epochs, without the first one, which includes the
+        warm-up."""
         import statistics
 
         from core.runlog import read_metrics
@@ -214,7 +215,7 @@ class Sampled:
 
 
 def joules() -> float | None:
-    """Energy of the first GPU since its driver was loaded; None where it does not count."""
+    """Energy of the first GPU in joules since its driver was loaded; None if the GPU does not measure it."""
     import pynvml
 
     try:
@@ -257,7 +258,7 @@ SECTIONS = (
 
 
 def main(arguments: Sequence[str], sections: Sequence[Section] = SECTIONS) -> int:
-    """Runs one section; OUT/sections/NAME.rows.json gets its rows. Returns 1 if one of them failed."""
+    """Runs one section and writes its rows to OUT/sections/NAME.rows.json. Returns 1 if one of them failed."""
     name, device, out, *peers = arguments
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     where, rows = Where(device, Path(out), *map(Path, peers)), []

@@ -1,4 +1,4 @@
-"""Speed on a device: implementations of the same work in processes of their own, started together, timed in turn."""
+"""Speed on a device: implementations of the same work in separate processes, started together, timed in turn."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from core.devices.host import usable_cores
 from core.errors import first_line
 from tools.prove_cuda.rows import Row, Where
 
-# Time to build, translate and warm up one implementation; one that takes longer is left out.
+# Maximum time to build, compile and warm up one implementation; a slower one is skipped.
 READY_S = 120.0
 STEPS, ROUNDS = 10, 5
-# Memory that a contender may take, in MiB: its process with weights and optimizer, and each window of a step. All hold
-# theirs at the same time. Estimates with a reserve, not measured on a GPU.
+# Memory of a contender in MiB: its process with weights and optimizer, and each window of a step. All contenders are in
+# memory at the same time. Estimates with a reserve, not measured on a GPU.
 PROCESS_MB = {"patchtst": 700.0, "tiny": 1200.0, "base": 2200.0, "shallow": 1200.0}
 WINDOW_MB = {"patchtst": 8.0, "tiny": 120.0, "base": 200.0, "shallow": 120.0}
 SMALL_SIZES = {
@@ -42,8 +42,9 @@ DETERMINISTIC = "Landfall, deterministic"
 
 @dataclass(frozen=True)
 class Contender:
-    """One implementation in one mode. count: windows of a step. needs: a package, or a folder below `peers`; an
-    implementation without it is skipped. ours: a failure of Landfall fails the section, one of a peer does not."""
+    """One implementation in one mode. count: windows of a step. needs: a package, or a folder below `peers`; without it
+    the implementation is skipped. ours: whether it is Landfall, whose failure fails the section; that of a peer does
+    not."""
 
     name: str
     mode: str
@@ -65,7 +66,7 @@ def fitting_batch(most: int, contenders: int, free_mb: float, group: str) -> int
 
 
 def race(where: Where, contenders: Sequence[Contender], arithmetic: str, unit: str) -> Iterator[Row]:
-    """When each implementation was ready, its figures, and the ratios of ours and peers."""
+    """The start-up time of each implementation, its figures, and the ratios of ours to the peers."""
     best = ceilings(where.device, *((256, 8) if where.is_small else (8192, 2048)))
     backend(where.device).empty_cache()  # the contenders need it
     # Their compilers share the cores.
@@ -113,7 +114,7 @@ def race(where: Where, contenders: Sequence[Contender], arithmetic: str, unit: s
 
 
 def _missing(one: Contender, where: Where) -> str | None:
-    """Why an implementation cannot be started here."""
+    """Why an implementation cannot be started here; None if it can."""
     if one.needs.startswith("peers/"):
         name = one.needs.removeprefix("peers/")
         if where.peers is None or not (where.peers / name).is_dir():
@@ -126,8 +127,8 @@ def _missing(one: Contender, where: Where) -> str | None:
 def _figures(
     one: Contender, times: Sequence[float], facts: dict[str, Any], best: dict[str, float], arithmetic: str, unit: str
 ) -> dict[str, Any]:
-    """Medians of the rounds. The bytes are those of eager operations, so only their rate in eager mode means a load of
-    the memory."""
+    """Medians of the rounds. The bytes are counted for eager operations, so their rate is reported only in eager
+    mode."""
     seconds = statistics.median(times)
     share = facts["flops"] / seconds / best[arithmetic]
     found = {
@@ -141,7 +142,7 @@ def _figures(
 
 
 def _ratios(present: Sequence[Contender], times: dict[str, list[float]]) -> Iterator[Row]:
-    """Ours and each peer, both eager and the best mode of each; and what determinism costs."""
+    """Ours compared with each peer, both in eager mode and in the best mode of each; and the cost of determinism."""
     names = dict.fromkeys((one.name, one.ours) for one in present if one.name != DETERMINISTIC)
     for ours, peer in ((a, b) for a, is_ours in names for b, is_other in names if is_ours and not is_other):
         for title, goal, modes in (("eager", 3.0, MODES[:1]), ("best mode of each", 1.5, MODES)):
@@ -155,7 +156,7 @@ def _ratios(present: Sequence[Contender], times: dict[str, list[float]]) -> Iter
 
 
 def _best(name: str, present: Sequence[Contender], times: dict[str, list[float]], modes: Sequence[str]) -> float | None:
-    """Seconds for each window in the fastest of the modes."""
+    """Seconds per window in the fastest of the modes; None if none was measured."""
     found = [statistics.median(times[o.title]) / o.count for o in present if o.name == name and o.mode in modes]
     return min(found, default=None)
 
@@ -168,7 +169,7 @@ def _is_compiled(name: str, present: Sequence[Contender]) -> bool:
 
 
 def patchtst(where: Where) -> Iterator[Row]:
-    """Training steps in bfloat16 at the size of the paper, with the paper's dropout in its authors' code alone."""
+    """Training steps in bfloat16 at the size of the paper; only the authors' code uses the dropout of the paper."""
     free_mb, _ = backend(where.device).memory_mb()
     full = {**PATCHTST["7 channels"], "batch": fitting_batch(512, 12, free_mb, "patchtst")}
     sizes = SMALL_SIZES if where.is_small else full
@@ -196,8 +197,7 @@ ARITHMETIC = {"tiny": "bf16", "base": "bf16", "shallow": "tf32"}
 
 
 def _image_contenders(where: Where, group: str) -> list[Contender]:
-    """Implementations of one size: `tiny` and `base` as in SimMIM, `shallow` as in the authors' code of Swin-MAE. All
-    processes of a group hold the memory of a step at the same time."""
+    """Implementations of one size: `tiny` and `base` as in SimMIM, `shallow` as in the authors' code of Swin-MAE."""
     free_mb, _ = backend(where.device).memory_mb()
     most = {"tiny": 8, "base": 5, "shallow": 5}[group]
     batch, modes = (1, MODES[:1]) if where.is_small else (fitting_batch(64, most, free_mb, group), MODES[:2])
@@ -255,7 +255,7 @@ def data_path(where: Where) -> Iterator[Row]:
 
 
 def scalograms(where: Where) -> Iterator[Row]:
-    """Images of 224 pixels from three axes; PyWavelets has no form for a GPU, so it runs on the CPU."""
+    """Images of 224 pixels from three axes; PyWavelets runs on the CPU, because it does not support GPUs."""
     count, size = (1, 32) if where.is_small else (64, 224)
     settings = {"windows": count, "size": size}
     ours = Contender("Landfall", "eager", "benchmarks.scalogram:our_images", settings, count)
@@ -270,7 +270,7 @@ def scalograms(where: Where) -> Iterator[Row]:
 
 
 def scoring(where: Where) -> Iterator[Row]:
-    """Every value predicted once while it is masked, in fp32, at the published sizes."""
+    """Scoring: every value is predicted once while it is masked, in fp32, at the published sizes."""
     sizes = SMALL_SIZES if where.is_small else {**PATCHTST["7 channels"], "batch": 512}
     settings = {"sizes": sizes, "arithmetic": "32"}
     found = [Contender("PatchTST", "eager", "benchmarks.patchtst:our_scoring", settings, sizes["batch"])]

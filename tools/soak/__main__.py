@@ -3,7 +3,7 @@
     python -m tools.soak --kills 1000 [--seed 0] [--minutes 60] > soak.json
 
 It starts with a minute of concurrent writing and reading. Training is killed and resumed until it has finished; its
-weights, optimizer state and losses must then equal those of an uninterrupted run bit by bit.
+weights, optimizer state and losses must then be bit-identical to those of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tools.soak.rewriting import read_while_written
 from tools.soak.targets import END_S, MARK, Export, Kind, Notebook, Process, Report, Scoring, Server, Training, loaded
 from trainers.run import train
 
-# Kills of each kind per hundred. A notebook takes as long as twenty trainings.
+# Kills of each kind per hundred. A notebook takes as long as twenty training runs.
 SHARES = {
     "training patchtst": 36, "training swinmae": 26, "scoring patchtst": 7, "scoring swinmae": 3, "export": 14,
     "dashboard server": 10, "notebook": 4,
@@ -46,7 +46,7 @@ _MEMORY = "/dev/shm"
 
 @dataclass
 class Result:
-    """The result: kills of each kind, completions of each kind, and every fault."""
+    """Kills of each kind, completions of each kind, and every fault."""
 
     kills: Counter[str] = field(default_factory=Counter)
     completed: dict[str, int] = field(default_factory=dict)
@@ -84,13 +84,13 @@ class Soak:
         self._prepare()
         self.result.readings, found = read_while_written(self._roots["finished"], reading_s)
         self.result.faults += found
-        received = time.monotonic()
+        reported = time.monotonic()
         while self.result.kills.total() < kills and time.monotonic() < until:
             (kind,) = self._rng.choices(self.kinds, [SHARES[kind.name] for kind in self.kinds])
-            self._strike(kind)
-            if time.monotonic() - received > _SECONDS_BETWEEN_LINES:
-                received = time.monotonic()
-                self._tell(kills)
+            self._kill_one(kind)
+            if time.monotonic() - reported > _SECONDS_BETWEEN_LINES:
+                reported = time.monotonic()
+                self._report_progress(kills)
         self._finish()
         return self.result
 
@@ -103,14 +103,14 @@ class Soak:
                 self._undisturbed(kind)
                 kind.usual_s = time.monotonic() - began
 
-    def _strike(self, kind: Kind) -> None:
-        """Kills a process after a random time; it may complete before."""
+    def _kill_one(self, kind: Kind) -> None:
+        """Starts a process, kills it after a random time if it has not ended before, and checks the files."""
         process = kind.start()
         if not process.has_ended(self._rng.uniform(0.0, kind.reach * kind.usual_s)):
             kind.kill(process, self._rng)
             self.result.kills[kind.name] += 1
         if not process.has_ended(END_S):
-            self.result.faults.append(f"{kind.name}: does not end: {process.last_words()}")
+            self.result.faults.append(f"{kind.name}: does not end: {process.last_line()}")
             process.kill()
             process.has_ended(END_S)
         found = kind.check(process)
@@ -118,7 +118,7 @@ class Soak:
         sys.stderr.writelines(f"{fault}\n" for fault in found)
 
     def _fill(self, root: Path) -> None:
-        """Creates the inputs of scoring and server: trained models, and a dashboard."""
+        """Creates the inputs of scoring and of the server: trained models, and a dashboard."""
 
         def work(report: Report) -> None:
             for stream in CONFIGS:
@@ -127,7 +127,7 @@ class Soak:
 
         process = Process(work, self._folder / "log")
         if not process.has_ended(10 * END_S) or process.code != EXIT_OK:
-            raise LandfallError(f"a process fails even without kills: {process.last_words()}")
+            raise LandfallError(f"a process fails even without kills: {process.last_line()}")
 
     def _undisturbed(self, kind: Kind) -> None:
         process = kind.start()
@@ -135,7 +135,7 @@ class Soak:
         self.result.faults += kind.check(process)
 
     def _finish(self) -> None:
-        """After each kind was started once more, no temporary file may be left."""
+        """Runs each kind once more without kills; then no temporary file may be left."""
         self._fill(self._roots["finished"])
         for kind in self.kinds:
             if not isinstance(kind, Server):
@@ -144,11 +144,13 @@ class Soak:
         self.result.completed = {kind.name: kind.completed for kind in self.kinds}
         self.result.seconds = time.monotonic() - self._began
 
-    def _tell(self, kills: int) -> None:
+    def _report_progress(self, kills: int) -> None:
         done = self.result.kills.total()
         trained = sum(kind.completed for kind in self.kinds if isinstance(kind, Training))
         minutes, faults = (time.monotonic() - self._began) / 60, len(self.result.faults)
-        sys.stderr.write(f"{done} of {kills} kills, {trained} trainings done, {faults} faults, {minutes:.1f} min\n")
+        sys.stderr.write(
+            f"{done} of {kills} kills, {trained} completed training runs, {faults} faults, {minutes:.1f} min\n"
+        )
 
 
 def _workspace(root: Path) -> Path:

@@ -1,13 +1,13 @@
-"""Runs random commands on random workspaces with random faults, and checks what must hold after each.
+"""Runs random commands on random workspaces with random faults, and checks conditions after each.
 
     python -m tools.soak.chaos --minutes 60 [--seed 0] > chaos.json
     python -m tools.soak.chaos --seed 0 --case 17          # one case again
 
-A case has a workspace of its own and up to six commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a full
-or read-only disk, a folder without permission, files from the past and the future. Everything follows from seed and
-case, except where a signal meets a command. Disks are mounted in memory, which takes root on Linux; without it these
-faults are left out, and the result says so. Nine of ten commands are forks of a process that has imported everything,
-which is several times as fast; the others start as a user starts them.
+A case has its own workspace and up to six commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a full or
+read-only disk, a folder without permission, files from the past and the future. Seed and case determine everything
+except the position at which a signal interrupts a command. Disks are mounted in memory, which needs root on Linux;
+without it these faults are skipped, and the result lists them. Nine of ten commands are forks of a process that has
+imported everything, which is several times faster; the others are started like those of a user.
 
 After each command: every artifact can be read, a valid model is still valid, files of the user are unchanged, nothing
 is written outside the workspace, the exit code is documented, the message is one line with a remedy, and the memory is
@@ -55,14 +55,14 @@ from tools.soak.forking import Fork, ForkServer
 DOCUMENTED = {
     EXIT_OK, EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT, EXIT_RESUMABLE, EXIT_INTERRUPTED, EXIT_KILLED,
 }  # fmt: skip
-LONGEST_S, MOST_MB, DISK_MB = 240.0, 3000, 64
+MAX_S, MAX_MB, DISK_MB = 240.0, 3000, 64
 FORKED = 0.9  # share of the commands
-# When signals are sent, at the earliest, and how much later. Not while Python itself starts: until its first line, a
-# command cannot handle signals.
+# Signals are sent after this time, in seconds, plus a random part of the second one. Not while Python itself starts:
+# until its first line, a command cannot handle signals.
 STARTED_S, FORKED_S = (0.3, 8.0), (0.15, 3.0)
 SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": signal.SIGINT}
 DISKS = ("full disk", "read-only disk")
-# Faults and how often they come.
+# Faults and their relative frequencies.
 FAULTS = {
     "none": 25, "kill": 20, "terminate": 10, "interrupt": 10, "full disk": 12, "read-only disk": 8, "permission": 8,
     "clock": 7,
@@ -71,13 +71,13 @@ USER_FILES = ("data", "configs", "notebooks", "pyproject.toml")
 _STREAM = {stream: ("--stream", stream, "--config", config) for stream, config in CONFIGS.items()}
 _WITHOUT_ROOT = ("devices", "init", "migrate")
 _BOTH = ("--patch-config", CONFIGS["patchtst"], "--swin-config", CONFIGS["swinmae"])
-# The cache of torch's compiler among the temporary files: made when torch is told to be deterministic.
-_OF_TORCH = "torchinductor_"
+# The cache of torch's compiler in the temporary folder: torch creates it in deterministic mode.
+_TORCH_PREFIX = "torchinductor_"
 _NO_PERMISSION = "-dac_override,-dac_read_search"
 
 
 def draw_command(rng: random.Random, trained: Path) -> list[str]:
-    """Words of a command; one in eight has a mistake."""
+    """The arguments of a random command; one in eight has a mistake."""
     stream = rng.choice(list(CONFIGS))
     train = ["train", stream, "--config", CONFIGS[stream], f"training.epochs={rng.randint(1, 3)}"]
     words = rng.choice([
@@ -101,7 +101,8 @@ def draw_command(rng: random.Random, trained: Path) -> list[str]:
 
 @dataclass
 class Result:
-    """What a run of the chaos found. violations: with the command that repeats the case."""
+    """Counts and violations of all cases. left_out: faults that this machine cannot have. violations: each begins with
+    the command that repeats its case."""
 
     seed: int
     cases: int = 0
@@ -125,7 +126,7 @@ class Case:
         self.root, self.outside = folder / "workspace", folder / "outside"
         self.was_killed = False
         self.read: set[tuple[Path, int, int, int]] = set()  # artifacts that were read
-        self.history: list[str] = []  # the commands before this one, with fault and exit code
+        self.history: list[str] = []  # earlier commands of this case, with fault and exit code
 
     def run(self) -> None:
         template = self.rng.choice(["fresh", "trained", "trained"])
@@ -137,25 +138,25 @@ class Case:
             (fault,) = self.rng.choices(allowed, [FAULTS[fault] for fault in allowed])
             self._command(draw_command(self.rng, self.templates / "trained"), fault)
         for words in (["export", *_BOTH], ["runs", *_STREAM["patchtst"]]):
-            code, said = self._start(words, "none")
+            code, stderr_text = self._start(words, "none")
             if code != EXIT_OK:
-                self._violated(words, "none", f"the workspace no longer works: {code}, {said[-300:]}")
+                self._violated(words, "none", f"the workspace no longer works: {code}, {stderr_text[-300:]}")
 
     def _command(self, words: Sequence[str], fault: str) -> None:
         self.result.commands += 1
         self.result.faults[fault] += 1
         users, models = _digests(self.root), _valid_models(self.root)
-        with self._suffering(fault):
-            code, said = self._start(words, fault)
+        with self._with_fault(fault):
+            code, stderr_text = self._start(words, fault)
         self.result.codes[str(code)] += 1
         self.was_killed |= fault == "kill"
-        for found in (*self._of_files(users, models, fault), *_of_message(code, said, fault)):
+        for found in (*self._file_violations(users, models, fault), *_message_violations(code, stderr_text, fault)):
             self._violated(words, fault, found)
         self.history.append(f"{words[0]}, {fault}, {code}")
 
     # ----------------------------------------------------------------------------------------------------------- faults
     @contextlib.contextmanager
-    def _suffering(self, fault: str) -> Iterator[None]:
+    def _with_fault(self, fault: str) -> Iterator[None]:
         filler, chosen = self.folder / "filler", self.rng.choice(["checkpoints", "artifacts", "runs"])
         leave = self.rng.choice([0, 8_192, 60_000, 400_000])
         if fault == "full disk":
@@ -180,7 +181,7 @@ class Case:
             filler.unlink(missing_ok=True)
 
     def _start(self, words: Sequence[str], fault: str) -> tuple[int, str]:
-        """Exit code, or the negative number of a signal, and what the command wrote to stderr."""
+        """Runs a command. Returns its exit code, or the negative number of a signal, and its stderr."""
         words = [*words, *([] if words[0] in _WITHOUT_ROOT else ["--repo-root", "."])]
         variables = environment(self.outside, self.templates)
         is_forked = self.rng.random() < FORKED and self.server is not None and fault != "permission"
@@ -195,27 +196,27 @@ class Case:
                 process = subprocess.Popen(
                     command, cwd=self.root, env=variables, stdin=-3, stdout=-3, stderr=stderr, process_group=0
                 )
-            # More often early than late: half of the commands end within three seconds.
+            # Squared, because half of the commands end within three seconds.
             earliest_s, spread_s = FORKED_S if is_forked else STARTED_S
-            wait_s = earliest_s + self.rng.uniform(0.0, 1.0) ** 2 * spread_s if fault in SIGNALS else LONGEST_S
+            wait_s = earliest_s + self.rng.uniform(0.0, 1.0) ** 2 * spread_s if fault in SIGNALS else MAX_S
             try:
                 process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 process.send_signal(SIGNALS.get(fault, signal.SIGKILL))
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(LONGEST_S)
+                    process.wait(MAX_S)
                 if fault not in SIGNALS or process.poll() is None:
-                    self._violated(words, fault, f"does not end within {LONGEST_S:.0f} s")
+                    self._violated(words, fault, f"does not end within {MAX_S:.0f} s")
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             code = process.wait()
-            said = Path(stderr.name).read_text(errors="replace")
+            stderr_text = Path(stderr.name).read_text(errors="replace")
         of_all = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        self._judge_memory(words, fault, process.peak_mb if isinstance(process, Fork) else of_all)
-        return code, said
+        self._check_memory(words, fault, process.peak_mb if isinstance(process, Fork) else of_all)
+        return code, stderr_text
 
     # ------------------------------------------------------------------------------------------------------- conditions
-    def _of_files(self, users: dict[str, str], models: Sequence[Path], fault: str) -> Iterator[str]:
+    def _file_violations(self, users: dict[str, str], models: Sequence[Path], fault: str) -> Iterator[str]:
         yield from faults(self.root, self.read)
         now = _digests(self.root)
         yield from (f"{name} of the user was changed" for name, digest in users.items() if now.get(name) != digest)
@@ -224,14 +225,14 @@ class Case:
                 checkpoint.verify(path)
             except (LandfallError, OSError) as error:
                 yield f"{path.name} was valid: {error}"
-        outside = [path for path in self.outside.glob("*/*") if not path.name.startswith(_OF_TORCH)]
+        outside = [path for path in self.outside.glob("*/*") if not path.name.startswith(_TORCH_PREFIX)]
         if not self.was_killed and outside:  # a process that is killed leaves its temporary files
-            yield f"written outside of the workspace: {', '.join(map(str, outside[:5]))}"
+            yield f"written outside the workspace: {', '.join(map(str, outside[:5]))}"
         if not self.was_killed and fault in ("none", "clock") and (left := leftovers(self.root)):
             yield f"left: {', '.join(left[:5])}"
 
-    def _judge_memory(self, words: Sequence[str], fault: str, peak_mb: float) -> None:
-        if peak_mb > max(self.result.peak_mb, MOST_MB):
+    def _check_memory(self, words: Sequence[str], fault: str, peak_mb: float) -> None:
+        if peak_mb > max(self.result.peak_mb, MAX_MB):
             self._violated(words, fault, f"took {peak_mb:,.0f} MiB")
         self.result.peak_mb = max(self.result.peak_mb, peak_mb)
 
@@ -242,13 +243,13 @@ class Case:
         sys.stderr.write(line + "\n")
 
 
-def _of_message(code: int, said: str, fault: str) -> Iterator[str]:
-    """What is wrong with exit code and last line."""
+def _message_violations(code: int, stderr_text: str, fault: str) -> Iterator[str]:
+    """The errors in exit code and last line."""
     if code not in DOCUMENTED and not (fault in SIGNALS and code == -SIGNALS[fault]):
-        yield f"exit code {code}: {said[-300:]}"
-    if "Traceback (most recent call last)" in said:
-        yield f"a traceback: {said[-600:]}"
-    lines = [line for line in said.splitlines() if line.strip()]
+        yield f"exit code {code}: {stderr_text[-300:]}"
+    if "Traceback (most recent call last)" in stderr_text:
+        yield f"a traceback: {stderr_text[-600:]}"
+    lines = [line for line in stderr_text.splitlines() if line.strip()]
     if code in (EXIT_FAILURE, EXIT_USAGE, EXIT_DATA, EXIT_OUTPUT):
         last = lines[-1] if lines else ""
         if not last.startswith("landfall") or "unexpected " in last:
@@ -256,14 +257,14 @@ def _of_message(code: int, said: str, fault: str) -> Iterator[str]:
 
 
 def environment(outside: Path, templates: Path) -> dict[str, str]:
-    """Of a command. outside: where files must not remain."""
+    """The environment of a command. outside: the folder of its home and temporary files, where none may remain."""
     places = {"HOME": outside / "home", "TMPDIR": outside / "tmp", "MPLCONFIGDIR": templates / "mpl"}
     variables = {**os.environ, **{name: str(path) for name, path in places.items()}}
     return variables | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 
 
 def _digests(root: Path) -> dict[str, str]:
-    """Of the user's files."""
+    """The SHA-256 of each of the user's files."""
     paths = [path for name in USER_FILES for path in [root / name, *(root / name).rglob("*")] if path.is_file()]
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
@@ -283,7 +284,7 @@ def _remount(folder: Path, options: str) -> None:
 
 @contextlib.contextmanager
 def _disk(folder: Path, *, is_mounted: bool) -> Iterator[Path]:
-    """A folder of its own, a disk in memory where that can be mounted."""
+    """A new folder, which is a disk in memory if `is_mounted`."""
     folder.mkdir()
     if is_mounted:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", folder], check=True)
@@ -309,7 +310,7 @@ def left_out_here() -> list[str]:
 
 
 def make_templates(folder: Path) -> None:
-    """A workspace that has data only, and one whose streams are trained and scored."""
+    """Creates two workspaces: one that has only data, and one whose streams are trained and scored."""
     folder.mkdir()
     for name in ("fresh", "trained"):
         install_page(build_small_workspace(folder / name))
@@ -319,13 +320,13 @@ def make_templates(folder: Path) -> None:
     case.root = folder / "trained"
     for stream, config in CONFIGS.items():
         for words in (["train", stream, "--config", config, "--run-id", "first"], ["score", *_STREAM[stream]]):
-            code, said = case._start(words, "none")
+            code, stderr_text = case._start(words, "none")
             if code != EXIT_OK:
-                raise LandfallError(f"landfall {' '.join(words)} fails without a fault: {said[-500:]}")
+                raise LandfallError(f"landfall {' '.join(words)} fails without a fault: {stderr_text[-500:]}")
 
 
 def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) -> Result:
-    """Cases until the time or the number of commands is reached; or one of them."""
+    """Runs cases until the time or the number of commands is reached, or only the case `only`."""
     result, until = Result(seed, left_out=left_out_here()), time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="chaos") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
@@ -348,7 +349,7 @@ def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="chaos", description="Random commands with random faults.")
     parser.add_argument("--minutes", type=float, default=60.0, help="time for new cases (default: %(default)s)")
-    parser.add_argument("--commands", type=int, default=10**9, help="stop after so many (default: no limit)")
+    parser.add_argument("--commands", type=int, default=10**9, help="maximum number (default: no limit)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, metavar="N", help="run this case only")
 

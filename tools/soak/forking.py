@@ -1,6 +1,6 @@
 """Starts commands as forks of one process that has imported everything, which saves most of the CPU time of a command.
 
-A fork behaves like a started process, except while Python starts and imports; signals reach it as they do any process.
+A fork behaves like a started process, except that it does not start Python and does not import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 _PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
-# What functions import.
+# Libraries that are imported in functions only.
 _LIBRARIES = (
     "torch", "torch.utils.tensorboard", "pandas", "pyarrow.parquet", "scipy.signal", "matplotlib.backends.backend_agg",
     "matplotlib.pyplot", "nbformat", "PIL.Image",
@@ -53,9 +53,9 @@ class Fork:
 
 
 class ForkServer:
-    """One command at a time. A context manager; needs `os.fork`.
+    """Runs one command at a time. A context manager; needs `os.fork`.
 
-    environment: in which everything is imported; each command has one of its own.
+    environment: that of the server while it imports; each command gets a separate one.
     """
 
     def __init__(self, environment: Mapping[str, str]):
@@ -70,7 +70,7 @@ class ForkServer:
         self._process.communicate()  # the end of its input ends it
 
     def start(self, words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stderr: Path) -> Fork:
-        """landfall WORDS, in a process group of its own; stdin and stdout are /dev/null."""
+        """Runs `landfall WORDS` in a separate process group; stdin and stdout are /dev/null."""
         request = {"words": list(words), "cwd": str(cwd), "environment": dict(environment), "stderr": str(stderr)}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -86,7 +86,7 @@ class ForkServer:
 
 
 def _serve() -> None:
-    """Forks for each line of stdin. Returns in the child, as the command that it names."""
+    """Forks for each line of stdin. Returns only in the child, which is set up to run the command of that line."""
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         if (pid := os.fork()) == 0:
@@ -128,7 +128,7 @@ def _import_everything() -> None:
 
 
 def _run() -> None:
-    """The command of `sys.argv`. Ends the process without tearing down all modules, which would copy their memory."""
+    """Runs the command of `sys.argv`. Ends the process without deleting its modules, which would copy their memory."""
     from landfall import main
 
     try:

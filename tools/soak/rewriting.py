@@ -22,7 +22,7 @@ from tools.soak.targets import Process
 
 def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
     """Number of artifacts below `root` that were read in this time, and every fault in them or in the export of the
-    dashboard. The artifacts exist before, and have the same content afterwards."""
+    dashboard. The artifacts must exist; their content does not change."""
     readings, found = 0, []
     with tempfile.TemporaryDirectory() as folder:
         writer = Process(lambda report: _write_for_ever(root), Path(folder, "log"))
@@ -33,7 +33,7 @@ def read_while_written(root: Path, seconds: float) -> tuple[int, list[str]]:
                 state = export_state(root, out=Path(folder, "state.json"), persist_run_history=False)
                 found += [*faults(root), *(f"export: {problem.path}: {problem.message}" for problem in state.problems)]
             if writer.has_ended(0.0):
-                found.append(f"the writer ended: {writer.last_words()}")
+                found.append(f"the writer ended: {writer.last_line()}")
         finally:
             writer.kill()
             writer.has_ended(10.0)

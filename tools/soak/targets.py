@@ -47,7 +47,7 @@ Report = Callable[[str], object]
 
 
 class Process:
-    """A fork that runs `work`; its output goes to `log`, its reports can be read here, one per line."""
+    """A fork that runs `work`. Its output is written to `log`; `received` has its reports, one per line."""
 
     def __init__(self, work: Callable[[Report], object], log: Path):
         self.log = log
@@ -76,7 +76,7 @@ class Process:
         if self.code is None:
             os.kill(self.pid, number)
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "no output"
 
@@ -119,29 +119,29 @@ class Kind(ABC):
         process.kill()
 
     def check(self, process: Process) -> list[str]:
-        """The faults after it has ended: by itself, or killed."""
+        """The faults found after the process has ended, by itself or by a kill."""
         found = faults(self.root)
         if self._was_killed(process):
-            found += self._after_death(process)
+            found += self._after_kill(process)
         elif process.code == EXIT_OK:
             self.completed += 1
             found += self._after_success()
         else:
-            found.append(f"exit code {process.code}: {process.last_words()}")
+            found.append(f"exit code {process.code}: {process.last_line()}")
         return [f"{self.name}: {fault}" for fault in found]
 
     @abstractmethod
     def _work(self, report: Report) -> object: ...
 
     def _as_before(self, result: Any) -> list[str]:
-        """The first result is that of an uninterrupted run."""
+        """Compares a result with the first one, which is that of an uninterrupted run."""
         self._first = self._first if self._first is not None else result
         return [] if is_same(result, self._first) else ["the result differs from that of the uninterrupted run"]
 
     def _was_killed(self, process: Process) -> bool:
         return process.code == -signal.SIGKILL
 
-    def _after_death(self, process: Process) -> list[str]:
+    def _after_kill(self, process: Process) -> list[str]:
         return []
 
     def _after_success(self) -> list[str]:
@@ -166,14 +166,14 @@ class Training(Kind):
         process.kill(signal.SIGTERM if rng.random() < 0.2 else signal.SIGKILL)
 
     def _work(self, report: Report) -> object:
-        asked = loaded(self.root, self.stream, "training.resume=auto")
-        return train(asked, root=self.root, run_id="soak", watcher=_Reporter(report))
+        config = loaded(self.root, self.stream, "training.resume=auto")
+        return train(config, root=self.root, run_id="soak", watcher=_Reporter(report))
 
     def _was_killed(self, process: Process) -> bool:
         """Before training starts there is no handler for SIGTERM."""
         return process.code in (-signal.SIGKILL, -signal.SIGTERM, EXIT_RESUMABLE)
 
-    def _after_death(self, process: Process) -> list[str]:
+    def _after_kill(self, process: Process) -> list[str]:
         self._finished = max([self._finished, *map(int, process.received.read().split())])
         last = checkpoint.last_path(self._best)
         kept = checkpoint.load(last)["position"]["epoch"] if self._finished or last.exists() else 0
@@ -182,11 +182,11 @@ class Training(Kind):
     def _after_success(self) -> list[str]:
         found = [f"{name} is left" for name in leftovers(self.root) if self.stream in name]
         found += self._as_before(trained(self._best, self._loss_csv))
-        self._begin_life()
+        self._reset()
         return found
 
-    def _begin_life(self) -> None:
-        """Every third run also deletes the store, so that data is read again."""
+    def _reset(self) -> None:
+        """Deletes the outputs, and after every third run also the store, so that data is read again."""
         self._finished = 0
         for path in self._best.parent.glob(f"{self._best.stem}*"):
             path.unlink()
@@ -259,10 +259,10 @@ class Server(Kind):
 
     def kill(self, process: Process, rng: random.Random) -> None:
         """Kills it after a response, or during one."""
-        asked = urllib.request.urlopen(f"http://127.0.0.1:{self._port}/data/dashboard-state.json", timeout=END_S)
-        with asked as answer:
+        url = f"http://127.0.0.1:{self._port}/data/dashboard-state.json"
+        with urllib.request.urlopen(url, timeout=END_S) as response:
             if rng.random() < 0.5:
-                json.load(answer)
+                json.load(response)
             process.kill()
 
     def _work(self, report: Report) -> object:
@@ -295,16 +295,16 @@ class Notebook(Kind):
         return run.execute(given | {"run_id": "soak"})
 
     def _was_killed(self, process: Process) -> bool:
-        return super()._was_killed(process) or "its kernel died: killed" in process.last_words()
+        return super()._was_killed(process) or "its kernel died: killed" in process.last_line()
 
-    def _after_death(self, process: Process) -> list[str]:
-        return [f"process {pid} does not end" for pid in _abandoned()]
+    def _after_kill(self, process: Process) -> list[str]:
+        return [f"process {pid} does not end" for pid in _orphans()]
 
     def _after_success(self) -> list[str]:
         return self._as_before(trained(*self._made))
 
 
-def _abandoned() -> list[int]:
+def _orphans() -> list[int]:
     """Processes of the soak whose parent has died; they are killed."""
     until = time.monotonic() + END_S
     while (found := list(_marked())) and time.monotonic() < until:

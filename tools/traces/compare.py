@@ -110,7 +110,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     if kind == "print" and _SHOWN_BY_COLAB.match(text):
         return []
     if kind == "module path" and text == "‹work›":
-        return []  # preinstalled on Colab
+        return []  # is on Colab's module path by default
     if kind == "print":
         text = _PROMPT.sub("", text)
     if kind == "process":

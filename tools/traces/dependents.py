@@ -1,4 +1,4 @@
-"""The cells of a notebook that compute with what a statement of another cell defines."""
+"""Finds the cells of a notebook that depend on statements with a finding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from migration.python.source import CellSource
 
 def dependents(cells: Sequence[str], findings: Sequence[Finding]) -> set[int]:
     """The positions of cells with a statement that uses a name which a statement with a finding binds, directly or
-    through other statements. A cell that does not parse binds nothing. Modules are no results of a statement."""
+    through other statements. A cell that does not parse binds nothing. Imports are ignored."""
     flagged: dict[int, set[int]] = {}
     for finding in findings:
         if finding.cell is not None and finding.line is not None:

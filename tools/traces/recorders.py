@@ -1,6 +1,6 @@
 """Replacements for external systems while a notebook runs: each call is logged and has no effect. Processes, the
-network, packages outside the standard library, log-ins and Colab's modules become recorders. Files are real, in the
-sandbox.
+network, packages outside the standard library, log-ins and Colab's modules become recorders. Files are real files in
+the sandbox.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def record(log: Log) -> None:
     _record_network(log)
     _record_files(log)
     _record_environment(log)
-    _record_people(log)
+    _record_user_input(log)
 
 
 def _record_processes(log: Log) -> None:
@@ -163,7 +163,7 @@ def _record_environment(log: Log) -> None:
     os.getenv = os.environ.get
 
 
-def _record_people(log: Log) -> None:
+def _record_user_input(log: Log) -> None:
     def answered(prompt: Any = "", *rest: Any) -> str:
         log.add("question", str(prompt))
         return "1"
@@ -173,20 +173,20 @@ def _record_people(log: Log) -> None:
     builtins.input = answered
     getpass.getpass = answered
     time.sleep = lambda seconds: None
-    _repeat_chance()
+    _fix_random_numbers()
     gc.collect = lambda *generation: 0  # type: ignore[assignment, misc]
-    _stop_clocks()
+    _simulate_clocks()
 
 
-def _repeat_chance() -> None:
-    """The operating system's random numbers are those of a generator with a fixed seed."""
+def _fix_random_numbers() -> None:
+    """Replaces the operating system's random numbers by those of a generator with a fixed seed."""
     numbers, seed = random.Random(0), random.seed
     os.urandom = random._urandom = lambda size: numbers.randbytes(size)  # type: ignore[attr-defined]
     random.seed = lambda a=None, version=2: seed(0 if a is None else a, version)  # type: ignore[assignment]
 
 
-def _stop_clocks() -> None:
-    """Each look at a clock advances it by a second, from the same moment in each run."""
+def _simulate_clocks() -> None:
+    """Replaces the clocks: each call advances the time by a second, from the same start in each run."""
     clock = itertools.count(int(_START.timestamp()))
 
     def now() -> float:

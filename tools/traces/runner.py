@@ -35,7 +35,7 @@ del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
 SECONDS = 6  # CPU time per notebook
 _COLAB_MAGICS = ("tensorflow_version", "shell")
-# What sandbox.sh creates: elsewhere nothing may be emptied.
+# sandbox.sh creates this file; without it no folder is emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
 HOME = Path("/home", "user")
 FOLDERS = (Path("/"), HOME, Path("/tmp"), Path("/content"))  # which notebooks may write to
@@ -48,16 +48,16 @@ _COLAB_MODULES = (
 
 def main() -> int:
     if not SANDBOX_MARKER.is_file():
-        sys.stderr.write("runner.py empties folders and runs only in the sandbox that sandbox.sh makes\n")
+        sys.stderr.write("runner.py empties folders and therefore runs only in the sandbox of sandbox.sh\n")
         return 2
     kind, runtime = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     start = Path("/content" if kind == "colab" else "/started")
-    # Read-only folders that the sandbox shows there.
+    # Read-only folders that the sandbox binds there.
     bound = frozenset(path for folder in (start, *FOLDERS) if folder.is_dir() for path in folder.iterdir())
-    _fresh(kind, start, bound)
+    _reset(kind, start, bound)
     log = Log()
     shell = _shell(log, is_colab=kind == "colab")
     if kind == "colab":
@@ -73,7 +73,7 @@ def main() -> int:
         read, write = os.pipe()
         child = os.fork()
         if not child:
-            _fresh(kind, start, bound)
+            _reset(kind, start, bound)
             os.environ.update(job["environment"])
             effects = _run(shell, log, job["cells"])
             with os.fdopen(write, "w") as pipe:
@@ -88,8 +88,8 @@ def main() -> int:
     return 0
 
 
-def _fresh(kind: str, start: Path, bound: Set[Path]) -> None:
-    """Creates empty folders and the environment of the simulated machine; `bound` stays."""
+def _reset(kind: str, start: Path, bound: Set[Path]) -> None:
+    """Creates empty folders and the environment of the simulated machine; keeps the paths `bound`."""
     os.chdir("/")
     for folder in (start, *FOLDERS):
         folder.mkdir(parents=True, exist_ok=True)  # a notebook may have deleted it
@@ -160,7 +160,7 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
             if not name and is_colab:  # its older versions accept `% name`
                 name, _, line = line.partition(" ")
             if self.find_line_magic(name) is None and self.find_cell_magic(name) is None and name not in _COLAB_MAGICS:
-                return log.add("process", f"%{name}")  # of an extension that is not installed
+                return log.add("process", f"%{name}")  # a magic of an extension that is not installed
             return super().run_line_magic(name, line, _stack_depth + 1)
 
         def showtraceback(self, *arguments: Any, **options: Any) -> None:
@@ -203,7 +203,7 @@ def _unquoted(line: str) -> str:
 
 
 def _colab(log: Log) -> None:
-    """The package google.colab, which is loaded on Colab."""
+    """Installs the package google.colab, which is preinstalled on Colab."""
     quiet = Log()
     quiet.paused = True
     parts = recorders.colab_parts(log)
@@ -239,8 +239,8 @@ def _quiet_module(name: str, quiet: Log) -> types.ModuleType:
 
 
 def _local(log: Log) -> None:
-    """Functions of landfall_runtime with external effects log like those of Colab; functions that display something do
-    nothing."""
+    """Replaces functions of landfall_runtime: those with external effects by the recorders that Colab's have, those
+    that display something by stubs."""
     import landfall_runtime
 
     quiet = Log()

@@ -1,6 +1,6 @@
-# Runs a command without a network in a root folder of its own, in which nothing of this machine can be changed: the
-# system and the folders READ are bound read-only, /tmp and the notebook's own folder, /content with "colab" and else
-# /started, are empty folders in memory.
+# Runs a command without a network in a separate root folder, so that it cannot change files of this machine: the system
+# and the folders READ are bound read-only; /tmp and the notebook's folder (/content with "colab", otherwise /started)
+# are empty folders in memory.
 #   unshare --user --map-root-user --mount --net sh sandbox.sh ROOT colab|local READ:READ:… COMMAND…
 set -e
 root=$1 kind=$2 read=$3

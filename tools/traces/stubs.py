@@ -1,5 +1,5 @@
 """Stubs for packages outside the standard library: every import works, every operation is allowed, and each call is
-logged. An effect is a position of a cell, a kind (the keys of `compare.KINDS`) and a text.
+logged. An effect is the position of a cell, a kind (one of `compare.KINDS`) and a text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 _REAL = frozenset({"IPython", "landfall_runtime", "traitlets", "ipykernel", "pygments", "prompt_toolkit"})
-_DEEP = 4
-_MOST = 500  # effects of one kind in one cell
+_MAX_DEPTH = 4
+_MAX_EFFECTS = 500  # of one kind in one cell
 Effect = tuple[int, str, str]  # the position of the cell, the kind, the text
 
 
@@ -31,7 +31,7 @@ class Log:
 
     def add(self, kind: str, text: str) -> None:
         self._counts[self.cell, kind] += not self.paused
-        if not self.paused and self._counts[self.cell, kind] <= _MOST:
+        if not self.paused and self._counts[self.cell, kind] <= _MAX_EFFECTS:
             self.effects.append((self.cell, kind, text[:2_000]))
 
     def quietly(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,9 +56,9 @@ def described(value: Any, depth: int = 0) -> str:
             return repr(value)
         case os.PathLike():
             return repr(os.fspath(value))
-        case list() | tuple() | set() if depth < _DEEP:
+        case list() | tuple() | set() if depth < _MAX_DEPTH:
             return f"[{', '.join(described(part, depth + 1) for part in value)}]"
-        case dict() if depth < _DEEP:
+        case dict() if depth < _MAX_DEPTH:
             return (
                 "{" + ", ".join(f"{described(k, depth + 1)}: {described(v, depth + 1)}" for k, v in value.items()) + "}"
             )
@@ -116,7 +116,7 @@ class Stub:
         return iter((Stub(self._log, f"{self._name}[0]"), Stub(self._log, f"{self._name}[1]")))
 
     def keys(self) -> list[str]:
-        """One key, so that a stub can be unpacked into named arguments."""
+        """One key, so that `**stub` works."""
         return ["key"]
 
     def __enter__(self) -> Any:
