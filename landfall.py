@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
 }
 
 
-_OF_TRAIN = [name for name in COMMANDS if name.startswith("train ")]
+_TRAIN_COMMANDS = [name for name in COMMANDS if name.startswith("train ")]
 _HELP = ("-h", "--help")
 
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         heed_signals()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        return _written(f"landfall {__version__}\n")
+        return _print(f"landfall {__version__}\n")
     for length in (2, 1):
         command = COMMANDS.get(" ".join(words[:length])) if len(words) >= length else None
         if command is None:
@@ -82,26 +82,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_FAILURE
         if argv is not None:
             return module.main(words[length:])
-        # The command owns this process: it reads the remaining arguments, and may restart the process.
+        # The command reads the remaining arguments, and may restart the process with them.
         sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
         return module.main()
     if words == ["train"]:
-        sys.stderr.write(f"landfall train: name a stream: {' or '.join(_OF_TRAIN)}\n")
+        sys.stderr.write(f"landfall train: name a stream: {' or '.join(_TRAIN_COMMANDS)}\n")
         return EXIT_USAGE
     if len(words) > 1 and words[0] == "train" and words[1] in _HELP:
-        return _written(_of_train())
+        return _print(_train_usage())
     usage = "usage: landfall COMMAND [arguments] | landfall --version   (landfall COMMAND --help: its options)\n\n"
     overview = usage + _listed(COMMANDS)
     if not words or words[0] in _HELP:
-        return _written(overview)
+        return _print(overview)
     close = _close_to(words)
     more = f"; did you mean {close}? landfall --help lists all commands\n" if close else f"\n\n{overview}"
     sys.stderr.write(f"landfall: no command {' '.join(words[:2])!r}{more}")
     return EXIT_USAGE
 
 
-def _written(text: str) -> int:
-    """Writes to stdout, which may be full or closed; returns the exit code."""
+def _print(text: str) -> int:
+    """Writes to stdout; returns the exit code, also for a full disk and a closed stdout."""
     from core.errors import EXIT_OK, EXIT_OUTPUT
 
     try:
@@ -112,15 +112,15 @@ def _written(text: str) -> int:
         from core.cli import close_stdout
 
         close_stdout()
-        if not isinstance(error, BrokenPipeError):  # the reader has closed it (`… | head`)
+        if not isinstance(error, BrokenPipeError):  # which is normal in `… | head`
             sys.stderr.write(f"landfall: the output of this command: {error.strerror}\n")
             return EXIT_OUTPUT
     return EXIT_OK
 
 
-def _of_train() -> str:
-    usage = f"usage: landfall train STREAM [arguments]   (landfall {_OF_TRAIN[0]} --help: its options)\n\n"
-    return usage + _listed(_OF_TRAIN)
+def _train_usage() -> str:
+    usage = f"usage: landfall train STREAM [arguments]   (landfall {_TRAIN_COMMANDS[0]} --help: its options)\n\n"
+    return usage + _listed(_TRAIN_COMMANDS)
 
 
 def _listed(names: Collection[str]) -> str:

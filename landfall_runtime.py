@@ -8,9 +8,9 @@ The notebook's set-up cell exports two folders: WORK_DIR replaces /content (defa
 replaces "My Drive" (default: `drive` in the work folder). If a notebook uses these names itself, they are
 LANDFALL_WORK_DIR and LANDFALL_DRIVE_DIR. Further variables, set by the user or by papermill:
 
-    LANDFALL_UPLOAD      files that `files.upload()` takes: paths or patterns, separated like PATH, relative ones from
+    LANDFALL_UPLOAD      files that `files.upload()` returns: paths or glob patterns, separated like PATH, relative to
                          the work folder; set and empty: none. Unset: all files of the folder `uploads` in the work
-                         folder, or, where there are none, what is answered when the cell asks.
+                         folder, or, if it has none, the answer to a prompt.
     LANDFALL_DOWNLOADS   folder that `files.download()` copies to (`downloads` in the work folder).
 """
 
@@ -130,7 +130,7 @@ def _files_to_upload(paths=None):
             paths = input(f"Files to upload (paths or patterns, separated by {os.pathsep}): ")
         except (EOFError, NotImplementedError, OSError):  # not interactive
             raise FileNotFoundError(
-                "files.upload() has no file to take: set the environment variable LANDFALL_UPLOAD to the files "
+                "files.upload() found no file: set the environment variable LANDFALL_UPLOAD to the files "
                 f"(separated by {os.pathsep!r}), or put them into {uploads}"
             ) from None
     patterns = paths.split(os.pathsep) if isinstance(paths, str) else map(str, paths)
@@ -149,7 +149,7 @@ def _matching(pattern):
         root = Path(place.anchor) if asked.is_absolute() else _work_folder()
         found = sorted(root.glob(str(place.relative_to(root))))
     if not found:
-        raise FileNotFoundError(f"files.upload() finds no file {pattern!r} (looked for {place})")
+        raise FileNotFoundError(f"files.upload() found no file {pattern!r} (searched for {place})")
     return [path for path in found if path.is_file() and not path.name.startswith(".")]
 
 
@@ -159,7 +159,8 @@ class files:
 
     @staticmethod
     def upload(target_dir="", paths=None):
-        """Copies the files to upload (`paths`, else see the module) to the working folder; returns {name: bytes}."""
+        """Copies the files to upload to `target_dir` (default: the current folder); returns {path: bytes}. `paths`:
+        the files; by default those of the module's docstring."""
         uploaded = {}
         for source in _files_to_upload(paths):
             target = Path(target_dir, source.name)
@@ -210,7 +211,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 def _env_file(path):
     """The variables of a .env file: `KEY=value` with quotes, `export` and comments."""
     values = {}
-    # As the system reads the environment: bytes that are not UTF-8 are kept.
+    # Bytes that are not UTF-8 are kept, as in `os.environ`.
     for line in _ENV_LINE.finditer(path.read_text(encoding="utf-8-sig", errors="surrogateescape")):
         value = line["plain"] if line["raw"] is None else line["raw"]
         if line["escaped"] is not None:
@@ -238,20 +239,20 @@ class userdata:
             super().__init__(f"Secret {key} does not exist: set the environment variable {key}, or put it into .env")
 
     class NotebookAccessError(Exception):
-        """Colab's, for a secret that is not shared with the notebook; not raised here."""
+        """Colab's error for a secret that is not shared with the notebook; not raised here."""
 
         def __init__(self, key):
             super().__init__(f"Notebook does not have access to secret {key}")
 
     class TimeoutException(errors.Error):
-        """Colab's, for a page that does not answer; not raised here."""
+        """Colab's error for a page that does not answer; not raised here."""
 
         def __init__(self, key):
             super().__init__(f"Requesting secret {key} timed out")
 
     @staticmethod
     def get(key):
-        """The secret's value. Raises SecretNotFoundError, and ValueError for what cannot be a name."""
+        """The secret's value. Raises SecretNotFoundError, and ValueError for a key that is not a valid name."""
         if not key or not isinstance(key, str):
             raise ValueError("Please enter a valid secret name")
         if re.search(r"\s", key):
@@ -263,7 +264,7 @@ class userdata:
 
 
 def _link(path, target):
-    """Makes `path` a link to a folder; prints a message if the machine allows no links."""
+    """Makes `path` a link to a folder; prints a message if the system refuses it."""
     try:
         path.symlink_to(target, target_is_directory=True)
     except OSError as error:
@@ -298,7 +299,7 @@ class drive:
 
     _mount = mount
 
-    flush_and_unmount = staticmethod(_nothing)  # what was written is on this disk
+    flush_and_unmount = staticmethod(_nothing)  # files are written to the local disk directly
 
 
 def _has_credentials():
@@ -338,7 +339,7 @@ class auth:
 
 
 def _png(pixels):
-    """A PNG of an array of bytes (height, width[, 1, 3 or 4 channels]): grey, RGB or RGBA."""
+    """The PNG file of an array of bytes (height, width[, 1, 3 or 4 channels]): grey, RGB or RGBA."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -350,7 +351,7 @@ def _png(pixels):
 
 
 def cv2_imshow(a):
-    """Shows an array (height, width[, channels]) in cv2's order, grey, BGR or BGRA, clipped to 0…255."""
+    """Shows an array (height, width[, channels]) in OpenCV's channel order: grey, BGR or BGRA, clipped to 0…255."""
     channels = a.shape[2] if a.ndim == 3 else 1
     if a.ndim not in (2, 3) or channels not in (1, 3, 4):
         raise ValueError(f"an image has the shape (height, width[, 1, 3 or 4 channels]), this array has {a.shape}")
@@ -400,7 +401,7 @@ def _local_url(port, path="/"):
 
 @_module
 class output:
-    """The output area, as far as a plain notebook supports it."""
+    """The output area; supports what a plain notebook can do."""
 
     @staticmethod
     def clear(wait=False, output_tags=()):
@@ -410,7 +411,7 @@ class output:
 
     @staticmethod
     def eval_js(script, ignore_result=False, timeout_sec=None):
-        """The local URL of a proxied port; JavaScript without a result is shown. Raises MessageError for the rest."""
+        """The local URL of a proxied port. Runs JavaScript without a result; raises MessageError for other scripts."""
         port = _PROXY.search(script)
         if port:
             return None if ignore_result else _local_url(port[1])
