@@ -31,7 +31,7 @@ WORST_EVENTS = 3
 _SEEN = {"color": SCORE, "linewidth": 1.3}
 _EXPECTED = {"color": "#ee7733", "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
 _CHANNEL_COLORS = ("#cc3311", "#009988", "#aa3377")
-_BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.05), "fontsize": 8, "frameon": False}
+_OUTSIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.05), "fontsize": 8, "frameon": False}
 _SMALLEST_ERROR = 1e-3
 # Windows shorter than this many seconds are drawn in milliseconds.
 _MILLISECONDS_BELOW = 2.0
@@ -90,7 +90,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
     below.set_yscale("log")
     label_decades(below.yaxis, *below.get_ylim())
     below.set_title("error (1 = normal)", fontsize=10, loc="left", pad=3)
-    below.legend(**_BESIDE)
+    below.legend(**_OUTSIDE)
     curves.label_time(below)
 
     handles = [
@@ -98,7 +98,7 @@ def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
         *([Line2D([], [], **_EXPECTED, label=f"predicted ({view.component})")] if view.expected_nc is not None else []),
         Patch(color=EVENT, alpha=0.25, linewidth=0, label="event"),
     ]
-    (above[0] if above else below).legend(handles=handles, **_BESIDE)
+    (above[0] if above else below).legend(handles=handles, **_OUTSIDE)
     for axes in (*above, below):
         axes.axvspan(
             *curves.span(max(first, start) - start, min(last, stop - 1) - start), color=EVENT, alpha=0.25, lw=0

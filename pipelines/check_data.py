@@ -1,7 +1,7 @@
 """Checks data before training, in seconds: `landfall check [DATA …]`.
 
-Without DATA, the data of the configurations; otherwise these files or folders, wherever they are. Exit code 3 if
-something is missing or cannot be used.
+Checks the files or folders DATA, or without DATA the data of the configurations. Exit code 3 if something is missing or
+cannot be used.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _MOST_CHANNELS = 12
 
 
 class Checked(NamedTuple):
-    """Findings about the data of one stream. next: a command. remark: on that command. seconds: to train on `device`;
-    None if it cannot be known.
+    """Findings about the data of one stream. next: the next command. remark: a note about this command. seconds: time
+    to train on `device`; None if it was not measured.
     """
 
     stream: Stream
@@ -56,12 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "words", nargs="*", metavar="DATA|KEY=VALUE",
-        help="sensor files or folders (default: the data of the configurations), and values of the configuration",
+        help="sensor files or folders (default: the data of the configurations), and overrides",
     )  # fmt: skip
     parser.add_argument("--stream", choices=STREAMS, help="stream of DATA (default: by its content) or of the check")
     parser.add_argument("--config", metavar="FILE", help=f"configuration (default: {local_config_file('<stream>')})")
-    parser.add_argument("--no-time", action="store_true", help="do not measure how long training would take")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--no-time", action="store_true", help="do not estimate the training time")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_root_argument(parser)
     return run_command(_check, parser, argv)
 
@@ -71,7 +71,7 @@ def _check(arguments: argparse.Namespace) -> int:
     overrides = [word for word in arguments.words if "=" in word and not Path(word).exists()]
     paths = [Path(word) for word in arguments.words if word not in overrides]
     streams = [arguments.stream] if arguments.stream else list(STREAMS)
-    with _warnings_only("core.data", "core.devices"):  # what they note is in the report, or about a run
+    with _warnings_only("core.data", "core.devices"):  # the report has their information
         if paths:
             checked = _check_files(paths, streams, arguments, overrides, root)
         else:
@@ -150,7 +150,7 @@ def _check_files(
 
 
 def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Namespace, root: Path) -> Checked:
-    """Adds the training time, measured on this machine."""
+    """Adds the estimated training time on this machine."""
     trained = [split for split in checked.found.splits if split.name in ("train", "validation")]
     if arguments.no_time or len(trained) < 2 or not all(split.is_enough for split in trained):
         return checked
@@ -165,7 +165,7 @@ def _with_time(checked: Checked, loaded: LoadedConfig, arguments: argparse.Names
         data = load_stream_data(quiet, root=root, splits=["train", "validation"])
         seconds, device = training_seconds(loaded, data, root=root)
     except LandfallError as error:
-        log.warning("%s: the time to train cannot be measured: %s", checked.stream, error)
+        log.warning("%s: the training time cannot be estimated: %s", checked.stream, error)
         return checked
     return checked._replace(seconds=seconds, device=device)
 
@@ -191,7 +191,7 @@ def _document(checked: Checked) -> dict[str, Any]:
 
 def _text(checked: Checked) -> str:
     found = checked.found
-    source = f", sample data in {SAMPLES}/, for data/ has no files" if found.config.data.root == SAMPLES else ""
+    source = f", sample data in {SAMPLES}/ (data/ has no files)" if found.config.data.root == SAMPLES else ""
     lines = [f"{TITLES[checked.stream][1]}, {checked.stream}{source}", *(f"  {line}" for line in _facts(found))]
     if found.splits:
         lines += ["", *_table(found)]
@@ -221,7 +221,7 @@ def _facts(found: Readiness) -> list[str]:
         rate = found.sampling_rate_hz
         facts.append(f"a row every {duration_in_words(1 / rate)}" if rate <= 1 else f"{plain(rate)} rows a second")
     elif found.channels:
-        facts.append("no times: rows are numbered")
+        facts.append("no time stamps: rows are numbered")
     if found.config.data.window != "auto":
         facts.append(f"windows of {found.config.data.window} rows")
     return facts

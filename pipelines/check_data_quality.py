@@ -1,6 +1,7 @@
 """Checks the quality of the sensor files: `landfall quality [--stream STREAM | --config FILE] [key=value …]`.
 
-Without a stream, those of every stream in use. Writes one report per file. Exit code 3 if no file of a stream passes.
+Without a stream, the files of every stream in use are checked. Writes one report per file. Exit code 3 if no file of a
+stream passes.
 """
 
 from __future__ import annotations

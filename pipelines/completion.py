@@ -65,7 +65,7 @@ def command_options() -> dict[str, list[str]]:
 
 
 def script_for(shell: str, options: Mapping[str, Sequence[str]]) -> str:
-    """options: of each command, whose name may have two words."""
+    """The script for a shell. options: the options of each command; the name of a command may have two words."""
     words: dict[str, list[str]] = {}
     for name, found in options.items():
         first, _, second = name.partition(" ")

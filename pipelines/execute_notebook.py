@@ -28,6 +28,7 @@ from core.reading import read_json_object
 from core.redaction import hide_values, redacted, redacted_code, redacted_text
 from core.secret_literals import secret_values
 from core.secret_names import has_secret_word
+from core.signals import is_hangup, stop_signals
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_page import write_page
@@ -52,10 +53,11 @@ _LARGEST_ENV = 1 << 20
 class NotebookRun:
     """One execution of a notebook with its parameters.
 
-    executed: the copy with its outputs. A complete copy is on disk from the first cell on, and after any failure; at
-        the end also a page of it for a browser. Secrets are redacted in both.
+    executed: path of the copy with its outputs. A complete copy is on disk from the first cell on, and after any
+        failure; at the end there is also an HTML page of it. Secrets are redacted in both.
     report: called with each event: first `{"event": "notebook", "cells": n}`, then for every code cell
         `{"event": "start", "cell": number, "title": the heading above it}` and `{"event": "end", …, "seconds": s}`.
+    cell_timeout_s: time limit of a cell. memory_limit_mb: memory limit of the kernel in MiB.
     """
 
     def __init__(
@@ -138,10 +140,10 @@ class NotebookRun:
     def _write_page(self) -> None:
         try:
             write_page(self.executed)
-        except Exception as error:  # it displays any markup; the notebook itself is complete
+        except Exception as error:  # outputs may contain any markup; the notebook itself is complete
             log.warning("%s has no page for a browser: %s", self.executed.name, error)
 
-    # ----------------------------------------------------------------------------------------------- what nbclient says
+    # -------------------------------------------------------------------------------------------- callbacks of nbclient
     def _on_notebook_start(self, notebook: NotebookNode) -> None:
         self._titles = _headings(notebook)
         cells = sum(cell.cell_type == "code" and bool(cell.source.strip()) for cell in notebook.cells)
@@ -235,7 +237,7 @@ def _manager_watched_by(watch: KernelWatch) -> type[AsyncKernelManager]:
 
 
 class _RedactedStderr:
-    """Where papermill writes the output of cells."""
+    """Papermill writes the output of cells to it."""
 
     def write(self, text: str) -> None:
         sys.stderr.write(redacted_text(text))
@@ -308,8 +310,9 @@ def _execute(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     if arguments.owns_process:
         _die_with_parent()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _stop_first(run))
+        on_signal = _stop_first(run)
+        for number in stop_signals():
+            signal.signal(number, on_signal)
     run.execute(dict(arguments.parameter))
     return EXIT_OK
 
@@ -320,7 +323,7 @@ def _stop_first(run: NotebookRun) -> Callable[..., None]:
 
     def on_signal(number: int, frame: object) -> None:
         signals.append(number)
-        if len(signals) > 1:
+        if len(signals) > 1 and not is_hangup(number):
             raise KeyboardInterrupt
         run.stop()
 

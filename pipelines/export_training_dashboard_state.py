@@ -63,9 +63,9 @@ def export_state(
     """Gathers the state of the workspace `root`, writes it to `out`, and returns it.
 
     The other documents are written next to `out`; outdated ones of an earlier export are removed. `run_id` selects the
-    run that is shown for the streams it trained; default: the newest run of each stream. `configs`: those of the runs,
-    for their output folders. `off`: the streams that are not in use, each with the reason; they have no part in the
-    verdict. Damaged inputs are listed in `problems`; only a failing write raises.
+    run that is shown for the streams it trained; default: the newest run of each stream. `configs`: the configurations
+    of the runs, for their output folders. `off`: the streams that are not in use, each with the reason; they do not
+    affect the verdict. Damaged inputs are listed in `problems`; only a failed write raises.
     """
     out = out or root / DEFAULT_OUT
     now = datetime.now(UTC)
@@ -99,11 +99,11 @@ def export_state(
         problems=problems.found,
     )
     write_document(out, state)
-    going_on = [f"live/{stream}.json" for stream in streams_in_training(runs)]
-    going_on += [f"live/watch-{stream}.json" for stream in STREAMS]
+    active = [f"live/{stream}.json" for stream in streams_in_training(runs)]
+    active += [f"live/watch-{stream}.json" for stream in STREAMS]
     if pipeline is not None and pipeline.state == "running":
-        going_on.append(LIVE)
-    remove_stale(out.parent, state, going_on)
+        active.append(LIVE)
+    remove_stale(out.parent, state, active)
     return state
 
 

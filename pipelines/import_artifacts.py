@@ -54,7 +54,7 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
                 f"{source} contains no checkpoint, loss history, scaler or run log of Landfall",
                 hint="files are recognised by their names, such as patchtst_ssl.pt next to patchtst_ssl.json",
             )
-        _refuse_doubles(artifacts, folder)
+        _refuse_duplicates(artifacts, folder)
         verify(artifacts, folder)
         artifacts = [artifact for artifact in artifacts if not _is_stale_detector(artifact, artifacts)]
         with Lock(command="landfall import-artifacts") as lock:
@@ -215,7 +215,7 @@ def _warn_of_unknown(path: PurePosixPath) -> None:
         log.warning("skipped, not a known file of a run: %s", path)
 
 
-def _refuse_doubles(artifacts: Sequence[Artifact], folder: Path) -> None:
+def _refuse_duplicates(artifacts: Sequence[Artifact], folder: Path) -> None:
     by_target: dict[str, list[Path]] = {}
     for artifact in artifacts:
         by_target.setdefault(artifact.target, []).append(artifact.source)
@@ -229,7 +229,7 @@ def _refuse_doubles(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- placed
 def _locked_with(artifact: Artifact) -> str:
-    """What a run that writes such a file locks: the model with all its files, or the run folder."""
+    """The path that a run locks to write such a file: the model, for all its files, or the run folder."""
     if artifact.target.startswith("runs/"):
         return str(PurePosixPath(artifact.target).parent)
     return f"checkpoints/{artifact.stream}_ssl.pt"

@@ -33,9 +33,12 @@ _SIGNALS = {
     "SIGABRT": ("aborted by compiled code (SIGABRT)", "its cell shows the lines that led there"),
     "SIGKILL": (
         "killed by another process (SIGKILL), as `kill -9` does",
-        "ask who or what ends processes on this machine",
+        "find out which user or program ends processes on this machine",
     ),
-    "SIGTERM": ("ended by another process (SIGTERM)", "ask who or what ends processes on this machine"),
+    "SIGTERM": (
+        "ended by another process (SIGTERM)",
+        "find out which user or program ends processes on this machine",
+    ),
 }
 
 
@@ -92,7 +95,7 @@ class KernelWatch:
         self._signal(signal.SIGKILL)
 
     def death(self) -> Death:
-        """Call it when the kernel is dead."""
+        """The cause of death. Call it only after the kernel has died."""
         status = self._process.wait() if self._process is not None else 0
         peak_mb = max(self._peak_mb, _peak_of_children_mb())
         memory = memory_mb()

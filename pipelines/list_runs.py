@@ -62,7 +62,7 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
 
 
 def _number(value: Any) -> float | None:
-    """The value if it is a number: the files of an imported run may hold anything."""
+    """The value if it is a number, otherwise None: the files of an imported run may contain other types."""
     return value if isinstance(value, int | float) else None
 
 
@@ -99,7 +99,7 @@ def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="landfall runs", description="Lists the training runs; * marks the models.")
+    parser = argparse.ArgumentParser(prog="landfall runs", description="Lists the training runs; * is a promoted run.")
     add_run_arguments(parser, takes_run=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -1,5 +1,5 @@
-"""Writes an executed notebook as a page for a browser, to which the dashboard links. It contains no script and loads
-nothing."""
+"""Writes an executed notebook as an HTML page, to which the dashboard links. The page contains no script and makes no
+requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from core.workspace import write_text
 
-# What a notebook displays is markup of any kind: scripts and connections are forbidden, also if the file is opened from
-# a disk.
+# The output of a notebook may contain any markup, so scripts and connections are forbidden, also if the file is opened
+# from a disk.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root { color-scheme: light dark; }

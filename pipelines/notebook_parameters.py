@@ -14,7 +14,7 @@ from core.reading import parse_json, read_json_object
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Raises UsageError, with the names of all parameters, for an unknown one."""
+    """Raises UsageError for an unknown parameter, with the names of all parameters."""
     known = parameters_of(notebook)
     for name in given:
         if name not in known:

@@ -1,5 +1,5 @@
-"""Files of a user's own, wherever they are and whatever their names: the configuration that reads them, and the command
-that copies them to where a run looks for them."""
+"""Sensor files of a user in any folder and with any name: the configuration that reads them, and the command that
+copies them to the data folder."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def sensor_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def stream_of(file: Path) -> Stream:
-    """Arrays and tables with the axes x, y and z are vibration, other tables process sensors."""
+    """The stream of a file: arrays, and tables with the axes x, y and z, are vibration; other tables are process
+    sensors."""
     if data_suffix(file) in ARRAY_SUFFIXES:
         return "swinmae"
     try:
         names = {str(name).lower() for name in next(read_blocks(file, None)).frame.columns}
-    except (DataError, OSError, ValueError, StopIteration):  # whoever reads it reports the fault
+    except (DataError, OSError, ValueError, StopIteration):  # reported when the file is read
         return "patchtst"
     return "swinmae" if names >= _AXES else "patchtst"
 
@@ -59,10 +60,10 @@ def by_stream(files: Sequence[Path]) -> dict[Stream, list[Path]]:
 
 
 def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfig, list[SplitName]]:
-    """The configuration that reads these files, and the splits that have some.
+    """The configuration that reads these files, and the splits that have files.
 
-    Files named `test…` are the test split where others remain; the others train, validate and calibrate, in the shares
-    of the configuration.
+    Files named `test…` are the test split, unless all files are named so. The other files are divided into the other
+    splits, in the shares of the configuration.
     """
     tests = [file for file in files if file.name.lower().startswith("test")]
     others = [file for file in files if file not in tests] or tests
@@ -76,7 +77,7 @@ def with_files(loaded: LoadedConfig, files: Sequence[Path]) -> tuple[LoadedConfi
 
 
 def copying(files: Sequence[Path], stream: Stream, root: Path) -> tuple[str, str]:
-    """The command that brings files, with their labels and sidecars, to where a run looks for them; and a remark."""
+    """The command that copies files, with their labels and sidecars, to the data folder; and a remark."""
     target = _FOLDERS[stream]
     if all(file.is_relative_to(root / target) for file in files):
         return f"landfall train {stream}", ""
@@ -93,19 +94,20 @@ def copying(files: Sequence[Path], stream: Stream, root: Path) -> tuple[str, str
                 f"cp {shlex.quote(str(other))} {shlex.quote(f'{target}/{prefix}{other.name}')}"
                 for other in _with_companions(file)
             ]
-    return " && ".join(commands), "files named train_… are learned from, test_… are scored" if len(named) < len(
+    return " && ".join(commands), "files named train_… are for training, test_… are scored" if len(named) < len(
         files
     ) else ""
 
 
 def _with_companions(file: Path) -> list[Path]:
-    """The file, with its label file and its sidecar where it has them."""
+    """The file, with its label file and its sidecar if they exist."""
     sidecar = file.with_name(f"{data_stem(file)}.json")
     return [file, *filter(None, [label_file(file)]), *([sidecar] if sidecar.is_file() else [])]
 
 
 def _globs(files: Collection[Path]) -> list[str]:
-    """The files as words of a shell: one glob for those of a folder with the same prefix, if it matches no other."""
+    """The files as words of a shell: one glob for the files of a folder with the same prefix, if it matches no other
+    file."""
     words: list[str] = []
     left = set(files)
     for folder in sorted({file.parent for file in files}):

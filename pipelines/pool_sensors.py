@@ -39,7 +39,7 @@ MIN_VALUES = 4
 
 @dataclass(frozen=True)
 class Pooled:
-    """sensors: for each file written, its origin and its scale. left_out: for each sensor, the reason."""
+    """sensors: for each written file, its origin and its scale. left_out: for each skipped sensor, the reason."""
 
     sensors: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""Whether the data of a stream is sufficient to train and to score: what each split needs and has, and what is unusual.
+"""Whether the data of a stream is sufficient to train and to score: rows of each split, rows needed, and findings.
 
-Reads and judges every file, as a run does, and collects all problems instead of stopping at the first one.
+Reads and checks every file, as a run does, and collects all problems instead of stopping at the first one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from core.errors import DataError, LandfallError
 from core.numbers import duration_in_words
 from core.workspace import relative
 
-# Rows that channels are compared on, evenly spaced over the training rows.
+# Number of rows that are used to compare channels, evenly spaced over the training rows.
 _COMPARED_ROWS = 20_000
-# Channels that are so correlated carry the same information.
+# Channels with a higher correlation contain the same information.
 _SAME = 0.99999
-# Steps that differ from the usual one by more than this share are irregular; a mention from this share of them.
+# Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
 _NS_PER_S = 1e9
 _SECONDS_PER_DAY = 86_400.0
@@ -45,8 +45,9 @@ _SECONDS_PER_DAY = 86_400.0
 
 @dataclass(frozen=True)
 class SplitState:
-    """What one split has and needs. rows, seconds: of all its recordings. longest: rows of its longest segment without
-    a gap. windows: None while the window is unknown. file_rows_needed: of one recording; None if it is no share."""
+    """The state of one split. rows, seconds: totals over its recordings. longest: rows of its longest segment without a
+    gap. windows: None while the window is unknown. file_rows_needed: rows that one recording needs, if the split is a
+    share of each recording; otherwise None."""
 
     name: SplitName
     rows: int
@@ -61,7 +62,7 @@ class SplitState:
 
 @dataclass(frozen=True)
 class Finding:
-    """stop: the data cannot be used as it is. warn: it can, but a person should check it. note: decided by Landfall."""
+    """stop: the data cannot be used as it is. warn: it can be used, but check it. note: an automatic decision."""
 
     severity: Literal["stop", "warn", "note"]
     text: str
@@ -88,7 +89,7 @@ class Readiness:
 
 
 def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SPLIT_NAMES) -> Readiness:
-    """Judges the files of `splits`. Writes nothing but the store of parsed files."""
+    """Checks the files of `splits`. Writes only to the store of parsed files."""
     findings: list[Finding] = []
     data_root = (root / config.data.root).resolve()
     files: dict[Path, None] = {}
@@ -108,7 +109,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     rows, first = sum(map(len, recordings)), recordings[0]
     try:
         channels, rate_hz = common_shape(recordings, config)
-    except DataError as error:  # what splits of such files need is unknown
+    except DataError as error:  # the requirements of the splits are unknown
         findings.append(_stop(error))
         rate_hz = first.sampling_rate_hz
         return Readiness(
@@ -170,7 +171,8 @@ def _of_reports(
 def _splits(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None, findings: list[Finding]
 ) -> tuple[AnyConfig, dict[SplitName, list[Span]]]:
-    """The recipe for this data, if there is enough to choose one, and the rows of each split."""
+    """The configuration with the recipe for this data, if there is enough data to choose one, and the rows of each
+    split."""
     smallest = config
     if recipe.is_open(config):
         try:
@@ -209,7 +211,7 @@ def _state(config: AnyConfig, name: SplitName, spans: Sequence[Span], recordings
 
 
 def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | None:
-    """None if rows are only numbered."""
+    """Duration of the split; None if its recordings have no time."""
     if any(recordings[span.recording].time_source == "index" for span in spans):
         return None
     times = ((recordings[span.recording].time_ns, span) for span in spans)
@@ -267,25 +269,26 @@ def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Fi
         rates[file] = usual
         irregular = float((np.abs(step_n - usual) > _IRREGULAR * usual).mean()) if usual > 0 else 0.0
         if irregular > _MENTIONED:
-            text = f"{file}: {irregular:.1%} of the steps differ from the usual {usual:g} s"
+            text = f"{file}: {irregular:.1%} of the steps differ from the median {usual:g} s"
             yield Finding("warn", text)
     if rates and max(rates.values()) > 1.1 * min(rates.values()):
         slow, fast = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
         text = f"different sampling: {rates[fast]:g} s in {fast}, {rates[slow]:g} s in {slow}"
-        yield Finding("warn", text, "a window has as many rows, but not as much time" * (config.stream == "patchtst"))
+        hint = "windows have the same number of rows, but span different times" if config.stream == "patchtst" else ""
+        yield Finding("warn", text, hint)
 
 
 def _of_calibration(config: AnyConfig, states: Sequence[SplitState]) -> Iterator[Finding]:
-    """Whether the calibration data is long enough to say anything about the limit of false events."""
+    """A note if the calibration data is too short for the limit of false events."""
     asked = config.scoring.threshold.false_events_per_day
     state = next((state for state in states if state.name == "calibration"), None)
     if asked is None or state is None or not state.seconds or state.seconds >= _SECONDS_PER_DAY / asked:
         return
     yield Finding(
         "note",
-        f"the split calibration lasts {duration_in_words(state.seconds)}: too short to tell whether false events stay "
+        f"the split calibration lasts {duration_in_words(state.seconds)}: too short to show whether false events stay "
         f"below {asked:g} per day",
-        f"with {duration_in_words(_SECONDS_PER_DAY / asked)} of normal operation or more, it can",
+        f"this needs {duration_in_words(_SECONDS_PER_DAY / asked)} of normal operation or more",
     )
 
 
@@ -295,7 +298,7 @@ def _stop(error: LandfallError) -> Finding:
 
 
 def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Each text once, the gravest first."""
+    """Findings with each text once, the most severe first."""
     order = ("stop", "warn", "note")
     unique = {finding.text: finding for finding in findings}
     return tuple(sorted(unique.values(), key=lambda finding: order.index(finding.severity)))

@@ -62,7 +62,7 @@ def _found(stream: Stream, summary: Summary | None) -> str:
     return "\n".join(lines)
 
 
-# ----------------------------------------------------------------------------------------------------------- and then
+# -------------------------------------------------------------------------------------------------- paths, next steps
 def _where_to_look(root: Path, summaries: Mapping[Stream, Summary | None]) -> str:
     runs = {summary["run_id"] for summary in summaries.values() if summary is not None}
     pages = [relative(page, root) for run in sorted(runs - {None}) for page in (root / _NOTEBOOKS / run).glob("*.html")]

@@ -3,8 +3,8 @@
     python -m pipelines.serve_dashboard
 
 Only files of `training_dashboard/`, pages of executed notebooks, and those of the machines of a fleet are served, only
-on 127.0.0.1, and only for requests that name this machine as host: the data must not leave the site, not even through a
-browser tab that another site opened. The page can write one thing, an annotation of a time span
+on 127.0.0.1, and only for requests with this machine as host: the data must not leave the site, not even through a
+browser tab that another site opened. The page can only write annotations of time spans
 (`pipelines.dashboard.annotations`).
 """
 
@@ -67,7 +67,7 @@ _MACHINE = re.compile(r"/machines/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/")
 
 
 class DashboardHandler(SimpleHTTPRequestHandler):
-    """Serves the files below `directory`; no listings, no hidden files, no links to the outside."""
+    """Serves the files below `directory`, without listings, hidden files, or links to other folders."""
 
     _policy = CONTENT_POLICY
     server_version = "Landfall"
@@ -141,7 +141,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
             self.directory, self.path = str(workspace / "training_dashboard"), self.path[found.end() - 1 :]
 
     def _enter_notebooks(self) -> None:
-        """`/artifacts/notebooks/<run>/<name>.html` is the page of an executed notebook, with a policy of its own."""
+        """`/artifacts/notebooks/<run>/<name>.html` is the page of an executed notebook, with a stricter policy."""
         if self.path.startswith(_NOTEBOOKS) and self.path.endswith(".html"):
             self.directory = str(Path(self.directory).parent / _NOTEBOOKS.strip("/"))
             self.path = self.path.removeprefix(_NOTEBOOKS.rstrip("/"))
@@ -233,7 +233,7 @@ class DashboardServer(ThreadingHTTPServer):
         self._places = threading.BoundedSemaphore(_num_places())
         # The open connections, the oldest first, with the time by which the request must have been received, in seconds
         # of `time.monotonic`. `timeout` of the handler counts from byte to byte: with it alone, a client that sends a
-        # byte from time to time would stay connected for ever.
+        # byte from time to time would stay connected without limit.
         self.connections: dict[socket.socket, float] = {}
         super().__init__(*args, **options)
 
@@ -269,7 +269,7 @@ class DashboardServer(ThreadingHTTPServer):
             self._places.release()
 
     def _close(self, connection: socket.socket) -> None:
-        """Ends the thread of a connection, which waits for the client."""
+        """Closes a connection, so that its thread, which waits for the client, ends."""
         self.connections.pop(connection, None)
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

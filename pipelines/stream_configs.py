@@ -1,4 +1,4 @@
-"""Arguments that name streams or their configurations, and the configurations that they mean."""
+"""Command line arguments for streams and their configurations, and the configurations that they select."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.imported_models import streams_off_here
 log = logging.getLogger(__name__)
 
 LOCAL_FILES: Mapping[Stream, str] = {stream: local_config_file(stream) for stream in STREAMS}
-# The option for the configuration of each stream, of commands for both.
+# For commands on both streams: the option for the configuration of each stream.
 FLAGS: Mapping[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}
 
 
@@ -46,7 +46,7 @@ def configs_in_use(
 
 # ---------------------------------------------------------------------------------------------------------------- runs
 def add_run_arguments(parser: argparse.ArgumentParser, *, takes_run: bool = True) -> None:
-    """Adds RUN where one is named, `--stream`, `--config` and `--repo-root`."""
+    """Adds RUN (if `takes_run`), `--stream`, `--config` and `--repo-root`."""
     if takes_run:
         parser.add_argument("run", type=run_name, metavar="RUN", help="the run; `landfall runs` lists them")
     parser.add_argument("--stream", choices=STREAMS, help="runs of this stream only (default: of all)")
@@ -55,7 +55,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, takes_run: bool = True
 
 
 def chosen_configs(arguments: argparse.Namespace, root: Path) -> list[AnyConfig]:
-    """The configurations whose runs are meant. Raises ConfigError for an invalid one."""
+    """The selected configurations. Raises ConfigError for an invalid one."""
     sources = [arguments.config] if arguments.config else LOCAL_FILES.values()
     configs = [load_config(source, [], root=root).config for source in sources]
     return [config for config in configs if arguments.stream in (None, config.stream)]

@@ -1,4 +1,4 @@
-"""`landfall tag RUN`: tags and a note of a run, which `landfall runs` and the dashboard show."""
+"""`landfall tag RUN`: sets tags and a note of a run, which `landfall runs` and the dashboard show."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The validation checklist: `python -m pipelines.validate_training_outputs` checks that a run's outputs are complete.
 
-It checks the environment, then code, notebooks and configurations, then the outputs of the run. Exit code 0 if nothing
-fails, 4 otherwise. Warnings are about the user's own files and packages of other versions.
+It checks the environment, then code, notebooks and configurations, then the outputs of the run. The exit code is 4 if a
+check fails, otherwise 0. Warnings do not change it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 REPORT = "artifacts/validation_report.json"
 _MARKS: dict[Status, str] = {"FAIL": "✗", "WARN": "!", "SKIP": "–", "PASS": "✓"}
-_NAMED = 2  # failed checks in the one line of the error
+_NAMED = 2  # number of failed checks that the error lists
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Context:
-    """The input of the checks. configs: of the streams in use. off: the others, each with the reason."""
+    """The input of the checks. configs: configurations of the streams in use. off: the other streams, each with the
+    reason."""
 
     root: Path
     configs: Mapping[Stream, LoadedConfig]
@@ -113,7 +114,7 @@ class Check:
     once for each stream.
 
     needs: id of an earlier check of the same stream; if it failed, this check is skipped, because it would fail too.
-    of_model: skipped where control charts alone scored and there is no model.
+    of_model: skipped if control charts alone scored and there is no model.
     """
 
     id: str

@@ -187,7 +187,7 @@ def scores_match(context: Context, stream: Stream) -> str:
             f"the summary counts {expected}, the files contain {len(frame), len(events)}", "run `landfall score`"
         )
     if not frame["score"].notna().any():
-        raise CheckFailed("no score is a number", "look at the test data and its quality reports")
+        raise CheckFailed("all scores are NaN", "look at the test data and its quality reports")
     alarms = int(frame["alarm"].sum())
     found = f"{counted(alarms, 'alarm')} in {counted(len(events), 'event')}"
     if is_by_charts and not context.has_no_model(stream):

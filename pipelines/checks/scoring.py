@@ -47,27 +47,27 @@ def scoring_is_deterministic(context: Context, stream: Stream) -> str:
 
 def model_has_not_collapsed(context: Context, stream: Stream) -> str:
     """Masked values of validation windows are predicted better than by the mean training input."""
-    answers = _answers(context, stream)
-    if answers.skill.total is None or answers.change is None:
+    result = _reconstruction(context, stream)
+    if result.skill.total is None or result.change is None:
         raise CheckSkipped(
-            "no channel changes in the validation split", "name a segment with changes in data.splits.validation"
+            "no channel changes in the validation split", "select rows with changes in data.splits.validation"
         )
     hint = "train longer; look at training.learning_rate, the loss curve and the scales of the channels"
-    if not math.isfinite(answers.skill.total):
-        raise CheckFailed(f"the reconstruction is not finite: {answers}", hint)
-    if answers.change < _LEAST_CHANGE:
-        raise CheckFailed(f"the model has collapsed, its reconstruction hardly varies: {answers}", hint)
-    if answers.skill.total < _LEAST_SKILL:
-        raise CheckFailed(f"no better than the mean training input: {answers}", hint)
-    return str(answers)
+    if not math.isfinite(result.skill.total):
+        raise CheckFailed(f"the reconstruction is not finite: {result}", hint)
+    if result.change < _LEAST_CHANGE:
+        raise CheckFailed(f"the model has collapsed, its reconstruction hardly varies: {result}", hint)
+    if result.skill.total < _LEAST_SKILL:
+        raise CheckFailed(f"no better than the mean training input: {result}", hint)
+    return str(result)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """How well a model predicts masked values of validation windows, with the masks of scoring.
+class Reconstruction:
+    """The quality of a model's predictions of masked values of validation windows, with the masks of scoring.
 
-    change: how much the reconstruction varies from window to window, as a share of how much the data does, at the same
-    position; None if the data does not vary.
+    change: variance of the reconstruction from window to window at the same position, divided by that of the data; None
+    if the data does not vary.
     """
 
     skill: Skill
@@ -77,7 +77,7 @@ class Answers:
         return f"{self.skill.in_full()}; the reconstruction has {self.change:.2%} of the data's variance"
 
 
-def _answers(context: Context, stream: Stream) -> Answers:
+def _reconstruction(context: Context, stream: Stream) -> Reconstruction:
     from core.models.skill import Skill, error_sums
 
     scoring, x = _model_and_input(context, stream, "validation", _JUDGED_WINDOWS)
@@ -94,7 +94,7 @@ def _answers(context: Context, stream: Stream) -> Answers:
     sums_cs = error_sums(x, reconstruction, scoring.mean_input, observed, channel_axis=axis)
     of_data = _variance(x)
     change = _variance(reconstruction.masked_fill(~observed, math.nan)) / of_data if of_data > 0 else None
-    return Answers(Skill.of(sums_cs, scoring.channels), change)
+    return Reconstruction(Skill.of(sums_cs, scoring.channels), change)
 
 
 def _variance(values: torch.Tensor) -> float:
@@ -106,7 +106,7 @@ def _variance(values: torch.Tensor) -> float:
 def _model_and_input(
     context: Context, stream: Stream, split: SplitName, most: int
 ) -> tuple[ScoringModel, torch.Tensor]:
-    """The trained model, and its input for at most `count` windows, evenly spaced over a split."""
+    """The trained model, and its input for at most `most` windows, evenly spaced over a split."""
     import numpy as np
     import torch
 

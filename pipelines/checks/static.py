@@ -1,4 +1,4 @@
-"""Checks of code, notebooks and configurations that execute nothing."""
+"""Static checks of code, notebooks and configurations."""
 
 from __future__ import annotations
 

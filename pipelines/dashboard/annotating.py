@@ -23,8 +23,8 @@ _WRITING = threading.Lock()
 
 
 def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
-    """Adds an annotation, in place of an earlier one of the same span. One without content removes the annotation that
-    its span has.
+    """Adds an annotation and removes an earlier one of the same span. An annotation without content removes the
+    annotation that applies to its span. Returns the new annotation.
 
     Raises ValueError for a damaged file of annotations, OSError for one that cannot be written.
     """

@@ -1,8 +1,8 @@
 """Annotations by users: a time span of a recording with a label and a comment. One file per stream, next to the scores.
 
-The span is that of an event, or any other, such as of maintenance. Numbers of events do not matter: when the data is
-scored again, an annotation stays with its event. It applies to every event that it overlaps; maintenance only to events
-that begin in it, or have their middle in it.
+The span is that of an event, or any other span, such as maintenance. It does not refer to the number of an event, so an
+annotation stays with its event when the data is scored again. It applies to every event that it overlaps; maintenance
+only to events that begin in it or have their middle in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NewAnnotation(Document):
     start_seconds: float = Field(allow_inf_nan=False, description="Start of the span, from the recording's start.")
     end_seconds: float = Field(allow_inf_nan=False, description="End of the span.")
     acknowledged: bool = Field(False, description="Whether its events are acknowledged.")
-    label: Label | None = Field(None, description="What happened then; null if it was not labelled.")
+    label: Label | None = Field(None, description="Label of the span; null if it was not labelled.")
     comment: Text = Field("", max_length=LONGEST_COMMENT, description="Free text.")
 
     @model_validator(mode="after")
@@ -69,14 +69,15 @@ def file_of(root: Path, stream: Stream) -> Path:
 
 
 def of_data(annotations: Sequence[Annotation], data_root: str | None) -> list[Annotation]:
-    """Those of the data in this `data.root`: the sample data has the same names."""
+    """The annotations of the data in this `data.root`. Files of the sample data may have the same names."""
     return [each for each in annotations if None in (data_root, each.data_root) or each.data_root == data_root]
 
 
 def annotation_of(
     annotations: Sequence[Annotation], recording: str, start: float | None, end: float | None
 ) -> Annotation | None:
-    """The annotation of an event: the most similar span of those that apply to it, the newest of equals."""
+    """The annotation of an event: of those that apply to it, the one with the most similar span, and of equals the
+    newest."""
     return min(
         (each for each in reversed(annotations) if each.applies_to(recording, start, end)),
         key=lambda each: abs(each.start_seconds - start) + abs(each.end_seconds - end),

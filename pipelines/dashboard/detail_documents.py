@@ -47,7 +47,7 @@ class Series(Document):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     stream: Stream = Field(description="The stream.")
-    threshold: Number = Field(None, description="Score above which a window is an alarm.")
+    threshold: Number = Field(None, description="Scores above it are alarms.")
     unit: Literal["score"] = Field("score", description="Unit of low, high and threshold.")
     recordings: list[RecordingSeries] = Field(default_factory=list, description="In the order of the scores.")
     signature: Text = Field("", description="Size and time of the source table; if they are equal, nothing changed.")
@@ -78,7 +78,8 @@ class EventChannel(Document):
 
 
 class Scalogram(Document):
-    """Levels in dB relative to the mean of the training data: a row per frequency, a column per time."""
+    """Levels in dB: a row per frequency, a column per time. 0 dB is an amplitude of one standard deviation of the axis
+    in the training data."""
 
     axis: Text = Field(description="Axis of the sensor.")
     frequencies_hz: list[float] = Field(description="Frequencies of the rows, ascending.")
@@ -101,8 +102,8 @@ class EnvelopeSpectrum(Document):
 
 
 class DefectFrequency(Document):
-    name: Text = Field(description="Part of the bearing.")
-    hz: float = Field(description="Frequency of its defects.")
+    name: Text = Field(description="Component of the bearing.")
+    hz: float = Field(description="Frequency of a defect of this component.")
 
 
 class ScoreCurve(Document):
@@ -110,7 +111,7 @@ class ScoreCurve(Document):
 
     t: list[float] = Field(description="Seconds from the recording's start.")
     score: list[Number] = Field(description="Scores; null if none could be computed.")
-    threshold: Number = Field(None, description="Score above which a window is an alarm.")
+    threshold: Number = Field(None, description="Scores above it are alarms.")
 
 
 Component = Literal["charts", "model"]
@@ -137,7 +138,9 @@ class EventDetail(Document):
         None, description="For vibration: time span of the window with the highest score."
     )
     scalograms: list[Scalogram] = Field(default_factory=list, description="For vibration: one per axis, worst first.")
-    envelopes: list[EnvelopeSpectrum] = Field(default_factory=list, description="For vibration: likewise.")
+    envelopes: list[EnvelopeSpectrum] = Field(
+        default_factory=list, description="For vibration: at most one per axis, worst first."
+    )
     bearing: list[DefectFrequency] = Field(
         default_factory=list, description="Frequencies of the bearing; empty if its geometry is not configured."
     )
@@ -153,7 +156,7 @@ Figure = Annotated[Number, BeforeValidator(_figure)]
 
 
 class QualityFinding(Document):
-    rule: Text = Field(description="The rule that fired.")
+    rule: Text = Field(description="The rule that was violated.")
     channel: Text | None = Field(None, description="The channel, for a rule about one.")
     value: Figure = Field(None, description="Measured value.")
     limit: Figure = Field(None, description="The limit.")
@@ -198,5 +201,5 @@ class Quality(Document):
     """`quality/<stream>.json`: every quality report of a stream."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    stream: Stream = Field(description="Whose files.")
-    files: list[FileQuality] = Field(default_factory=list, description="By name.")
+    stream: Stream = Field(description="The stream.")
+    files: list[FileQuality] = Field(default_factory=list, description="The files, sorted by name.")

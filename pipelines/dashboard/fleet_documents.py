@@ -16,8 +16,8 @@ MachineState = Literal["open events", "drift", "stale", "failed", "no model", "n
 
 class FailedJob(Document):
     command: Text = Field(description="The command that failed: quality, train, score or calibrate.")
-    reason: Text = Field(description="Why.")
-    at: Time = Field(description="When.")
+    reason: Text = Field(description="The reason.")
+    at: Time = Field(description="When it failed.")
 
 
 class FleetMachine(Document):
@@ -29,10 +29,10 @@ class FleetMachine(Document):
     state: MachineState = Field(description="The most urgent state of the machine.")
     attention: list[Text] = Field(default_factory=list, description="What needs attention, the most urgent first.")
     open_events: int = Field(0, description="Events that are not acknowledged.")
-    severity: Number = Field(None, description="Highest score over the threshold in an open event.")
+    severity: Number = Field(None, description="Highest score of an open event, divided by the threshold.")
     data_at: Time | None = Field(None, description="When the newest data file changed; null if there is none.")
     scored_at: Time | None = Field(None, description="When the machine was scored; null if it never was.")
-    failed: list[FailedJob] = Field(default_factory=list, description="Jobs that failed, and did not complete since.")
+    failed: list[FailedJob] = Field(default_factory=list, description="Jobs whose last run failed or was stopped.")
     page: Text | None = Field(None, description="The machine's own page; null before its first job completed.")
 
 

@@ -158,7 +158,7 @@ def read_scores(
 
 
 def data_root_of(root: Path, stream: Stream) -> str | None:
-    """`data.root` of the present scores; None if they do not say."""
+    """`data.root` of the current scores; None if it is unknown."""
     try:
         summary = read_json_object(root / SCORES / f"{stream}_summary.json")
         return json.loads(summary["made_of"]["settings"]["data.root"])
@@ -167,7 +167,7 @@ def data_root_of(root: Path, stream: Stream) -> str | None:
 
 
 def _false_alarms(threshold: Threshold | None) -> str | None:
-    """The statement of a threshold, and why it does not hold for the scored data."""
+    """The statement about the false alarms of a threshold, after the reason why it is not valid for the scored data."""
     return ". ".join(filter(None, (threshold.departure, threshold.statement))) or None if threshold else None
 
 

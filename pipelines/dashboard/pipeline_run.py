@@ -30,7 +30,7 @@ FOLDER = "artifacts/pipeline"
 LIVE = "live/pipeline.json"
 
 StepState = Literal["waiting", "running", "completed", "skipped", "failed", "stopped", "not run"]
-# The state of a stage is the first of these that one of its steps has.
+# From the state of a step to that of its stage, the most urgent first; the most urgent step determines the stage.
 _STAGES: dict[StepState, NodeState] = {
     "running": "running",
     "failed": "failed",
@@ -141,7 +141,7 @@ def _in_words(step: StepNow) -> str:
         case "skipped":
             return f"{who}unchanged, skipped"
         case "waiting":
-            return f"{who}waits"
+            return f"{who}waiting"
     return f"{who}{step.state}: {step.reason}" if step.reason else f"{who}{step.state}"
 
 

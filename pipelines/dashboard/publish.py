@@ -45,12 +45,12 @@ def _is_of(event: AnomalyEvent, detail: EventDetail) -> bool:
     return begins and event.recording == detail.recording
 
 
-def remove_stale(data: Path, state: DashboardState, going_on: Iterable[str]) -> None:
-    """Removes documents that `state` does not refer to, and temporary files of killed exports. Records of runs, and the
-    live documents in `going_on`, are kept."""
+def remove_stale(data: Path, state: DashboardState, active: Iterable[str]) -> None:
+    """Removes documents that `state` does not refer to, and temporary files of killed exports. Records of runs are
+    kept. active: live documents to keep, relative to `data`."""
     for folder in data.glob("**/"):
         remove_abandoned(folder)
-    wanted = {*referred(data, state), *going_on}
+    wanted = {*referred(data, state), *active}
     for path in itertools.chain.from_iterable(map(data.glob, _OWN_FILES)):
         if path.relative_to(data).as_posix() not in wanted:
             path.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ def summary_of(reports: Sequence[FileQuality]) -> QualitySummary | None:
     if not reports:
         return None
     kept = [report for report in reports if report.decision == "keep"]
-    messages = _gravest_of_each_kind(message for report in reports for message in _messages(report))
+    messages = _worst_of_each_kind(message for report in reports for message in _messages(report))
     return QualitySummary(
         files=len(reports),
         kept=len(kept),
@@ -65,15 +65,15 @@ def publish_quality(stream: Stream, reports: Sequence[FileQuality], data: Path) 
     return name
 
 
-def _gravest_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
+def _worst_of_each_kind(messages: Iterable[QualityMessage]) -> list[QualityMessage]:
     """One message per rule and channel, with the number of its files; a rule often fires in every file."""
     kinds: dict[tuple[str, str, str | None], list[QualityMessage]] = {}
-    for message in sorted(messages, key=_gravity):
+    for message in sorted(messages, key=_urgency):
         kinds.setdefault((message.severity, message.rule, message.channel), []).append(message)
     return [same[0].model_copy(update={"files": len({m.file_id for m in same})}) for same in kinds.values()]
 
 
-def _gravity(message: QualityMessage) -> tuple[bool, float, str]:
+def _urgency(message: QualityMessage) -> tuple[bool, float, str]:
     """Sort key: findings that dropped a file first, then by the ratio of value and limit."""
     low, high = sorted((abs(message.value or 0.0), abs(message.limit or 0.0)))
     return message.severity != "drop", -high / low if low else -math.inf, message.file_id

@@ -79,11 +79,11 @@ class Progress(Document):
     steps: int = Field(0, ge=0, description="Steps planned.")
     best: Best | None = Field(None, description="Best epoch so far.")
     eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
-    recoveries: int = Field(0, ge=0, description="How often the run rolled back a non-finite step and continued.")
+    recoveries: int = Field(0, ge=0, description="Number of non-finite steps that the run rolled back.")
 
 
 class ShownRun(Progress):
-    """What a run and the stream that shows it have in common."""
+    """Fields of a run, and of the stream that shows it."""
 
     duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
     collapsed: bool = Field(
@@ -91,7 +91,7 @@ class ShownRun(Progress):
         description="The training loss was constant, or rose far above its minimum; of a stream, also if the check of "
         "its model failed.",
     )
-    hardware: Text | None = Field(None, description="Hardware and precision in words.")
+    hardware: Text | None = Field(None, description="Hardware and precision as text.")
     notebook: Text | None = Field(
         None, description="The executed notebook, if possible as a page; null if it was not run in one."
     )
@@ -100,7 +100,7 @@ class ShownRun(Progress):
 class RunDetection(Document):
     """Figures of the latest scoring with the model of a run; those against labels are null without labels."""
 
-    scored_at: Time | None = Field(None, description="When.")
+    scored_at: Time | None = Field(None, description="Time of the scoring.")
     events: int | None = Field(None, description="Events found.")
     alarms: int | None = Field(None, description="Scores above the threshold.")
     threshold: Number = Field(None, description="The threshold.")
@@ -110,11 +110,13 @@ class RunDetection(Document):
     false_events_per_hour: Number = Field(None, description="`false_events` per recorded hour.")
     auroc: Number = Field(None, description="Area under the ROC curve of rows; chance is 0.5.")
     f1: Number = Field(None, description="F1 of the alarms.")
-    data: Text | None = Field(None, description="Digest of the scored files: runs compare only where it is equal.")
+    data: Text | None = Field(
+        None, description="Digest of the scored files: only runs with the same one are comparable."
+    )
 
 
 class RunNotes(Document):
-    tags: list[Text] = Field(default_factory=list, description="Tags that people gave the run.")
+    tags: list[Text] = Field(default_factory=list, description="Tags of the run, set by users.")
     note: Text = Field("", description="A note.")
 
 
@@ -129,7 +131,7 @@ class RunStream(ShownRun):
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
-    detection: RunDetection | None = Field(None, description="Null where its model has not scored.")
+    detection: RunDetection | None = Field(None, description="Latest scoring with its model; null if there is none.")
     notes: RunNotes | None = Field(None, description="Null without notes.")
     config: dict[str, Any] | None = Field(None, description="The composed configuration.")
 
@@ -144,7 +146,7 @@ class RunRecord(Document):
     started_at: Time | None = Field(None, description="Start of the first stream.")
     duration_seconds: Number = Field(None, description="From the first start to the last end or update.")
     streams: dict[Stream, RunStream] = Field(description="The streams this run trained.")
-    problems: list[Problem] = Field(default_factory=list, description="What could not be read.")
+    problems: list[Problem] = Field(default_factory=list, description="Inputs that could not be read.")
     signature: Text = Field(
         "", description="Names, sizes and times of the source files; if they are equal, nothing changed."
     )
@@ -153,7 +155,7 @@ class RunRecord(Document):
 class RunEntry(RunRecord):
     """A run without its curves, configuration and environment."""
 
-    folder_present: bool = Field(True, description="False where only the record is left.")
+    folder_present: bool = Field(True, description="False if the run folder was deleted.")
 
 
 class RunsIndex(Document):
@@ -167,7 +169,7 @@ class LiveRun(Progress):
     """`live/<stream>.json`: the current run, rewritten by its trainer; removed when the run has ended."""
 
     schema_version: Literal[1] = Field(description="Version of this document.")
-    stream: Stream = Field(description="What is trained.")
+    stream: Stream = Field(description="The stream that is trained.")
     run_id: RunId = Field(description="The run.")
     windows_per_second: Number = Field(None, description="Throughput since this process started, including validation.")
     memory_mb: Number = Field(None, description="Memory used on the device in MiB.")

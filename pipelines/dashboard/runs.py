@@ -43,8 +43,8 @@ MAX_STEPS = 2000
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
 _RECORD_FORMAT = 7
-# A loss that is this factor above its minimum has diverged; one that changes by less than this share never improved.
-_FALLEN_BACK, _MOVES = 1.5, 1e-4
+# A loss above this multiple of its minimum has diverged; a loss that changes by less than this share is constant.
+_DIVERGED, _CONSTANT = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
 _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json", DETECTION, NOTES)
 # The state of a run is that of its most urgent stream.
@@ -261,7 +261,7 @@ def has_collapsed(epochs: Sequence[EpochPoint]) -> bool:
     if len(losses) < _FEWEST_EPOCHS:
         return False
     lowest, highest = min(losses), max(losses)
-    return highest - lowest <= _MOVES * abs(highest) or losses[-1] > _FALLEN_BACK * lowest
+    return highest - lowest <= _CONSTANT * abs(highest) or losses[-1] > _DIVERGED * lowest
 
 
 def _best_of(epochs: Sequence[EpochPoint]) -> Best | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_BINS = 2_000
-# Of all recordings together: many short ones share the limit of one long recording.
+# Limit for all recordings together.
 MAX_TOTAL_BINS = 40_000
 FEWEST_BINS = 50
 POINTS_PER_PART = 50_000

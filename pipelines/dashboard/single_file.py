@@ -78,17 +78,17 @@ def documents_of(data: Path) -> dict[str, str]:
         raise UsageError(f"{STATE} is damaged", hint="run `make export`")
     documents: dict[str, str] = {}
     left = MOST_BYTES
-    for name in _by_need(data, state):
+    for name in _by_importance(data, state):
         file = data / name
         if name not in documents and file.suffix == ".json" and file.is_file() and file.stat().st_size <= left:
             documents[name] = _text(file)
             left -= file.stat().st_size
     for stream in state.streams.values():
-        _cut_dead_ends(stream, documents)
+        _remove_missing_references(stream, documents)
     return {STATE: state.model_dump_json(), **documents}
 
 
-def _by_need(data: Path, state: DashboardState) -> Iterator[str]:
+def _by_importance(data: Path, state: DashboardState) -> Iterator[str]:
     """Documents in order of importance: files with single scores are last."""
     yield INDEX
     yield from (f"runs/{stream.run_id}.json" for stream in state.streams.values() if stream.run_id)
@@ -100,7 +100,7 @@ def _by_need(data: Path, state: DashboardState) -> Iterator[str]:
     yield from every_score
 
 
-def _cut_dead_ends(stream: StreamState, documents: dict[str, str]) -> None:
+def _remove_missing_references(stream: StreamState, documents: dict[str, str]) -> None:
     """Removes references to documents that are not included."""
     for event in stream.detections.events if stream.detections else ():
         event.detail = event.detail if event.detail in documents else None
@@ -165,7 +165,7 @@ def bundle(page: Path, entry: str) -> str:
             imported = _resolved(match["path"], name)
             if imported not in blocks:
                 add(imported, (*importers, name))
-        blocks[name] = _block(name, _IMPORT.sub(lambda match: _taken(match, name), text))
+        blocks[name] = _block(name, _IMPORT.sub(lambda match: _lookup(match, name), text))
 
     add(entry)
     return "const modules = {};\n" + "".join(blocks.values()).replace("</script", "<\\/script")
@@ -179,7 +179,7 @@ def _block(name: str, text: str) -> str:
     return f"{{\n{body}\nmodules[{json.dumps(name)}] = {{ {exported} }};\n}}\n"
 
 
-def _taken(match: re.Match[str], importer: str) -> str:
+def _lookup(match: re.Match[str], importer: str) -> str:
     """An import as a lookup in the table."""
     names = re.sub(r"\s+as\s+", ": ", match["names"])
     return f"const {{{names}}} = modules[{json.dumps(_resolved(match['path'], importer))}];"

@@ -42,7 +42,7 @@ class QualitySummary(Document):
 
 @dataclass(frozen=True)
 class Threshold(CalibratedThreshold):
-    """departure: why the statement about false alarms does not hold for the scored data; empty if it holds."""
+    """departure: why the statement about false alarms is not valid for the scored data; empty if it is valid."""
 
     departure: str = ""
 
@@ -61,11 +61,11 @@ class WhatIf(Document):
 
 class ScoreSummary(Document):
     run_id: Text | None = Field(None, description="Run whose model scored.")
-    scored_at: Time | None = Field(None, description="When.")
-    scores: int = Field(0, description="Windows scored.")
+    scored_at: Time | None = Field(None, description="Time of the scoring.")
+    scores: int = Field(0, description="Number of scores: of rows for process sensors, of windows for vibration.")
     recordings: int = Field(0, description="Number of recordings.")
-    alarms: int = Field(0, description="Windows above the threshold.")
-    events: int = Field(0, description="Groups of alarms.")
+    alarms: int = Field(0, description="Scores above the threshold.")
+    events: int = Field(0, description="Number of events.")
     threshold: Threshold | None = Field(None, description="The alarm threshold.")
     what_if: list[WhatIf] = Field(default_factory=list, description="Other thresholds, ascending.")
     detection: Detection | None = Field(None, description="Null where the data has no labels.")
@@ -87,11 +87,11 @@ class AnomalyEvent(Document):
     start_seconds: Number = Field(None, description="First score, from the recording's start.")
     end_seconds: Number = Field(None, description="Last score, likewise.")
     duration_seconds: Number = Field(None, description="From the first to the last score.")
-    severity: float = Field(allow_inf_nan=False, description="Highest score over the threshold.")
+    severity: float = Field(allow_inf_nan=False, description="Highest score, divided by the threshold.")
     channels: list[ChannelShare] = Field(
         default_factory=list, description="Channels with the largest share, the largest first."
     )
-    sentence: Text = Field("", description="Description of the event in words.")
+    sentence: Text = Field("", description="Description of the event as text.")
     detail: Text | None = Field(None, description="Document with measured and predicted values; null if there is none.")
     annotation: Annotation | None = Field(None, description="Annotation of a user; null if there is none.")
 
@@ -101,7 +101,7 @@ class Detections(Document):
     acknowledged: int = Field(0, description="Number of acknowledged events.")
     events: list[AnomalyEvent] = Field(default_factory=list, description="The worst events, the worst first.")
     annotations: list[Annotation] = Field(default_factory=list, description="All annotations, the oldest first.")
-    false_alarms: Text | None = Field(None, description="Expected false alarms, in words.")
+    false_alarms: Text | None = Field(None, description="Statement about the expected false alarms.")
 
 
 class Checkpoint(Document):
@@ -114,7 +114,7 @@ class Checkpoint(Document):
 class Decision(Document):
     what: Text = Field(description="What was decided: device, precision, model size, batch, memory, …")
     value: Text = Field(description="Result of the decision.")
-    reason: Text = Field("", description="Why.")
+    reason: Text = Field("", description="Reason of the decision.")
 
 
 class MemoryUse(Document):
@@ -140,14 +140,14 @@ class StreamState(ShownRun):
     """One stream: the run shown (the newest, unless the export was given another), its weights, scores and data."""
 
     title: Text = Field(description="Name of the model.")
-    subject: Text = Field(description="The data it watches.")
+    subject: Text = Field(description="Kind of data.")
     state: StreamCondition = Field(description="State of the stream's run.")
     light: Light = Field(description="State of the machine according to its scores.")
     run_id: RunId | None = Field(None, description="The run shown.")
     progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
-    detections: Detections | None = Field(None, description="What the latest scoring found.")
+    detections: Detections | None = Field(None, description="Events of the latest scoring.")
     quality: QualitySummary | None = Field(None, description="Data quality of the stream's files.")
     series: Text | None = Field(None, description="Document with the scores over time; null without scores.")
     quality_file: Text | None = Field(None, description="Document with the quality of each file; null without reports.")
@@ -165,7 +165,7 @@ class Checklist(Document):
 class StageNow(Document):
     id: NodeId = Field(description="Stage of the pipeline.")
     state: NodeState = Field(description="State of the stage.")
-    detail: Text = Field(description="Its result in words; of a running pipeline: its steps.")
+    detail: Text = Field(description="Its result as text; for a running pipeline, its steps.")
 
 
 class PipelineNode(StageNow):
@@ -175,19 +175,19 @@ class PipelineNode(StageNow):
 
 
 class DeviceState(Document):
-    """The hardware that the latest run found and used: the report of `landfall devices --json`."""
+    """The hardware that the latest run found and used, from its device record (`core.devices.record`)."""
 
     kind: Text = Field(description="`cpu`, `cuda`, `mps`, `xpu` or `tpu`.")
     name: Text = Field(description="Name of the hardware.")
     precision: Text | None = Field(None, description="Precision of a run.")
-    reported_at: Time | None = Field(None, description="When.")
+    reported_at: Time | None = Field(None, description="Time of the record.")
     facts: list[Fact] = Field(default_factory=list, description="All other facts, in this order.")
 
 
 class MigratedNotebook(Document):
     source: Text = Field(description="The notebook that was read, relative to the workspace.")
     target: Text | None = Field(None, description="The migrated notebook; null if migration failed.")
-    at: Time | None = Field(None, description="When.")
+    at: Time | None = Field(None, description="Time of the migration.")
     findings: dict[Text, int] = Field(default_factory=dict, description="Number of findings of each rule.")
     needs_you: list[Text] = Field(default_factory=list, description="What the user must do, and in which cell.")
     report: Text | None = Field(None, description="Full report, relative to the workspace; null if there is none.")
@@ -207,7 +207,7 @@ class MigrationState(Document):
 class Verdict(Document):
     state: NodeState = Field(description="State of the workspace.")
     title: Text = Field(description="The state in one or two words.")
-    detail: Text = Field(description="Why.")
+    detail: Text = Field(description="The reason.")
 
 
 class LivePipeline(Document):

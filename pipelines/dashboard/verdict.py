@@ -35,7 +35,7 @@ STAGES: dict[NodeId, tuple[str, str]] = {
     "migration": ("Migration", "migration"),
 }
 # Stages outside the flow of the data: they do not affect the verdict.
-_BESIDE: frozenset[NodeId] = frozenset({"export", "migration"})
+_OUTSIDE_THE_FLOW: frozenset[NodeId] = frozenset({"export", "migration"})
 _TRAINING: dict[StreamCondition, NodeState] = {
     "running": "running",
     "completed": "done",
@@ -76,10 +76,10 @@ def pipeline_nodes(
 
 
 def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
-    """The most urgent state decides, and every stage with this state is named. A dropped file is reported, but does not
-    change the verdict, because dropping it is what the quality check is for.
+    """The verdict is the most urgent state, with every stage in this state. A dropped file is reported, but does not
+    change the verdict: dropping files is the purpose of the quality check.
     """
-    stages = [node for node in nodes if node.id not in _BESIDE]
+    stages = [node for node in nodes if node.id not in _OUTSIDE_THE_FLOW]
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
     if states == {"waiting"}:
         return Verdict(state="waiting", title="Nothing has run yet", detail="landfall pipeline starts the first run")

@@ -17,15 +17,15 @@ Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
 class FittingProfile(Document):
     name: str = Field(description="Device profile for this machine: `local/devices=NAME`.")
-    reason: str = Field(description="Why this profile.")
+    reason: str = Field(description="Why this profile fits.")
 
 
 class RunBatch(Document):
     """The batch of a completed run."""
 
-    stream: Stream = Field(description="Which model.")
+    stream: Stream = Field(description="The stream.")
     run_id: str = Field(description="The run.")
-    device: str = Field(description="The device it computed on.")
+    device: str = Field(description="The device of the run.")
     effective: int = Field(description="Windows per optimizer step.")
     micro: int = Field(description="Micro-batch size.")
 

@@ -36,7 +36,7 @@ def load_profiles(root: Path) -> dict[str, Execution]:
 def fitting_profile(
     manager: DeviceManager, profiles: Mapping[str, Execution], environment: Mapping[str, str]
 ) -> FittingProfile:
-    """The profile made for this device, by its name and what it requires; otherwise one for any device of its kind."""
+    """The profile for this device, by its name and its requirements; otherwise a profile for any device of its kind."""
     chosen = manager.capabilities
     for name, profile in profiles.items():
         model, is_kaggles = name.rpartition("_")[2], name.startswith("kaggle_")
@@ -54,7 +54,8 @@ def fitting_profile(
 
 
 def run_batches(root: Path) -> list[RunBatch]:
-    """The batch size of the run of each stream's model; a new run on this machine and data uses it again."""
+    """The batch sizes of the run of each stream's promoted model. A new run on the same machine and data uses them
+    again."""
     found = []
     for stream in STREAMS:
         try:

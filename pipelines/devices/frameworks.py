@@ -29,7 +29,7 @@ FRAMEWORKS = (
 )
 _TIMEOUT_S = 20.0
 # Without these, TensorFlow and JAX allocate most of a GPU's memory when they initialise it.
-_MODEST = {
+_NO_PREALLOCATION = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
@@ -49,7 +49,7 @@ def framework_devices() -> dict[str, list[str] | str]:
     for framework in FRAMEWORKS:
         if framework.devices is not None and _version(framework) is not None:
             try:
-                found[framework.name] = ask_python(framework.devices, _TIMEOUT_S, _MODEST)
+                found[framework.name] = ask_python(framework.devices, _TIMEOUT_S, _NO_PREALLOCATION)
             except LandfallError as error:
                 found[framework.name] = error.message
     return found

@@ -22,7 +22,7 @@ RUN_HOURS = (1, 8)
 
 @dataclass(frozen=True)
 class Facts:
-    """Content of the report besides the decisions of the manager.
+    """Content of the report in addition to the decisions of the manager.
 
     frameworks: installed versions. framework_devices: devices that other frameworks find; None if they were not
     started.

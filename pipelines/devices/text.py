@@ -95,7 +95,7 @@ def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
 
 
 def _metadata(row: Mapping[str, Any]) -> Iterator[str]:
-    """What --verbose adds for a device, if it is known."""
+    """Known metadata of a device, for --verbose."""
     yield from platform_facts(row)
     if row["physical_cores"] is not None:
         yield f"{row['physical_cores']} physical cores"

@@ -1,5 +1,6 @@
-"""Which machines of a fleet need attention: read from the exported dashboards of the machines and the outcomes of their
-jobs, as a document for the dashboard and as a table."""
+"""The machines of a fleet that need attention, as a document for the dashboard and as a table.
+
+The state of each machine is read from its exported dashboard and the outcomes of its jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _HEADS = ("machine", "state", "events", "severity", "newest data", "what needs a
 
 
 def fleet_state(fleet: Fleet, root: Path, machines: Sequence[Machine] | None = None) -> FleetState:
-    """machines: those to include; default: all."""
+    """The states of the machines, the most urgent first. machines: the machines to include; default: all."""
     now, limit = datetime.now(UTC), timedelta(hours=fleet.stale_after_hours)
     rows = [_machine(each, root, now, limit) for each in (machines or fleet.machines)]
     rows.sort(key=lambda row: (_URGENCY[row.state], -(row.severity or 0.0), row.id))
@@ -100,5 +101,5 @@ def table_text(state: FleetState) -> str:
         for machine in state.machines
     ]  # fmt: skip
     counts = {name: sum(machine.state == name for machine in state.machines) for name in _URGENCY}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return "\n".join([*aligned([_HEADS, *rows]), "", f"{counted(len(rows), 'machine')}: {told}"])
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return "\n".join([*aligned([_HEADS, *rows]), "", f"{counted(len(rows), 'machine')}: {summary}"])

@@ -1,6 +1,6 @@
 """Jobs on the workers of Dask distributed: on this machine, or on those of a scheduler that is already running.
 
-Dask restarts workers that die and gives their jobs to others; nothing here schedules.
+Dask schedules the jobs, restarts workers that die, and gives their jobs to other workers.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pipelines.fleet.machines import workspace_of
 
 log = logging.getLogger(__name__)
 
-# Part of the free memory that workers may take.
+# Share of the free memory that workers may use.
 _MEMORY_SHARE = 0.9
 _SETTINGS = {
     "distributed.worker.daemon": False,  # jobs start processes, which daemons cannot
-    "distributed.deploy.lost-worker-timeout": "600s",  # a worker that died imports again, on a busy machine for long
+    "distributed.deploy.lost-worker-timeout": "600s",  # a restarted worker imports again, which may take minutes
     "distributed.worker.profile.enabled": False,  # reads the stack of a job 100 times per second
     "distributed.scheduler.http.routes": [],  # no facts about jobs over HTTP, which has no TLS
     "distributed.worker.http.routes": [],
@@ -35,7 +35,7 @@ _SETTINGS = {
 
 
 def gpus_here() -> tuple[str, ...]:
-    """The GPUs of this machine as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs of this machine, as values for CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return tuple(name for name in visible.split(",") if name not in ("", "-1"))
@@ -43,9 +43,10 @@ def gpus_here() -> tuple[str, ...]:
 
 
 def workers_for(num_jobs: int, gpus: Sequence[str], peak_mb: float | None) -> int:
-    """One worker for each GPU; on a CPU one for each core, and not more than the free memory has room for.
+    """Number of workers: one for each GPU; on a CPU one for each core, limited by the free memory.
 
-    peak_mb: memory of a worker that did such jobs; None if it is unknown, then the first job is measured alone.
+    peak_mb: peak memory of a worker with such jobs; if it is None, the result is 1, so that the first job is measured
+    alone.
     """
     if gpus:
         return min(num_jobs, len(gpus))
@@ -59,9 +60,9 @@ def run_jobs(
 ) -> Iterator[Outcome]:
     """The outcome of each job, in the order in which they end.
 
-    scheduler: address of a running scheduler, such as `tcp://host:8786`; None starts workers here. workers: their
-    number here; None: as `workers_for` says.
-    Raises UsageError if the scheduler does not answer, LandfallError if it is lost.
+    scheduler: address of a running scheduler, such as `tcp://host:8786`; None starts workers on this machine. workers:
+    number of workers on this machine; None: that of `workers_for`. peak_mb: as for `workers_for`.
+    Raises UsageError if the scheduler does not respond, LandfallError if the connection to it is lost.
     """
     gpus = jobs[0].gpus
     logging.getLogger("distributed").setLevel(logging.WARNING)  # it reports every connection

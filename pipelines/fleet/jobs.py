@@ -1,5 +1,5 @@
-"""One command on one machine of a fleet, in this process: what `landfall quality|train|score|calibrate` does in the
-machine's workspace, then the export of its dashboard.
+"""Runs one command for one machine of a fleet, in this process: `landfall quality|train|score|calibrate` in the
+workspace of the machine, then the export of its dashboard.
 
 Inputs and outputs of a job are compared with those of the last completion by the records of the pipeline, so a job
 whose inputs have not changed is skipped.
@@ -60,8 +60,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """peak_mb: largest memory of the worker so far. reason: why the job failed or was skipped. test_files: globs of the
-    test split, relative to the machine's workspace."""
+    """The outcome of a job. peak_mb: peak memory of the worker so far. reason: why the job failed or was skipped.
+    test_files: globs of the test split, relative to the machine's workspace."""
 
     machine: str
     command: CommandName
@@ -123,7 +123,7 @@ def _run(job: Job) -> Outcome:
     loaded = load_config(local_config_file(machine.stream), job.overrides, root=workspace)
     order = Order({machine.stream: loaded}, job.run_id, job.overrides)
     step = step_of(job, order, loaded, workspace)
-    reason = reason_to_run(step, order, workspace) if job.resume else "asked for"
+    reason = reason_to_run(step, order, workspace) if job.resume else "requested"
     if reason is None:
         return _outcome(job, "skipped", "its inputs have not changed")
     inputs, began = fingerprint(step, order, workspace), time.monotonic()
@@ -191,7 +191,7 @@ def _cause(log_file: Path) -> str:
 
 
 def _choose_gpu(gpus: Sequence[str]) -> None:
-    """A worker uses one GPU. torch reads the variable when it first uses one."""
+    """Assigns one GPU to this worker. torch reads the variable when it first uses a GPU."""
     if gpus:
         from distributed import get_worker
 

@@ -1,7 +1,7 @@
 """The fleet file: the machines of a plant, and the workspace of each one.
 
 A machine's workspace is `machines/<id>` in the workspace of the fleet: a copy of its configurations, notebooks and
-page, and one generated configuration with what is different for this machine. So every other command works in it.
+page, and a generated configuration with the settings of this machine. So every other command works in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LISTS = ("overrides", "tags")
 
 
 class Tag(Section):
-    """What machines of one tag share."""
+    """Settings of the machines with one tag."""
 
     overrides: tuple[str, ...] = Field((), description="Overrides of the configuration, before those of a machine.")
     start_from: str = Field("", description="Model that their training starts from, relative to the fleet's workspace.")
@@ -81,8 +81,8 @@ class Fleet:
 
 
 def read_fleet(file: Path | str, root: Path) -> Fleet:
-    """Reads `file`, relative to `root`: YAML, or csv with the columns id, stream, data, overrides, tags, detector, of
-    which lists are separated by blanks. Raises UsageError for a file that cannot be read, ConfigError with every fault.
+    """Reads `file`, relative to `root`: YAML, or csv with the fields of `Machine` as columns; `overrides` and `tags`
+    are separated by blanks. Raises UsageError for a file that cannot be read, ConfigError with every fault.
     """
     path = root / file
     content = {"machines": path.name} if path.suffix == ".csv" else _read(path, read_yaml)
@@ -142,7 +142,7 @@ def workspace_of(machine: Machine, root: Path) -> Path:
 
 
 def prepare(machine: Machine, root: Path) -> Path:
-    """Creates the workspace of a machine, or brings it up to date with the fleet's. Raises as `load_config` does."""
+    """Creates or updates the workspace of a machine. Raises as `load_config` does."""
     folder = workspace_of(machine, root)
     local = Path(local_config_file(machine.stream))
     renew_workspace(folder, source=root, without=(local.name, "fleet.*"))
@@ -155,7 +155,7 @@ def prepare(machine: Machine, root: Path) -> Path:
 
 
 def _differences(machine: Machine, file: Path, folder: Path, root: Path) -> dict[str, Any]:
-    """The values that a machine does not share with the fleet's own configuration, in sections."""
+    """The values of a machine that differ from the configuration of the fleet, in sections."""
     everyone, own = (
         dict(flatten(load_config(file, overrides, root=root, environment={}).config.model_dump(mode="json")))
         for overrides in ((), machine.overrides)

@@ -61,7 +61,7 @@ class Operation:
 
 
 def simulate(rng: np.random.Generator, run: Run) -> tuple[np.ndarray, Operation]:
-    """Acceleration in g, float32 (T, 3), and the operating points it was simulated at."""
+    """Simulated acceleration in g, float32 (T, 3), and its operating points."""
     samples = int(run.seconds * SAMPLING_RATE_HZ)
     time_t = np.arange(samples) / SAMPLING_RATE_HZ
     at = _operation(rng, run, time_t)

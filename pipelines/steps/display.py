@@ -35,7 +35,7 @@ class Display:
         self._draw([])
 
     def show(self, jobs: Sequence[Job]) -> None:
-        """Call it often: it draws at fixed intervals."""
+        """Shows the progress of the jobs. It draws at fixed intervals, however often it is called."""
         now = time.monotonic()
         if now - self._shown < _SECONDS_BETWEEN_DRAWINGS:
             return

@@ -1,5 +1,5 @@
 """Fingerprints of the inputs of a step, so that a later run can report which inputs have changed. They are stored in
-files, so secrets are redacted in them, and a changed password is not a change.
+files, so secrets are redacted in them: a changed password is not detected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_INPUTS = ("run_id", "overrides", "config")
 
 
 def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
-    """Raises DataError if a pattern of the configuration matches no file."""
+    """The inputs of a step, by kind. Raises DataError if a pattern of the configuration matches no file."""
     inputs = step.inputs
     configs = [order.configs[stream] for stream in inputs.streams]
     parameters = redacted(step.notebook.parameters) if step.notebook else {}

@@ -39,7 +39,7 @@ class Cells:
     started: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def hear(self, event: dict[str, Any]) -> None:
+    def update(self, event: dict[str, Any]) -> None:
         if event["event"] == "notebook":
             self.count = event["cells"]
         elif event["event"] == "start":
@@ -105,7 +105,7 @@ class Job:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    # ---------------------------------------------------------------------------------------------------- how far it is
+    # --------------------------------------------------------------------------------------------------------- progress
     def progress(self) -> str:
         """Progress and remaining time, in one line."""
         words, training = self._cell(), self._training_status()
@@ -148,7 +148,7 @@ class Job:
         status = read_status(self._training) if self._training is not None else None
         return status if status is not None and status.get("state") == "running" else None
 
-    # ----------------------------------------------------------------------------------------------------- what it says
+    # ---------------------------------------------------------------------------------------------------------- output
     def _read_messages(self) -> None:
         for line in map(redacted_text, self._process.stderr):
             text = TIME_OF_DAY.sub("", line.rstrip())
@@ -165,7 +165,7 @@ class Job:
             except ValueError:
                 event = None
             if isinstance(event, dict) and "event" in event:
-                self.cells.hear(event)
+                self.cells.update(event)
             else:
                 self._log.write(redacted_text(line))
 

@@ -26,8 +26,8 @@ class Selection:
     skip: Sequence[str] = ()
 
     def of(self, steps: Sequence[Step], absent: Sequence[str] = ()) -> tuple[Step, ...]:
-        """The selected steps, in order. absent: names of steps of streams that are not in use, which match nothing and
-        are no error. Raises UsageError for an unknown name, or if no step is left."""
+        """The selected steps, in order. absent: names of steps of streams that are not in use; a pattern that matches
+        only these is not an error. Raises UsageError for an unknown name, or if no step is left."""
         only, start, skip = (_named(patterns, steps, absent) for patterns in (self.only, self.start, self.skip))
         is_restricted = self.only or self.start
         chosen = only | _with_followers(start, steps) if is_restricted else {step.name for step in steps}
@@ -60,8 +60,8 @@ def _with_followers(names: set[str], steps: Sequence[Step]) -> set[str]:
 
 
 def reason_to_run(step: Step, order: Order, root: Path) -> str | None:
-    """Why the step must run, given the present files; None if its results are up to date. Raises DataError if a pattern
-    of the configuration matches no file.
+    """Why the step must run; None if its results are up to date. Raises DataError if a pattern of the configuration
+    matches no file.
     """
     if step.always:
         return "always runs"

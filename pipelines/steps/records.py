@@ -88,7 +88,7 @@ class RunRecord:
         self._write()
 
     def follow(self, jobs: Iterable[Job]) -> None:
-        """Records the progress of each step. Call it often: it writes at fixed intervals."""
+        """Records the progress of each step. It writes at fixed intervals, however often it is called."""
         if time.monotonic() < self._next_note:
             return
         for job in jobs:

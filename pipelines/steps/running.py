@@ -18,7 +18,7 @@ from typing import Literal
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import Fingerprint, file_digests
 from core.progress import span
-from core.signals import STOP_SIGNALS
+from core.signals import is_hangup, stop_signals
 from core.workspace import relative
 from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import fingerprint
@@ -34,7 +34,7 @@ _TICK_S = 0.5
 _GRACE_S = 180.0
 
 Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
-_WELL: tuple[Ending, ...] = ("completed", "skipped")
+_GOOD_ENDINGS: tuple[Ending, ...] = ("completed", "skipped")
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class Run:
         self.record.begin(steps)
         log.info("run %s: %d steps, logs in %s", self.order.run_id, len(steps), relative(self.record.folder, self.root))
         pending = list(steps)
-        with Display() as display, self._heeding_signals():
+        with Display() as display, self._handling_signals():
             while pending or self._jobs:
-                pending = self._start_what_can(pending)
+                pending = self._start_ready(pending)
                 self._listen()
                 display.show(list(self._jobs.values()))
                 self.record.follow(self._jobs.values())
                 if self._deadline is not None and time.monotonic() > self._deadline:
-                    self._heed_limit()
+                    self._on_time_limit()
         if self._stopped_for and self.exit_code == EXIT_OK:
             self.exit_code = EXIT_FAILURE
         self.record.state("completed" if self.exit_code == EXIT_OK else "failed")
         return [self._outcomes[step.name] for step in steps]
 
     # --------------------------------------------------------------------------------------------------------- starting
-    def _start_what_can(self, pending: Sequence[Step]) -> list[Step]:
+    def _start_ready(self, pending: Sequence[Step]) -> list[Step]:
         """Starts, skips or cancels steps; returns those that must wait."""
         waiting: list[Step] = []
         for step in pending:
@@ -131,7 +131,7 @@ class Run:
             return None
         if self._stopped_for:
             return self._stopped_for
-        lost = [name for name, outcome in self._outcomes.items() if outcome.ending not in _WELL]
+        lost = [name for name, outcome in self._outcomes.items() if outcome.ending not in _GOOD_ENDINGS]
         if self.how.keep_going:
             lost = [name for name in lost if name in step.needs]
         return f"{lost[0]} did not complete" if lost else None
@@ -157,7 +157,7 @@ class Run:
     def _reason(self, step: Step) -> str | None:
         """Why the step must run; None if it is up to date."""
         if not self.how.resume:
-            return "asked for"
+            return "requested"
         try:
             return reason_to_run(step, self.order, self.root)
         except LandfallError as error:
@@ -183,7 +183,8 @@ class Run:
         return words
 
     def _overrides(self, step: Step) -> list[str]:
-        """The overrides of the user, after those they may replace and before the step's share of the memory."""
+        """The overrides of a notebook, later ones replace earlier ones: resume, those of the user, share of the
+        memory."""
         resume = f"training.resume={'unfinished' if self.how.resume else 'never'}"
         share = []
         if self._at_once > 1:
@@ -259,13 +260,13 @@ class Run:
 
     # --------------------------------------------------------------------------------------------------------- stopping
     def _stop(self, why: str) -> None:
-        """Asks every step to stop; only steps that always run are started afterwards."""
+        """Sends a stop signal to every step; only steps that always run are started afterwards."""
         self._stopped_for = why
         log.warning("%s: running steps save their state", why)
         for job in list(self._jobs.values()):
             job.stop()
 
-    def _heed_limit(self) -> None:
+    def _on_time_limit(self) -> None:
         if not self._stopped_for:
             self._deadline = time.monotonic() + _GRACE_S
             self._stop(f"the time limit of {span(self.how.timeout_s)} is reached")
@@ -277,7 +278,7 @@ class Run:
             job.kill()
 
     @contextmanager
-    def _heeding_signals(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         """The first SIGINT or SIGTERM lets steps save a checkpoint, the second ends them; main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -285,13 +286,15 @@ class Run:
 
         def on_signal(number: int, frame: object) -> None:
             if self._stopped_for:
+                if is_hangup(number):
+                    return
                 self._kill()
                 raise KeyboardInterrupt
             self._is_signalled = True
             self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
             self._stop(f"received {signal.Signals(number).name}")
 
-        before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+        before = {number: signal.signal(number, on_signal) for number in stop_signals()}
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The steps of the pipeline: what each runs, reads and writes, and which come before it."""
+"""The steps of the pipeline: the command, the inputs and the outputs of each, and the steps that it needs."""
 
 from __future__ import annotations
 
@@ -198,6 +198,6 @@ def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
 
 
 def _config_arguments(order: Order) -> list[str]:
-    """The configurations of all streams: each command finds out which are not in use."""
+    """The configurations of all streams: each command determines which are not in use."""
     files = {stream: loaded.source for stream, loaded in order.configs.items()} | order.files_off
     return [word for stream, flag in FLAGS.items() for word in (flag, files[stream])]

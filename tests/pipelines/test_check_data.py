@@ -200,7 +200,7 @@ def test_data_without_times_is_counted_in_rows(workspace, tmp_path, capsys):
     assert code == EXIT_OK
     assert {split["seconds"] for split in found["patchtst"]["splits"]} == {None}
     check_data.main([str(tmp_path), "--repo-root", str(workspace), "--no-time"])
-    assert "no times" in capsys.readouterr().out
+    assert "no time stamps" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["absent.csv", "notes.md", "empty"])

@@ -16,7 +16,7 @@ from core.runlog import read_metrics
 from inference.scoring import load_scoring_model
 from pipelines.checks import environment, scoring, static
 from pipelines.checks.base import CheckFailed, CheckSkipped, Context
-from pipelines.checks.scoring import Answers, _answers, model_has_not_collapsed
+from pipelines.checks.scoring import Reconstruction, _reconstruction, model_has_not_collapsed
 from pipelines.stream_configs import configs_in_use
 from pipelines.validate_training_outputs import main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
@@ -41,9 +41,11 @@ def change_weights(root: Path, stream: str, change) -> None:
 
 @both_streams
 def test_a_trained_model_passes_with_its_skill(finished_workspace, stream):
-    answers = _answers(Context(finished_workspace.root, *configs_in_use(CONFIGS, (), finished_workspace.root)), stream)
-    assert answers.skill.total > 0.05
-    assert answers.skill.in_full() in check(finished_workspace.root, stream)
+    result = _reconstruction(
+        Context(finished_workspace.root, *configs_in_use(CONFIGS, (), finished_workspace.root)), stream
+    )
+    assert result.skill.total > 0.05
+    assert result.skill.in_full() in check(finished_workspace.root, stream)
 
 
 @both_streams
@@ -120,8 +122,8 @@ def test_the_checklist_reports_a_collapsed_model(copied, monkeypatch, capsys):
 
 @pytest.mark.parametrize("total, passes", [(0.005, True), (0.0005, False), (0.0, False), (-0.5, False)])
 def test_too_little_skill_fails_despite_a_varying_reconstruction(finished_workspace, monkeypatch, total, passes):
-    answers = Answers(Skill(total, {"a": total}), change=0.5)
-    monkeypatch.setattr(scoring, "_answers", lambda *_: answers)
+    result = Reconstruction(Skill(total, {"a": total}), change=0.5)
+    monkeypatch.setattr(scoring, "_reconstruction", lambda *_: result)
     if passes:
         assert check(finished_workspace.root, "patchtst")
     else:
@@ -130,7 +132,7 @@ def test_too_little_skill_fails_despite_a_varying_reconstruction(finished_worksp
 
 
 def test_constant_data_is_skipped(finished_workspace, monkeypatch):
-    monkeypatch.setattr(scoring, "_answers", lambda *_: Answers(Skill(None, {}), None))
+    monkeypatch.setattr(scoring, "_reconstruction", lambda *_: Reconstruction(Skill(None, {}), None))
     with pytest.raises(CheckSkipped, match="no channel changes"):
         check(finished_workspace.root, "patchtst")
 
