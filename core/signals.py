@@ -1,9 +1,9 @@
 """Signals that ask a command to stop, handled from its first line on, before slow imports.
 
-Batch systems restart a job only after exit code 75. An exception during imports may be lost or leave a module
-incomplete, and before the command runs nobody would catch it, so the process ends immediately. While the command runs,
-`SignalStop` is raised, until work that can be saved (`core.stopping`) handles the signals. After it, its exit code is
-known, and signals are ignored. Imports nothing but the standard library.
+Batch systems restart a job only after exit code 75. Before the command runs, an exception would not be caught, and
+during imports it may be lost or leave a module incomplete; therefore the process ends immediately. While the command
+runs, `SignalStop` is raised, until work that can be saved (`core.stopping`) handles the signals. After the command, its
+exit code is known, and signals are ignored. Imports only the standard library and `core.errors`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from types import FrameType
 
 from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 
-# SLURM sends SIGUSR1 shortly before the time limit; Windows has no such signal.
-STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-# Called if the process ends immediately: they remove what would stay behind, such as locks.
+# SLURM sends SIGUSR1 shortly before the time limit, a terminal that is closed SIGHUP; Windows has neither.
+_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+STOP_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+# Functions to call if the process ends immediately: they remove leftover files, such as locks.
 RELEASES: list[Callable[[], None]] = []
 _AFTER_DESTRUCTOR_S = 0.01
 _raises = False
@@ -68,8 +69,18 @@ def heed_signals(ended: Callable[[int], int] | None = None) -> None:
         _other_hook, sys.unraisablehook = sys.unraisablehook, _send_again
 
 
+def stop_signals() -> list[int]:
+    """Those to handle while work runs. Under `nohup`, a closed terminal does not stop it."""
+    return [number for number in STOP_SIGNALS if not (is_hangup(number) and signal.getsignal(number) == signal.SIG_IGN)]
+
+
+def is_hangup(number: int) -> bool:
+    """Whether it says that the terminal was closed. A shell may repeat it."""
+    return number == getattr(signal, "SIGHUP", None)
+
+
 def raise_signals() -> None:
-    """Call this when the command starts: from now on, somebody catches what is raised."""
+    """Call this when the command starts: from now on, exceptions are caught."""
     global _raises
     _raises = True
 

@@ -17,26 +17,26 @@ import psutil
 
 from core.devices.process import command_start
 from core.errors import LandfallError, StoppedError, UsageError
-from core.signals import STOP_SIGNALS, SignalStop
+from core.signals import SignalStop, stop_signals
 
 log = logging.getLogger(__name__)
 
 # Reserve before the limit, in addition to the next step: for the checkpoint and for the work after training.
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
-# Work that has used more than this share of the limit will hardly finish with all of it.
-_MOST_OF_LIMIT = 0.5
+# Work that has used more than this share of the limit will probably not finish within a complete limit.
+_MAX_SHARE_OF_LIMIT = 0.5
 
 
 class StopRequest:
-    """While active, SIGTERM, SIGUSR1 and the wall-time limit end the work immediately with StoppedError, as Ctrl-C does
-    with KeyboardInterrupt, because there is nothing to save.
+    """While active, SIGTERM, SIGUSR1, SIGHUP and the wall-time limit end the work immediately with StoppedError, as
+    Ctrl-C does with KeyboardInterrupt, because there is nothing to save.
 
     Inside `deferred` they, and SIGINT, only set `reason`, and the work checks `is_due`; a second SIGINT aborts. Python
     delivers signals to the main thread only; in other threads only `is_due` checks the time.
 
-    timeout_hours: wall time the whole process may take, counted from its start, as a batch system counts.
-    keeps_nothing: a new start repeats all work. If the time limit ends such work after it had most of the time, it is a
-    failure, because a restart would not get further.
+    timeout_hours: maximum wall time of the process, counted from its start, as in a batch system.
+    keeps_nothing: a new start repeats all work. If the time limit ends such work after more than half of the time, it
+    is a failure, because a restart would not get further.
     """
 
     def __init__(self, timeout_hours: float | None = None, *, keeps_nothing: bool = False) -> None:
@@ -52,9 +52,9 @@ class StopRequest:
         if self._is_past(0.0):
             self._refuse()
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+            self._previous = {number: signal.getsignal(number) for number in stop_signals()}
             try:
-                for number in STOP_SIGNALS:
+                for number in self._previous:
                     signal.signal(number, self._on_signal)
                 self._set_alarm()
             except BaseException as error:
@@ -85,8 +85,8 @@ class StopRequest:
             self._is_deferred = False
 
     def is_due(self, next_seconds: float) -> bool:
-        """Whether to stop now: on request, or because the next unit of work, of that length, would not end before the
-        limit."""
+        """Whether to stop now: on request, or because the next unit of work, of `next_seconds`, would not end before
+        the limit."""
         if self.reason is None and self._is_past(next_seconds):
             self.reason = self._near_limit
         return self.reason is not None
@@ -105,7 +105,7 @@ class StopRequest:
     def _ended(self) -> LandfallError:
         if self._is_over_limit and self._keeps_nothing:
             had_hours = (seconds_since_start() - self._began) / 3600
-            if had_hours > _MOST_OF_LIMIT * self._timeout_hours:
+            if had_hours > _MAX_SHARE_OF_LIMIT * self._timeout_hours:
                 return LandfallError(
                     f"{self.reason} and the work, which started {had_hours:.2g} h ago, is not complete",
                     hint="a restart would not get further: raise timeout_hours, or use less data",
@@ -113,7 +113,8 @@ class StopRequest:
         return StoppedError(self.reason, None)
 
     def _refuse(self) -> None:
-        """A batch system would have ended an older process; a process of this age belongs to a notebook."""
+        """Raises StoppedError near the limit, and UsageError beyond it: a batch system would have ended such an old
+        process, so it is that of a notebook."""
         if self._began < self._timeout_hours * 3600:
             raise StoppedError(self._near_limit, None)
         raise UsageError(

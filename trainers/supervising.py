@@ -19,7 +19,7 @@ from types import FrameType
 from core import checkpoint
 from core.devices.process import without_start
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_RESUMABLE, CheckpointError
-from core.stopping import STOP_SIGNALS
+from core.signals import is_hangup, stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code of the last start."""
-        before = {number: signal.signal(number, self._forward) for number in _forwarded()}
+        before = {number: signal.signal(number, self._forward) for number in stop_signals()}
         try:
             return self._until_done()
         finally:
@@ -93,7 +93,7 @@ class Supervisor:
         return -signal.SIGKILL if code == EXIT_KILLED else code
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        self._stop_signal = signal.SIGTERM if number == getattr(signal, "SIGHUP", None) else number
+        self._stop_signal = signal.SIGTERM if is_hangup(number) else number
         self._woken.set()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self._stop_signal)
@@ -108,13 +108,6 @@ class Supervisor:
 
 def training_command(stream: str, words: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", f"trainers.train_{stream}_ssl", *words]
-
-
-def _forwarded() -> list[int]:
-    """Signals to forward. A closed terminal stops training too, except under nohup."""
-    hangs_up = getattr(signal, "SIGHUP", None)
-    forwarded = hangs_up is not None and signal.getsignal(hangs_up) != signal.SIG_IGN
-    return [*STOP_SIGNALS, *([hangs_up] if forwarded else [])]
 
 
 def _as_exit_code(code: int) -> int:

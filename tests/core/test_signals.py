@@ -13,8 +13,11 @@ import pytest
 from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
 from tests.support import REPO_ROOT
 
-# A background job of a shell without job control ignores SIGINT, and so would the programs.
-_HEEDING = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+# A background job of a shell without job control ignores SIGINT, a job of nohup SIGHUP, and so would the programs.
+_HEEDING = (
+    "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+)
 # The module that is imported lets the test know, and takes its time.
 _SLOW = "import pathlib, time\nprint('importing', flush=True)\ntime.sleep(30)\n"
 _COMMAND = "from core.signals import heed_signals\nheed_signals()\nimport slow_to_import\n"
@@ -62,7 +65,12 @@ print("ended", flush=True)
 time.sleep(1)
 sys.exit(code)
 """
-CODES = [(signal.SIGTERM, EXIT_RESUMABLE), (signal.SIGUSR1, EXIT_RESUMABLE), (signal.SIGINT, EXIT_INTERRUPTED)]
+CODES = [
+    (signal.SIGTERM, EXIT_RESUMABLE),
+    (signal.SIGUSR1, EXIT_RESUMABLE),
+    (signal.SIGHUP, EXIT_RESUMABLE),
+    (signal.SIGINT, EXIT_INTERRUPTED),
+]
 
 
 def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:

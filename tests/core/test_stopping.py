@@ -7,7 +7,8 @@ import pytest
 
 from core import stopping
 from core.errors import LandfallError, StoppedError, UsageError
-from core.stopping import STOP_SIGNALS, StopRequest
+from core.signals import stop_signals
+from core.stopping import StopRequest
 
 
 @pytest.mark.parametrize(
@@ -65,28 +66,28 @@ def test_a_stop_is_not_caught_by_except_exception(number):
 
 
 def test_handlers_are_restored_after_an_early_signal(monkeypatch):
-    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in stop_signals()]
     monkeypatch.setattr(StopRequest, "_set_alarm", lambda stop: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(StoppedError, match="SIGTERM"), StopRequest():
         pytest.fail("the work began")
-    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in stop_signals()] == before
 
 
 def test_handlers_are_restored_after_a_late_signal(monkeypatch):
-    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in stop_signals()]
     monkeypatch.setattr(stopping, "seconds_since_start", lambda: 0.0)
     with StopRequest(1.0) as stop:
         monkeypatch.setattr(stop._alarm, "join", lambda: signal.raise_signal(signal.SIGTERM))
-    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in stop_signals()] == before
 
 
 def test_handlers_are_restored():
-    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in stop_signals()]
     with StopRequest():
         assert all(
-            signal.getsignal(number) is not handler for number, handler in zip(STOP_SIGNALS, before, strict=True)
+            signal.getsignal(number) is not handler for number, handler in zip(stop_signals(), before, strict=True)
         )
-    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in stop_signals()] == before
 
 
 def test_signals_are_not_handled_outside_the_main_thread():
