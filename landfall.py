@@ -76,15 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         try:
             module = import_module(command.module)
+            if argv is not None:
+                return module.main(words[length:])
+            # The command reads the remaining arguments, and may restart the process with them.
+            sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
+            return module.main()
         except ModuleNotFoundError as error:
             hint = "make setup installs it; without a clone: install the wheel with its extra, WHEEL[lab]"
             sys.stderr.write(f"landfall {' '.join(words[:length])}: {error} — {hint}\n")
             return EXIT_FAILURE
-        if argv is not None:
-            return module.main(words[length:])
-        # The command reads the remaining arguments, and may restart the process with them.
-        sys.argv = [f"{sys.argv[0]} {' '.join(words[:length])}", *words[length:]]
-        return module.main()
     if words == ["train"]:
         sys.stderr.write(f"landfall train: name a stream: {' or '.join(_TRAIN_COMMANDS)}\n")
         return EXIT_USAGE

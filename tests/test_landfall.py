@@ -1,9 +1,11 @@
 import subprocess
+import sys
 
 import pytest
 
 import landfall
 from core.config.schema import STREAMS
+from core.errors import EXIT_FAILURE
 from pipelines import completion
 
 
@@ -54,6 +56,16 @@ def test_a_similar_command_is_suggested(argv, meant, capsys):
     first = capsys.readouterr().err.splitlines()[0]
     assert ("did you mean" in first) == (meant is not None)
     assert (meant or "") in first
+
+
+@pytest.mark.parametrize("name", ["score", "train patchtst", "devices"])
+def test_a_library_that_is_not_installed_is_named_in_one_line(name):
+    """Without the environment of the workspace; `-S` hides the installed packages."""
+    done = subprocess.run([sys.executable, "-S", "-m", "landfall", *name.split()], capture_output=True, text=True)
+    assert done.returncode == EXIT_FAILURE
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"landfall {name}: ")
+    assert "make setup" in line
 
 
 def test_training_without_a_stream_lists_the_streams(capsys):
