@@ -15,7 +15,7 @@ from benchmarks.run import Effort, write_results
 from core.cli import run_command
 from core.errors import EXIT_OK
 
-# Each is a module with a function `comparisons`.
+# Modules of this package with a function `comparisons`.
 QUICK = ("patchtst", "swinmae", "scalogram", "data")
 QUESTIONS = (*QUICK, "growth", "busy")
 
@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks", description="Speed compared with named implementations, in paired rounds."
     )
-    parser.add_argument("question", nargs="*", choices=[*QUESTIONS, []], help=f"of {', '.join(QUESTIONS)}")
+    parser.add_argument("question", nargs="*", choices=[*QUESTIONS, []], help=f"one or more of {', '.join(QUESTIONS)}")
     parser.add_argument(
         "--full", action="store_true", help="all benchmarks, with nine rounds instead of five; writes the results"
     )

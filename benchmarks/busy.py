@@ -36,7 +36,7 @@ HEADINGS = {
     "two_at_once": "two at once",
 }
 WORKS = ("PatchTST training", "PatchTST scoring", "Swin-MAE training", "Swin-MAE scoring", "scalograms")
-# Ends when its parent ends, for any reason, even before this process looks.
+# A busy loop that ends when its parent has ended.
 _BUSY = """\
 import os, sys
 parent = int(sys.argv[1])
@@ -69,7 +69,7 @@ class Shared:
 
 
 def comparisons(effort: Effort) -> Iterator[Shared]:
-    """Each workload without other processes, and next to some."""
+    """Each workload without other processes, and with some."""
     for title in WORKS:
         yield measured(title, rounds=min(effort.rounds, ROUNDS))
 
@@ -88,7 +88,7 @@ def measured(title: str, *, rounds: int, seconds: float = MEASURED_S) -> Shared:
             return stack.enter_context(Implementation("benchmarks.busy:Repeated", tuned=True, **settings))
 
         def speed(*processes: Implementation) -> float:
-            """Windows per second of all that work at the same time."""
+            """Total windows per second of processes that run at the same time."""
             list(pool.map(Implementation.seconds, processes))
             return sum(process.facts()["per_second"] for process in processes)
 
@@ -122,7 +122,7 @@ def _wait_for_idle() -> float:
 
 @contextmanager
 def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Starts `count` processes that compute all the time and need no memory."""
+    """Starts `count` processes that use a core all the time and need hardly any memory."""
     processes = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         time.sleep(0.3)
@@ -135,8 +135,8 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 # ---------------------------------------------------------------------------------------------------- the measured work
 class Repeated:
-    """A workload that is repeated for some seconds by as many threads as a run takes; `pinned` to one of the cores.
-    Its fact is the speed of the last time, in windows per second."""
+    """A workload that is repeated for some seconds with the number of threads of a run. pinned: to one core. facts: the
+    speed of the last call, in windows per second."""
 
     def __init__(self, title: str, for_s: float, *, pinned: bool):
         import torch

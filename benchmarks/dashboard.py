@@ -42,7 +42,7 @@ from tests.support.small_workspace import install_page
 
 PICTURE = Path("docs/images/dashboard-anomalies.png")
 WIDTHS = (1440, 1024, 390)
-# A picture may take so long on a busy machine.
+# Time limit of a screenshot on a busy machine.
 BUSY_MS = 300_000
 # Charts are drawn when they are close to the visible area.
 SCROLL = """async () => {
@@ -52,7 +52,7 @@ SCROLL = """async () => {
   }
   scrollTo(0, 0);
 }"""
-FIRST_PAINT_MS, ANSWER_MS = 1000, 100
+FIRST_PAINT_MS, RESPONSE_MS = 1000, 100
 PAINT, ARRIVAL, CLOSE = LOADING = (
     "first paint",
     "the state has arrived",
@@ -75,7 +75,7 @@ ARRIVED = "performance.getEntriesByType('resource').find((one) => one.name.inclu
 
 
 @dataclass(frozen=True)
-class Answer:
+class Timing:
     """Durations in milliseconds over all rounds."""
 
     what: str
@@ -84,7 +84,7 @@ class Answer:
     goal: float
 
     @classmethod
-    def of(cls, what: str, times: list[float], goal: float = ANSWER_MS) -> Answer:
+    def of(cls, what: str, times: list[float], goal: float = RESPONSE_MS) -> Timing:
         return cls(what, round(statistics.median(times), 1), round(max(times), 1), goal)
 
     def __str__(self) -> str:
@@ -170,13 +170,13 @@ def measure(chromium: Any, url: str) -> dict[str, float]:
     return found
 
 
-def answers(runs: int, scores: int, rounds: int) -> list[Answer]:
+def timings(runs: int, scores: int, rounds: int) -> list[Timing]:
     with tempfile.TemporaryDirectory() as folder:
         page = build(Path(folder), runs, scores)
         with browser() as chromium, serving(page) as url:
             visits = [measure(chromium, url) for _ in range(rounds)]
-    goals = {what: FIRST_PAINT_MS if what in LOADING else ANSWER_MS for what in visits[0]}
-    return [Answer.of(what, [visit[what] for visit in visits], goal) for what, goal in goals.items()]
+    goals = {what: FIRST_PAINT_MS if what in LOADING else RESPONSE_MS for what in visits[0]}
+    return [Timing.of(what, [visit[what] for visit in visits], goal) for what, goal in goals.items()]
 
 
 def take_picture(root: Path) -> Path:
@@ -269,11 +269,11 @@ def main() -> int:
         if arguments.gallery:
             sys.stdout.writelines(f"{path}\n" for path in take_galleries(root_of(arguments), arguments.gallery))
             return EXIT_OK
-        found = answers(arguments.runs, arguments.scores, arguments.rounds)
-        sys.stdout.write("".join(f"{answer}\n" for answer in found))
+        found = timings(arguments.runs, arguments.scores, arguments.rounds)
+        sys.stdout.write("".join(f"{timing}\n" for timing in found))
         if arguments.write:
             setting = {name: getattr(arguments, name) for name in ("runs", "scores", "rounds")}
-            times = [asdict(answer) for answer in found]
+            times = [asdict(timing) for timing in found]
             document = {"question": "dashboard", **environment(), **setting, "milliseconds": times}
             (RESULTS / "dashboard.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         return EXIT_OK

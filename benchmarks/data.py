@@ -86,7 +86,7 @@ def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
 
 
 def pandas_first_batch(folder: str) -> Work:
-    """What a notebook does: read, select the numbers, scale them, cut windows."""
+    """The usual code of a notebook: read, select numeric columns, scale them, cut windows."""
     import pandas as pd
 
     path = Path(folder) / "data" / "plant.csv"

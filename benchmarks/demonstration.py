@@ -2,8 +2,8 @@
 
     python -m benchmarks.demonstration [--seeds 7 201 202] [--stream patchtst] [--train]
 
-Scores are those of the control charts alone, or with --train those of a model that is trained for each seed, as the
-local configurations say; so are thresholds and events.
+Scores are those of the control charts alone, or with --train those of a model that is trained for each seed. Training,
+thresholds and events use the local configurations.
 Constants were chosen on the seeds 101 to 110; results are reported for 7, the seed of the sample data, and 201 to 209.
 """
 

@@ -3,8 +3,8 @@
     python -m benchmarks.false_alarms [--processes 200] [--seed 0]
 
 White or autocorrelated noise, spans of 1, 10 and 30 rows, one recording or 34, 96 to 10,000 calibration rows each, with
-and without other normal rows; model errors, charts or both. Each detector is fitted as scoring fits it, and the true
-rate is that of 200,000 later rows. A stated 95 % interval should contain it in 95 % of cases.
+and without other normal rows; model errors, charts or both. Each detector is fitted as in scoring, and the true rate is
+that of 200,000 later rows. A stated 95 % interval should contain it in 95 % of the cases.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NS_PER_S = 10**9
 
 @dataclass(frozen=True)
 class Process:
-    """A stationary process and its calibration. rows: calibration rows of each recording; others: number of other
-    normal rows, as a multiple of it."""
+    """A stationary process and its calibration. rows: calibration rows of each recording. others: number of other
+    normal rows, as a multiple of `rows`."""
 
     autocorrelation: float
     span: int
@@ -112,14 +112,15 @@ def _errors(split: WindowSet, square_nc: np.ndarray) -> SplitErrors:
 
 @dataclass(frozen=True)
 class Kept:
-    """Over all processes: how often the interval contained the true rate; the same for processes with enough data for
-    the rate, and their mean ratio of true and requested rate."""
+    """held: share of all processes whose interval contains the true rate. supported: number of processes with enough
+    data for the rate. held_where_supported, true_over_requested: for these, the same share, and the mean ratio of true
+    and requested rate."""
 
     processes: int
     held: float
     supported: int
     held_where_supported: float
-    true_over_asked: float
+    true_over_requested: float
 
 
 def simulate(processes: int, seed: int) -> Kept:
@@ -148,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(
             f"{found.processes} processes: the stated interval contained the true rate in {found.held:.1%}; of the "
             f"{found.supported} with enough data for the rate in {found.held_where_supported:.1%}, and there the true "
-            f"rate was {found.true_over_asked:.2f} times the requested one\n"
+            f"rate was {found.true_over_requested:.2f} times the requested one\n"
         )
         return EXIT_OK
 

@@ -12,8 +12,8 @@ without start and end; processor time is measured too, because other load on the
 `kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
 SIGKILL at random moments. Weights and scores must be those of an undisturbed fleet, bit for bit.
 
-`hosts`: the scheduler and each worker have a network, a name and a shared memory of their own, as on several hosts:
-Linux namespaces behind a bridge. They share the disk with the workspace, and nothing else.
+`hosts`: the scheduler and each worker have separate networks, host names and shared memory, as on several hosts (Linux
+namespaces behind a bridge). They share only the disk with the workspace.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def build(root: Path, num_machines: int, detector: str) -> Path:
-    """A fleet whose machines differ in level only, each with an event, so that all jobs take the same time."""
+    """Creates a fleet whose machines differ only in their mean, each with an event, so that all jobs take the same
+    time."""
     renew_workspace(root, source=REPOSITORY, without=("examples", "fleet.*"))
     machines = []
     for number in range(num_machines):
@@ -83,7 +84,7 @@ def build(root: Path, num_machines: int, detector: str) -> Path:
 
 
 def start(root: Path, *words: str, host: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """host: a command before the command, as `hosts` gives them."""
+    """Starts `landfall fleet`. host: command prefix from `hosts`."""
     command = [*host, sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
     with (root / "fleet.log").open("ab") as log:
         return subprocess.Popen(command, cwd=REPOSITORY, env=_ENVIRONMENT, stdout=log, stderr=log)
@@ -118,9 +119,9 @@ print(json.dumps([(time.monotonic() - wall) / len(others), (time.process_time() 
 
 
 def bare(root: Path, count: int) -> tuple[float, float]:
-    """Wall and processor seconds of the command alone, per machine, after a first one."""
+    """Wall and processor seconds of the command alone, per machine, after a warm-up."""
     workspaces = [str(path) for path in sorted((root / "machines").iterdir())[: count + 1]]
-    for workspace in workspaces:  # parsed files are cached, as the fleet had none
+    for workspace in workspaces:  # the fleet had no cached files either
         subprocess.run(["rm", "-rf", f"{workspace}/cache", f"{workspace}/artifacts/scores"], check=True)
     out = subprocess.run(
         [sys.executable, "-c", _BARE, *workspaces], cwd=REPOSITORY, env=_ENVIRONMENT, check=True, stdout=subprocess.PIPE
@@ -169,7 +170,7 @@ def cost(root: Path, num_machines: int, workers: int, num_bare: int) -> dict[str
 
 # ---------------------------------------------------------------------------------------------------------------- kills
 def digests(root: Path) -> dict[str, str]:
-    """Of the weights and of the scores of each machine, without names and times of runs."""
+    """Digests of the weights and scores of each machine. They do not depend on names and times of runs."""
     from core.checkpoint import load
 
     found = {}
@@ -185,14 +186,15 @@ def digests(root: Path) -> dict[str, str]:
 
 
 def killed(root: Path, workers: int, num_kills: int, commands: float, chance: random.Random) -> dict[str, int]:
-    """Trains and scores with kills; the number of kills of workers and of commands. commands: their probability."""
+    """Trains and scores while processes are killed. Returns the number of killed workers and commands. commands:
+    probability that the command is killed, not a worker."""
     kills = {"workers": 0, "commands": 0}
     for action in ("train", "score"):
         words, most = (action, "--workers", str(workers)), num_kills // 2 if action == "train" else num_kills
         while True:
             process = start(root, *words)
             while process.poll() is None and sum(kills.values()) < most:
-                if not workers_of(process):  # it starts
+                if not workers_of(process):  # still starting
                     time.sleep(0.1)
                     continue
                 with suppress(subprocess.TimeoutExpired):
@@ -211,14 +213,15 @@ def killed(root: Path, workers: int, num_kills: int, commands: float, chance: ra
 
 
 _NETWORK = "10.213.74"
-# Namespaces of its own for the name of the host, shared memory and mounts.
+# Separate namespaces for host name, shared memory and mounts.
 _PRIVATE = 'mount -t tmpfs none /dev/shm && hostname "$0" && exec "$@"'
 _APART = ["unshare", "--uts", "--ipc", "--mount", "sh", "-c", _PRIVATE]
 
 
 @contextmanager
 def hosts(count: int) -> Iterator[list[list[str]]]:
-    """Commands before a command by which it runs on a host of its own: the first with the address `_NETWORK`.1."""
+    """Creates `count` network namespaces that act as hosts; the first has the address `_NETWORK`.1. Yields command
+    prefixes that run a command on each host."""
     names = [f"landfall-{os.getpid()}-{number}" for number in range(count)]
 
     def ip(*words: str, on: str = names[0]) -> None:
@@ -244,7 +247,7 @@ def hosts(count: int) -> Iterator[list[list[str]]]:
 
 @contextmanager
 def own_cluster(on: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A scheduler on the first host and a worker on each of the others; the address of the scheduler."""
+    """Starts a scheduler on the first host and a worker on each of the others. Yields the address of the scheduler."""
     address = f"tcp://{_NETWORK}.1:8786"
     scheduler = ["distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
     worker = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
@@ -283,7 +286,8 @@ def compare(root: Path, num_machines: int, workers: int, num_kills: int, command
 
 
 def apart(root: Path, num_machines: int, workers: int) -> dict[str, Any]:
-    """Trains and scores on hosts of their own; how many of them trained, and the results."""
+    """Trains and scores on separate hosts. Returns the number of hosts that trained, and of machines with equal
+    results."""
     undisturbed, elsewhere = (build(root / name, num_machines, "model") for name in ("undisturbed", "elsewhere"))
     for action in ("train", "score"):
         finished(start(undisturbed, action, "--workers", "1"), undisturbed)

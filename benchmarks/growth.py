@@ -66,7 +66,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 # Title, name of the size, the sizes, and the function that builds the workload of one size.
 _QUESTIONS: tuple[tuple[str, str, tuple[int, ...], str], ...] = (
-    ("first batch of a cached data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "known_data"),
+    ("first batch of a cached data set, 8 channels", "rows", (50_000, 200_000, 800_000, 3_200_000), "cached_data"),
     ("an epoch of shuffled batches, 8 channels", "windows", (1_000, 4_000, 16_000, 64_000), "epoch"),
     ("PatchTST step, 4 windows of 512", "channels", (16, 64, 250, 1_000), "patchtst_channels"),
     ("PatchTST step, 4 windows of 16 channels", "samples in a window", (256, 1_024, 4_096), "patchtst_length"),
@@ -94,8 +94,8 @@ def _processes(counts: Sequence[int], effort: Effort) -> Curve:
     seconds, peak_mb = [], []
     for count in counts:
         with ExitStack() as stack, ThreadPoolExecutor(count) as pool:
-            meeting = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "meeting")
-            settings = {"count": count, "meeting": meeting}
+            rendezvous = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "rendezvous")
+            settings = {"count": count, "rendezvous": rendezvous}
             starting = [
                 pool.submit(Implementation, "benchmarks.growth:patchtst_process", tuned=True, rank=rank, **settings)
                 for rank in range(count)
@@ -140,8 +140,8 @@ def plot(found: Sequence[Curve], path: Path = PICTURE) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- the work
-def known_data(size: int, folder: str) -> Work:
-    """A parquet file that is in the store."""
+def cached_data(size: int, folder: str) -> Work:
+    """A parquet file that is in the store of parsed files."""
     # Parsed by another process, so that the peak memory of this one is that of the store.
     parsing = get_context("spawn").Process(target=_parse, args=(folder, size))
     parsing.start()
@@ -180,11 +180,11 @@ def patchtst_length(size: int, folder: str) -> Work:
     return _patchtst(4, size, 16)
 
 
-def patchtst_process(rank: int, count: int, meeting: str) -> Work:
+def patchtst_process(rank: int, count: int, rendezvous: str) -> Work:
     """The workload of one of `count` processes that reduce their gradients, each on its share of the cores."""
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     if count > 1:
-        torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)
+        torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=count)
     return _patchtst(64 // count, 512, 16, shared=count > 1)
 
 

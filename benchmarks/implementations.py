@@ -23,7 +23,7 @@ class Implementation:
     """A process that runs one workload on request and reports its duration. maker: `module:function` that builds the
     workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.process`, as
     Landfall's commands do and users of other libraries do not. limit_s: seconds until it must be ready.
-    Raises RuntimeError, with what the process wrote, if it ends early.
+    Raises RuntimeError with the error of the process if it ends early.
     """
 
     def __init__(self, maker: str, *, tuned: bool, limit_s: float | None = None, **settings: Any):
@@ -69,7 +69,7 @@ class Implementation:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer = dict(json.loads(line)) if line else {"error": "see what it wrote above"}
+        answer = dict(json.loads(line)) if line else {"error": "see its output above"}
         if "error" in answer:
             raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: {answer['error']}")
         return answer

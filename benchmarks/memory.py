@@ -1,4 +1,4 @@
-"""Peak memory of reading, training and scoring, for a file of one, four and sixteen times a size.
+"""Peak memory of reading, training and scoring, for files of one, four and sixteen times a size.
 
     python -m benchmarks.memory --megabytes 250 --folder DIR
 

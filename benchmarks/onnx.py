@@ -1,9 +1,9 @@
-"""A model on ONNX Runtime next to PyTorch, on one core: size, start of a monitor, and windows per second.
+"""ONNX Runtime compared with PyTorch on one core: size of the model, start time of a monitor, and windows per second.
 
     python -m benchmarks.onnx [--channels 27] [--rounds 7]
 
-Each start is a process of its own that scores what waits, 288 rows of process sensors or a minute of vibration, and
-exits. Speed alternates between the two runtimes in one process; the ratio is the median over rounds.
+Each start is a separate process that scores 288 rows of process sensors or a minute of vibration, and exits. The speed
+of both runtimes is measured alternately in one process; the ratio is the median over rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VIBRATION = [
 
 
 def starts(root: Path, stream: Stream, settings: Sequence[str], rounds: int) -> dict[str, float]:
-    """Seconds of processes that score what is there once, by runtime: medians."""
+    """Median duration in seconds of `landfall watch --once`, by runtime."""
     found: dict[str, list[float]] = {"torch": [], "onnx": []}
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     for runtime in [*found] * rounds:
@@ -54,7 +54,7 @@ def starts(root: Path, stream: Stream, settings: Sequence[str], rounds: int) -> 
 
 
 def speed(loaded: LoadedConfig, root: Path, batch: int, rounds: int) -> tuple[float, float]:
-    """Windows per second with PyTorch, and how many times as many with ONNX Runtime."""
+    """Windows per second with PyTorch, and the speed of ONNX Runtime relative to it."""
     from inference.detector_graph import TorchPredictor
     from inference.stored_detector import open_model
 
@@ -95,7 +95,9 @@ def _vibration_workspace(root: Path) -> LoadedConfig:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.onnx", description="ONNX Runtime next to PyTorch, on one core.")
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.onnx", description="ONNX Runtime compared with PyTorch on one core."
+    )
     parser.add_argument("--channels", type=int, default=27)
     parser.add_argument("--rounds", type=int, default=7)
 

@@ -52,7 +52,7 @@ _TITLES = {
 
 
 def page(folder: Path = RESULTS) -> str:
-    """The whole page."""
+    """The complete page."""
     return "\n".join([_INTRODUCTION, *map(_section, _documents(folder))])
 
 

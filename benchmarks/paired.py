@@ -24,10 +24,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Medians over paired rounds. `ratio` is peer seconds over our seconds, round by round: above 1 we are faster.
+    """Medians over paired rounds. `ratio` is the peer's time divided by ours, in each round: above 1 we are faster.
 
-    `goal` is the target ratio, 0 without one. `memory_ratio` is our peak memory over the peer's. `floor` is the speed
-    per second of the matrix products alone, at the rate of this machine for their shapes; 0 if not measured.
+    `goal` is the target ratio, 0 without one. `memory_ratio` is our peak memory divided by the peer's. `floor` is the
+    speed if a step consisted of its matrix products alone, in `unit` per second; 0 if not measured.
     """
 
     KIND: ClassVar = "comparisons"

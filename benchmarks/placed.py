@@ -1,4 +1,4 @@
-"""Where and how a workload runs, and what one of its steps costs: operations, bytes, memory, time to submit it."""
+"""The device and mode of a workload, and the cost of one step: operations, bytes, memory, time to submit it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = {"compiled": None, "graphs": "reduce-overhead"}
 @dataclass(frozen=True)
 class Place:
     """device: `cpu` or `cuda`. mode: `eager`, `compiled`, or `graphs` (compiled, replayed as CUDA graphs). steps:
-    of one run, after which the device is waited for. deterministic: as in a run with `deterministic=true`."""
+    number of steps before the device is synchronised. deterministic: as in a run with `deterministic=true`."""
 
     device: str = "cpu"
     mode: str = "eager"
@@ -83,8 +83,8 @@ def cost_of(step: Callable[[], object]) -> dict[str, Any]:
 
 
 class Traffic(TorchDispatchMode):
-    """Adds up the bytes of the inputs and outputs of every operation that is not a view. What is read in part, such as
-    the table of a gather, counts in full."""
+    """Adds up the bytes of the inputs and outputs of every operation that is not a view. A tensor that is read in part,
+    such as the table of a gather, counts completely."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Traffic(TorchDispatchMode):
 
 # ------------------------------------------------------------------------------------------------------------- ceilings
 def ceilings(device: str, size: int, megabytes: int, *, rounds: int = 5) -> dict[str, float]:
-    """What this device reaches at most: operations per second of a product of square matrices of `size` in each type
+    """The measured limits of this device: operations per second of a product of square matrices of `size` in each type
     (random values), and bytes per second, read and written, of copying `megabytes`. The best of the rounds."""
     found: dict[str, float] = {}
     left, right = (torch.randn(size, size, device=device) for _ in range(2))

@@ -27,8 +27,8 @@ class Effort:
 
 
 def write_results(question: str, found: Sequence[Any], folder: Path = RESULTS) -> Path:
-    """Writes the results of one question as JSON, with the machine, the versions and the date; `KIND` of their class
-    names their list."""
+    """Writes the results of one question as JSON, with the machine, the versions and the date. The key of the results
+    is `KIND` of their class. Returns the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{question}.json"
     document = {"question": question, **environment(), found[0].KIND: [asdict(each) for each in found]}

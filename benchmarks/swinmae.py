@@ -177,7 +177,7 @@ def simmim_step(folder: str, arithmetic: str = "32", batch: int = BATCH, place: 
 
 
 def _timm() -> dict[str, ModuleType]:
-    """The three names that SimMIM imports from timm, which needs torchvision."""
+    """Replaces the three names that SimMIM imports from timm, because timm needs torchvision."""
     layers = ModuleType("timm.models.layers")
     layers.DropPath = torch.nn.Identity  # of rate 0
     layers.to_2tuple = lambda value: value if isinstance(value, tuple) else (value, value)

@@ -1,15 +1,14 @@
-"""Time from a row to its score in `landfall watch`, and how many machines one core follows.
+"""Time from a row to its score in `landfall watch`, and the rows per second that one core can score.
 
     python -m benchmarks.watch [--machines 50] [--seconds 30] [--channels 27] [--model] [--core 0]
     python -m benchmarks.watch --days 30 [--channels 27] [--model]
 
-A logger appends a row per second to the file of each machine, at moments spread over the second. The monitor is a
-process of its own on one core. The latency of a row is the time from before it is written until its score can be read
-from the file of scores. Then the monitor has to catch up one row at a time, which gives the rows per second it can
-score.
+A logger appends a row per second to the file of each machine, at times spread over the second. The monitor is a
+separate process on one core. The latency of a row is the time from before it is written until its score can be read
+from the file of scores. Then a monitor scores existing rows, one row of each file at a time: the rows per second.
 
-With `--days`, one machine writes a file of 86,400 rows for each day, and the monitor scores them as fast as it can: the
-memory of its process and the size of its state after each day.
+With `--days`, one machine writes a file of 86,400 rows for each day, and the monitor scores them as fast as possible.
+The result is the memory of the process and the size of its state after each day.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from core.livefile import FOLDER, PAGE
 REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 64
 _DAY = 86_400
-# Rows of each file before the measurement, more than a window of the model; and of its patch.
+# Rows of each file before the measurement, more than a window of the model; and rows of a patch.
 _ROWS_BEFORE, _PATCH = 288, 16
 _STREAM, _LIVE = "patchtst", "data.splits.test.files=[data/live/*.csv]"
 _SETTINGS = ["logging.progress=off", "device.prefer=cpu", "max_threads=1", _LIVE]
-# A small model that is trained briefly: only its size and its weight in the score decide the time.
+# A small model that is trained briefly: only its size and its weight in the score affect the time.
 _MODEL = [
     "model.size=custom", "training.epochs=1", "training.batch_size=8", "logging.tensorboard=false",
     "scoring.model_weight=0.3", "data.window=256", "model.patch_length=16", "model.patch_stride=16",
@@ -58,7 +57,7 @@ def rows(rng: np.random.Generator, count: int, channels: int) -> np.ndarray:
 
 
 def build(root: Path, channels: int, *, with_model: bool) -> list[str]:
-    """Makes a workspace with reference data, and a model. Returns the settings."""
+    """Creates a workspace with reference data and, on request, a model. Returns the overrides."""
     shutil.copytree(REPOSITORY / "configs", root / "configs")
     for folder in ("data/fdc", "data/live"):
         (root / folder).mkdir(parents=True)
@@ -108,8 +107,8 @@ class Plant:
 
 
 def latencies(root: Path, plant: Plant, arguments: Sequence[str], seconds: int, core: int | None) -> np.ndarray:
-    """Seconds from each row to its score, without those of the first five seconds; with a model, which scores patches,
-    from the row that completes a patch."""
+    """Latencies in seconds, without rows of the first five seconds. With a model, which scores patches, only of rows
+    that complete a patch."""
     command = [sys.executable, "-m", "inference.watch.command", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     with (root / "said.log").open("w") as said:
@@ -157,7 +156,7 @@ def _pin(core: int | None) -> None:
 
 
 def rows_per_second(root: Path, settings: Sequence[str], plant: Plant, detector: str) -> float:
-    """Rows that are scored per second where each file gives one row at a time."""
+    """Rows that are scored per second of processor time, with one row of each file at a time."""
     from inference.watch.command import open_monitor
     from inference.watch.watching import Watch
 
@@ -179,8 +178,8 @@ def rows_per_second(root: Path, settings: Sequence[str], plant: Plant, detector:
 
 
 def growth(root: Path, settings: Sequence[str], channels: int, detector: str, days: int) -> dict[str, object]:
-    """Memory (MiB), bytes of the state and of the live document after days of one row per second. A file is deleted
-    after the next day, as a user of MQTT would do."""
+    """Memory (MiB), and size of the state and of the live document (bytes), after days of one row per second. A file is
+    deleted after the next day, as a user of MQTT would do."""
     from inference.watch.command import open_monitor
     from inference.watch.watching import Watch
 
@@ -222,9 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--machines", type=int, default=50)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--channels", type=int, default=27)
-    parser.add_argument("--model", action="store_true", help="with a model of weight .3, not with charts alone")
-    parser.add_argument("--days", type=int, help="measure growth over so many days instead")
-    parser.add_argument("--core", type=int, help="that the monitor runs on (default: the last one)")
+    parser.add_argument("--model", action="store_true", help="use a model of weight .3 (default: charts alone)")
+    parser.add_argument("--days", type=int, help="measure growth over this number of days instead")
+    parser.add_argument("--core", type=int, help="core of the monitor (default: the last one)")
 
     def command(arguments: argparse.Namespace) -> int:
         detector = "model" if arguments.model else "charts"

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--reuse", action="store_true", help="reuse models that an earlier run trained with the same configuration"
     )
-    chosen = "choose constants for each set with the labels of the other sets: leave one out"
+    chosen = "choose constants for each set with the labels of the other sets (leave-one-out)"
     parser.add_argument("--leave-one-out", action="store_true", help=chosen)
     add_root_argument(parser)
     return run_command(_run, parser, argv)
@@ -107,7 +107,7 @@ def _one_set(
                     models = _models(benchmark, configure, unit.name, arguments, root=root, start_from=start_from)
                     judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
                     findings.add(benchmark.name, unit.name, seed, judged)
-                    _tell(unit, seed, judged[LANDFALL], time.perf_counter() - start)
+                    _log_result(unit, seed, judged[LANDFALL], time.perf_counter() - start)
 
 
 def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
@@ -149,13 +149,13 @@ def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
     except StoppedError:
         raise
     except Exception as error:
-        foreseen = isinstance(error, LandfallError | OSError)
-        reason = str(error) if foreseen else f"{type(error).__name__}: {error}"
+        is_expected = isinstance(error, LandfallError | OSError)
+        reason = str(error) if is_expected else f"{type(error).__name__}: {error}"
         findings.left_out[name] = reason
-        log.error("%s is skipped: %s", name, reason, exc_info=not foreseen)
+        log.error("%s is skipped: %s", name, reason, exc_info=not is_expected)
 
 
-def _tell(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
+def _log_result(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
     from benchmarks.detection.report import in_a_line
 
     log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(figures))

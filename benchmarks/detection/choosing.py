@@ -88,8 +88,8 @@ class Judge:
 
     def headline(self, constants: Constants) -> float | None:
         """The main metric of the set; None if the unit's labels leave it undefined."""
-        few_scores_too = {"scoring.threshold.min_calibration": 1}
-        config = with_values(self.model.config, constants | few_scores_too, source="constants to choose from")
+        any_number = {"scoring.threshold.min_calibration": 1}
+        config = with_values(self.model.config, constants | any_number, source="constants to choose from")
         normal = {name: each for name, each in self.errors.items() if name != "test"}
         detector, _ = fit_with_scores(
             config,
@@ -133,11 +133,14 @@ class Choosing:
                         best, point = found, {**point, key: value}
             if point == before:
                 break
-        log.warning("without %s: %.4f elsewhere with %s", family, self.mean(point, family), _changes(point, self.grid))
+        log.warning(
+            "without %s: mean %.4f of the other sets with %s", family, self.mean(point, family),
+            _changes(point, self.grid),
+        )  # fmt: skip
         return point
 
     def mean(self, constants: Constants, without: str | None) -> float:
-        """The mean of the main metric over families, of the means over their units."""
+        """The mean over families of the mean main metric of their units."""
         of_family: dict[str, list[float]] = {}
         for judge in self.judges:
             if judge.benchmark.family != without and (found := self._headline(judge, constants)) is not None:

@@ -30,16 +30,16 @@ log = logging.getLogger(__name__)
 
 LANDFALL = "Landfall"
 MODEL_ALONE = "model alone"
-STATISTICS_ALONE = "statistics alone"
-# A row of every table: metrics of scores that do not depend on the data.
+CHARTS_ALONE = "charts alone"
+# The chance level in every table: scores that do not depend on the data.
 CHANCE = "chance (EWMA of noise)"
-# In standard deviations: the sum of squares of many channels must be a valid float32.
-_FARTHEST = 1e9
+# Values are clipped to ± this many standard deviations: the sum of squares of many channels must be a finite float32.
+_CLIP = 1e9
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One detector on one unit: tables (`inference.score_table`) of normal rows and of the test."""
+    """One detector on one unit: score tables (`inference.score_table`) of normal rows and of test rows."""
 
     detector: str
     normal: pd.DataFrame
@@ -172,7 +172,7 @@ class Rows:
 
 
 Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
-"""From normal rows and rows to score to the scores of both."""
+"""A function of normal rows and rows to score that returns the scores of both."""
 
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
@@ -194,14 +194,15 @@ def simple_methods(data: StreamData) -> Iterator[Scored]:
 
 
 def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both in standard deviations of the normal rows; missing values, and channels without normal values, are 0."""
+    """Both arrays in standard deviations of the normal rows; missing values, and channels without normal values, are
+    0."""
     unknown_c = np.isnan(normal_nc).all(axis=0)
     normal_nc, new_nc = (np.where(unknown_c, 0.0, each.astype(np.float64)) for each in (normal_nc, new_nc))
     mean_c, std_c = np.nanmean(normal_nc, axis=0), np.nanstd(normal_nc, axis=0)
     level_c = np.abs(mean_c)
     std_c = np.where(std_c > 1e-9 * level_c, std_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0))
     z = (np.nan_to_num((each - mean_c) / std_c) for each in (normal_nc, new_nc))
-    return tuple(each.clip(-_FARTHEST, _FARTHEST) for each in z)
+    return tuple(each.clip(-_CLIP, _CLIP) for each in z)
 
 
 def _normal_rows(data: StreamData) -> np.ndarray:
@@ -294,8 +295,8 @@ SIMPLE: dict[str, Simple] = {
 
 # ------------------------------------------------------------------------------------------------- simple, of vibration
 def simple_vibration(data: StreamData, span: int) -> Iterator[Scored]:
-    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum; each
-    plain, and averaged over the windows of a file like the product's charts. span: that of the mean."""
+    """Baselines on windows: the two-sided distance of the RMS, and the nearest neighbours of the log spectrum. Each is
+    plain, and averaged over the windows of a file like Landfall's charts. span: span of this mean, in windows."""
     from sklearn.neighbors import NearestNeighbors
 
     def both(detector: str, score: Mapping[str, np.ndarray], seconds: float) -> Iterator[Scored]:

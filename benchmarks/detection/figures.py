@@ -27,14 +27,14 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     """Metrics of one unit; None if undefined. The threshold comes from normal rows only.
 
     f1, far, mar: at the threshold that scoring would set, over all decisions. far_expected_low, far_expected_high: the
-    interval that scoring states for the share of normal decisions that alarm. auroc, auc_pr, vus_pr: averaged over
-    recordings if the set says so, else over all decisions. far_other_sessions: false alarm rate of healthy decisions of
-    other sessions. oracle_f1: with the best threshold for the labels, never a result. If decisions are rows, their
-    alarms form events as in the product (`settings`), which are compared with the labelled faults
-    (`inference.event_figures`): event_recall, the recall of the same events at random times (event_recall_by_chance),
-    false_events_per_day, event_delay_seconds. achieved: for each requested rate, the share of normal test decisions
-    that alarm, with its interval. drift: ratio of the scores of normal test decisions and calibration decisions, in the
-    median and at the 90 % quantile, which explains a rate that is not kept. Raises DataError if no scored row is
+    interval that scoring states for the false alarm rate. auroc, auc_pr, vus_pr: over all decisions, or averaged over
+    recordings (`BenchmarkSet.per`). far_other_sessions: false alarm rate of healthy decisions of other sessions.
+    oracle_f1: with the best threshold for the labels; it is not a result. If decisions are rows, their alarms form
+    events as in scoring (`settings`), which are compared with the labelled faults (`inference.event_figures`):
+    event_recall, the recall of the same events at random times (event_recall_by_chance), false_events_per_day,
+    event_delay_seconds. achieved: for each requested rate, the share of normal test decisions that are alarms, with its
+    interval. drift_median, drift_90: ratio of the scores of normal test decisions and calibration decisions at the
+    median and at the 90 % quantile, which explains a rate that is exceeded. Raises DataError if no scored row is
     labelled.
     """
     normal, test = (
@@ -126,7 +126,7 @@ def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: 
 
 
 def _judged(test: pd.DataFrame, unit: Unit) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The decisions that are scored and labelled, and those of other sessions among them."""
+    """The decisions that are scored and labelled: those of the same session, and those of other sessions."""
     judged = test[test["label"].notna() & test["score"].notna()]
     if judged.empty:
         raise DataError("no row of its test is both labelled and scored", hint="see its values and NAME.labels.csv.gz")
@@ -143,14 +143,16 @@ def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarr
 
 
 def _of_decisions(settings: Scoring, *, by_row: bool) -> Scoring:
-    """The settings of scoring; without events for runs of a process, which are not a time series."""
+    """The settings of scoring; for runs of a process without smoothing and events, because runs are not a time
+    series."""
     changed = {"min_calibration": 1} | ({} if by_row else {"false_events_per_day": None})
     smoothing = {} if by_row else {"smoothing_span": 1}
     return settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed), **smoothing})
 
 
 def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
-    """The share of normal decisions that alarm, and its 95 % interval; None if there is too little calibration data."""
+    """The share of normal test decisions that are alarms, and its 95 % interval; None if there is too little
+    calibration data."""
     changed = {"false_alarm_rate": rate, "false_events_per_day": None}
     settings = settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed)})
     calibrated, healthy = (

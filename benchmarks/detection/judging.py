@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.detection import masked
 from benchmarks.detection.detectors import (
+    CHARTS_ALONE,
     LANDFALL,
     MODEL_ALONE,
-    STATISTICS_ALONE,
     Trained,
     scored,
     simple_methods,
@@ -35,11 +35,11 @@ def _alarms(
     data = load_stream_data(ours.config, root=root, splits=SPLIT_NAMES, scaler=ours.scoring.scaler)
     weight = ours.config.scoring.model_weight
     weights = {
-        LANDFALL: {LANDFALL: weight, MODEL_ALONE: 1.0, STATISTICS_ALONE: 0.0},
+        LANDFALL: {LANDFALL: weight, MODEL_ALONE: 1.0, CHARTS_ALONE: 0.0},
         PRETRAINED: {PRETRAINED: weight, PRETRAINED_ALONE: 1.0},
     }
     found = [each for name, model in models.items() for each in scored(model, data, weights.get(name, {name: 1.0}))]
-    looks_ahead = {each.detector for each in found if each.detector != STATISTICS_ALONE} if _ahead(ours) else set()
+    looks_ahead = {each.detector for each in found if each.detector != CHARTS_ALONE} if _ahead(ours) else set()
     if with_simple and benchmark.stream == "patchtst":
         found += simple_methods(data)
     elif with_simple:
@@ -61,7 +61,7 @@ def _ahead(model: Trained) -> bool:
 def _filling_in(
     models: Mapping[str, Trained], unit: Unit, benchmark: BenchmarkSet, *, root: Path, with_simple: bool
 ) -> Judged:
-    """Every model, and simple methods, on the masked patches of the validation and test months."""
+    """All models and simple methods on masked patches of the validation and test months."""
     ours = models[LANDFALL]
     data = load_stream_data(ours.config, root=root, splits=TRAINING_SPLITS, scaler=ours.scoring.scaler)
     series = data.splits["train"].series

@@ -2,9 +2,9 @@
 42 patches of 12 hours; 17 patches are masked, the same ones in all windows and channels, in each of four draws. Twelve
 months are for training, four for validation, four for the test; windows of the last two splits begin up to 512 hours
 earlier (the split of Zhou et al., Informer, AAAI 2021). Each channel of a window is normalised by the mean and standard
-deviation of all its values, including masked ones, as in PatchTST's own code: a method may use that the mean is 0.
-Landfall's model does not: with `instance_norm` it normalises again by the visible values. Every simple method is a
-matrix of weights from visible to masked rows. Suffixes: w window, t row, c channel, n patch, h masked row, v visible
+deviation of all its values, including masked ones, as in the authors' code of PatchTST: a method may use that the mean
+is 0. Landfall's model does not: with `instance_norm` it normalises again by the visible values. Every simple method is
+a matrix of weights from visible to masked rows. Suffixes: w window, t row, c channel, n patch, h masked row, v visible
 row.
 """
 

@@ -1,4 +1,4 @@
-"""transformers' PatchTST instead of ours, with the same windows, masks, steps, size and precision."""
+"""PatchTST of transformers instead of Landfall's, with the same windows, masks, steps, size and precision."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TRANSFORMERS = "transformers' PatchTST"
 
 
 class TransformersPatchTST(PatchTST):
-    """Patches, masks, units and loss are ours; embedding, positions, encoder and head are theirs, with their defaults
-    for everything that `settings` does not set."""
+    """Patches, masks and loss are Landfall's; embedding, positions, encoder and head are those of transformers, with
+    its defaults for everything that `settings` does not set."""
 
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
         from transformers import PatchTSTConfig as TheirConfig

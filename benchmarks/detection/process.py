@@ -65,7 +65,8 @@ def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], 
 
 
 def _num_rows(file: Path) -> int:
-    """0 for a file that cannot be read: its reader reports the error, and other machines are evaluated."""
+    """The number of rows; 0 for a file that cannot be read: the error is reported later, and other machines are
+    evaluated."""
     try:
         return pq.read_metadata(file).num_rows
     except (OSError, pa.ArrowInvalid):
@@ -87,11 +88,11 @@ def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
 
 def _of_the_last(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
     """The same split of the last rows only."""
-    taught = min(history, num_rows)
-    first = num_rows - taught
+    used = min(history, num_rows)
+    first = num_rows - used
     return {
-        split: (first + round(start * taught), first + round(stop * taught))
-        for split, (start, stop) in _shares(taught).items()
+        split: (first + round(start * used), first + round(stop * used))
+        for split, (start, stop) in _shares(used).items()
     }
 
 

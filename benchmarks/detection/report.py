@@ -95,8 +95,9 @@ class Findings:
             f"{self.seeds} seed{'s' * (self.seeds > 1)}{', quick form' * self.quick}, {minutes:.0f} minutes. F1, FAR "
             "(alarms among normal decisions) and MAR (misses) at a threshold set on normal data alone; no point "
             "adjustment. The oracle's F1 uses the labels to choose a threshold and is not a result. A fault is found "
-            "if an event starts inside it or at most `scoring.event_gap` + 1 scores before it; other events are false. "
-            "By chance: the recall of the same events at random times, and a row of random scores. "
+            "if an event starts, or has its highest score, inside it or at most `scoring.event_gap` + 1 scores before "
+            "it; other events are false. By chance: the recall of the same events at random times; the detector "
+            "chance has random scores. "
             f"A row marked{_LOOK_AHEAD} uses later rows for the score of a row."
             + " ± is the standard deviation over seeds; simple methods have none."
             * (self.seeds > 1),
@@ -179,7 +180,7 @@ def _alarm_rates(achieved: Mapping[str, dict[str, float] | None]) -> str:
 
 
 def _drift_text(figures: Mapping[str, Any]) -> str:
-    """Why a rate is not kept, if it is not."""
+    """Whether the requested rates are kept, and the drift that explains why not."""
     median, high = figures.get("drift_median"), figures.get("drift_90")
     if median is None or high is None:
         return ""

@@ -16,9 +16,9 @@ _RARE = 0.01
 
 @dataclass(frozen=True)
 class Unit:
-    """The data for one model. overrides: the rows of each split, in addition to the stream's recipe. run_n: for rows of
-    the scored and of the normal file, in order, their run, if a decision is about a run. false_alarm_rate: the
-    requested rate. other_sessions: a pattern of the names of healthy recordings of other sessions, whose alarms are
+    """The data for one model. overrides: the rows of each split, in addition to the stream's recipe. run_n: the run of
+    each row of the test file and of the normal file, if a decision is about a run. false_alarm_rate: the requested
+    rate. other_sessions: a regular expression for the names of healthy recordings of other sessions, whose alarms are
     counted in a separate metric.
     """
 

@@ -77,8 +77,9 @@ def fan(pack: Path, work: Path) -> Iterator[Unit]:
 
 
 def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[Unit]]:
-    """Bearings run to failure, leave one out: training on the first half of the others' lives; the first half of its
-    own life is healthy, a late segment is not (shares of life; without `last` the last 20 snapshots)."""
+    """Bearings run to failure, leave-one-out: trained on the first half of the lives of the other bearings. In the
+    test, the first half of a bearing's life is healthy, and a late segment is faulty. first, last: the late segment, as
+    shares of the life; without `last`, the last 20 snapshots."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         bearings = sorted((pack / "vibration/femto").glob("Bearing*.npz"))
@@ -87,11 +88,11 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
         for bearing in bearings:
             name = f"femto_{first:g}/{bearing.stem}"
             others = [_snapshots(other, 0.0, 0.5) for other in bearings if other != bearing]
-            # One bearing after the other: calibration sees bearings that training did not, as the test does.
-            taught = np.concatenate(others)
+            # One bearing after the other: calibration has bearings that training does not have, as the test does.
+            reference = np.concatenate(others)
             late = _snapshots(bearing, first, last)
             facts = json.loads(bearing.with_suffix(".json").read_text(encoding="utf-8"))
-            files = {"taught": taught, "healthy": _snapshots(bearing, 0.0, 0.5), "late": late}
+            files = {"reference": reference, "healthy": _snapshots(bearing, 0.0, 0.5), "late": late}
             for stem, records in files.items():
                 with atomic_file(work / name / f"{stem}.npz") as path, path.open("wb") as file:
                     np.savez(file, x=records)
@@ -104,7 +105,7 @@ def femto(first: float, last: float | None) -> Callable[[Path, Path], Iterator[U
                 (
                     place("data.root", work / name),
                     *(f"data.splits.{split}.by=recording" for split in (*splits, "test")),
-                    *bounds('["taught.npz"]', **splits),
+                    *bounds('["reference.npz"]', **splits),
                     'data.splits.test.files=["healthy.npz","late.npz"]',
                     "data.splits.test.start=0.0",
                 ),

@@ -1,5 +1,5 @@
-"""Ten made-up plants, each with one fault, and what Landfall finds in them: `python -m benchmarks.plants`.
+"""Ten simulated plants, each with one fault, and the faults that Landfall finds: `python -m benchmarks.plants`.
 
-Layers, lowest first: plant (signals and faults), files (as a user would export them), baseline (PCA residuals), journey
-(the commands and the figures).
+Layers, lowest first: plant (signals and faults), files (exports as of a user), baseline (PCA residuals), journey (the
+commands and the metrics).
 """

@@ -1,9 +1,9 @@
-"""What Landfall finds in ten made-up plants with its default settings.
+"""The faults that Landfall finds in ten simulated plants with its default settings.
 
     python -m benchmarks.plants [--seeds 1 2 3] [--fault "coupled step"] [--charts] [--out FILE]
 
-The plants were made to be judged by. The chart of what other channels do not explain was added because of them, and its
-limit was chosen with the seeds 101 and 102; seeds 1 and 2 were looked at then. Report other seeds.
+The plants were designed for this evaluation. The chart of the regression on other channels was added because of them,
+and its limit was chosen with the seeds 101 and 102; results of the seeds 1 and 2 were known then. Report other seeds.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="plants", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the plants (default: 1)")
     parser.add_argument("--fault", action="append", choices=list(FAULTS), help="this fault only; may be repeated")
-    parser.add_argument("--charts", action="store_true", help="control charts alone, without a training")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON too")
+    parser.add_argument("--charts", action="store_true", help="control charts alone, without training")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the metrics as JSON")
     return run_command(_run, parser, argv)
 
 

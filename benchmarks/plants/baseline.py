@@ -1,4 +1,4 @@
-"""The simple method that a sceptic would try first: PCA residuals (Q) with an exponentially weighted mean."""
+"""A simple baseline: PCA residuals (Q) with an exponentially weighted mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.plants.plant import SENSORS, Plant
 from inference.metrics import auroc
 
-# Rows of the mean, and the shares of variance that the components keep: usual choices, none of them from labels.
+# Span of the mean in rows, and shares of the variance that the components keep: common choices, without labels.
 SPAN = 30
 SHARES = (0.95, 0.99)
 

@@ -1,4 +1,4 @@
-"""Plants as csv files, in the styles that historians and spreadsheets export."""
+"""Plants as csv files, in the formats of data historians and spreadsheets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START = {"train": pd.Timestamp("2026-03-02 06:00:00"), "test": pd.Timestamp("202
 
 @dataclass(frozen=True)
 class Style:
-    """How a table is written. text: with a column of text, which is no sensor."""
+    """The format of a table. text: adds a column of text, which is not a sensor."""
 
     separator: str = ","
     decimal: str = "."

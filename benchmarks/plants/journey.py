@@ -1,4 +1,4 @@
-"""The commands of a new user on one plant, in a workspace of its own, and what they find."""
+"""Runs the commands of a new user on one plant, in a new workspace, and evaluates the result."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from pipelines.init_workspace import init_workspace
 
 @dataclass(frozen=True)
 class Found:
-    """f1: of the alarms, by row. event_f1: of the rows that are in events. onset_s: from the start of the fault to that
-    of the first event that overlaps it, negative where the event is early; None if none does. sensors: whether the
-    top channel of that event is one that the fault changed."""
+    """f1: F1 of the alarms, by row. event_f1: F1 of the seconds in events. onset_s: seconds from the start of the fault
+    to the start of the first event that overlaps it, negative if the event is earlier; None without such an event.
+    end_s: the same for the ends, with the last event. sensors: whether the top channel of the longest such event is one
+    that the fault changed."""
 
     fault: FaultName
     seed: int
@@ -44,7 +45,7 @@ class Found:
 def journey(
     fault: FaultName, seed: int, root: Path, *, with_model: bool = True, style: StyleName = "plain"
 ) -> list[Found]:
-    """What is found with control charts alone and, `with_model`, after a training. root: an empty folder."""
+    """Results with control charts alone and, with `with_model`, after a training. root: an empty folder."""
     plant = make_plant(fault, seed)
     init_workspace(root)
     write_plant(plant, root / "data/fdc", STYLES[style])
@@ -69,7 +70,7 @@ def run(root: Path, *words: str) -> str:
 
 
 def judged(plant: Plant, root: Path, detector: str) -> Found:
-    """The figures of the latest scoring."""
+    """Metrics of the latest scoring."""
     folder = root / "artifacts/scores"
     summary = json.loads((folder / "patchtst_summary.json").read_text(encoding="utf-8"))
     events = pd.read_csv(folder / "patchtst_events.csv", parse_dates=["start", "end"]).astype(
@@ -91,7 +92,7 @@ def judged(plant: Plant, root: Path, detector: str) -> Found:
 
 
 def _event_f1(events: pd.DataFrame, start: pd.Timestamp, stop: pd.Timestamp) -> float:
-    """Of the seconds that are in an event, against those of the fault."""
+    """F1 of the seconds that are in an event, compared with those of the fault."""
 
     def seconds(first: pd.Series, last: pd.Series) -> float:
         return float((last - first).dt.total_seconds().add(1).clip(lower=0).sum())

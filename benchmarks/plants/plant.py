@@ -1,7 +1,8 @@
-"""A pump with five sensors, one row a second, and ten kinds of faults in its test data.
+"""A simulated pump with five sensors, one row per second, and ten kinds of faults in its test data.
 
-The signals follow one load: the flow and the current at once, the pressure almost, the temperature and the level late.
-Sizes of the faults are in units of the sensors; `SIGMA` is the deviation of each sensor around what the load explains.
+The signals follow one load: flow and current immediately, the pressure after seconds, the level and the temperature
+later. Sizes of the faults are in units of the sensors; `SIGMA` is the standard deviation of each sensor that the load
+does not explain.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Plant(NamedTuple):
 
 
 def make_plant(fault: FaultName, seed: int, rows: int = ROWS) -> Plant:
-    """The same arguments give the same plant. `rows` of normal operation to learn from, and as many to score."""
+    """A plant with `rows` rows of normal operation for training, and as many test rows with a fault. The same arguments
+    give the same plant."""
     rng = np.random.default_rng([seed, list(FAULTS).index(fault)])
     train, test = signals(rng, rows), signals(rng, rows)
     start = int(rng.integers(int(0.3 * rows), int(0.8 * rows)))
@@ -58,7 +60,7 @@ def signals(rng: np.random.Generator, rows: int) -> Signals:
 
 
 def load(rng: np.random.Generator, rows: int) -> np.ndarray:
-    """Set points that hold for some minutes, and a slow disturbance around them."""
+    """Set points that stay constant for some minutes, and a slow disturbance around them."""
     set_point_t = np.empty(rows)
     row = 0
     while row < rows:
@@ -130,7 +132,7 @@ def _length(rows: slice) -> int:
 
 
 Change = Callable[[Signals, slice, np.random.Generator], None]
-# What each fault changes, and the sensors in which.
+# The function that applies each fault, and the sensors that it changes.
 FAULTS: dict[FaultName, tuple[Change, tuple[str, ...]]] = {
     "coupled step": (_coupled_step, ("flow_m3h", "pressure_bar")),
     "drift": (_drift, ("temperature_c",)),

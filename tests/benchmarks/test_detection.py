@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.detection import masked
 from benchmarks.detection.__main__ import main
-from benchmarks.detection.detectors import LANDFALL, MODEL_ALONE, SIMPLE, STATISTICS_ALONE, Scored
+from benchmarks.detection.detectors import CHARTS_ALONE, LANDFALL, MODEL_ALONE, SIMPLE, Scored
 from benchmarks.detection.figures import _oracle_f1, figures, over_units
 from benchmarks.detection.peers import TRANSFORMERS, TransformersPatchTST
 from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
@@ -70,7 +70,7 @@ def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, cap
     assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
     document = found_in(tmp_path)
     found = document["sets"]["asd"]
-    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, *SIMPLE}
+    assert set(found) == {LANDFALL, MODEL_ALONE, CHARTS_ALONE, *SIMPLE}
     figures = found[LANDFALL][0]
     assert figures["auroc"] > 0.8
     assert figures["vus_pr"] > 0.5
@@ -88,7 +88,7 @@ def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, cap
         assert [each["seed"] for each in of_unit[MODEL_ALONE]] == [1, 2]
         first, second = of_unit[MODEL_ALONE]
         assert first["threshold"] != second["threshold"]  # another seed is another training
-        first, second = of_unit[STATISTICS_ALONE]
+        first, second = of_unit[CHARTS_ALONE]
         assert first["threshold"] == second["threshold"]
         assert [each["seed"] for each in of_unit["isolation forest"]] == [1]
 
@@ -103,7 +103,7 @@ def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
         (alone / file.name).symlink_to(file)
     assert run(tmp_path / "pack", tmp_path, "--set", "asd", "--peers") == 0
     found = found_in(tmp_path)["sets"]["asd"]
-    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, TRANSFORMERS, *SIMPLE}
+    assert set(found) == {LANDFALL, MODEL_ALONE, CHARTS_ALONE, TRANSFORMERS, *SIMPLE}
     assert 0.5 < found[TRANSFORMERS][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
 
 
@@ -121,7 +121,7 @@ def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     document = found_in(tmp_path)
     assert set(document["units"]["asd_400"]) == {"asd_400/m1", "asd_400/m2"}
     found = document["sets"]["asd_400"]
-    assert set(found) == {LANDFALL, MODEL_ALONE, STATISTICS_ALONE, PRETRAINED, PRETRAINED_ALONE, *SIMPLE}
+    assert set(found) == {LANDFALL, MODEL_ALONE, CHARTS_ALONE, PRETRAINED, PRETRAINED_ALONE, *SIMPLE}
     assert found[PRETRAINED_ALONE][0]["auroc"] != found[MODEL_ALONE][0]["auroc"]
     pooled = json.loads((tmp_path / "work/pools/elsewhere_than_asd_400_1/pool.json").read_text())
     assert {facts["sensor"] for facts in pooled["sensors"].values()} == {"level", "b", "c"}

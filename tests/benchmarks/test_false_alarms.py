@@ -19,4 +19,4 @@ def test_the_stated_interval_contains_the_true_alarm_rate_of_a_detector():
     finally:
         logging.getLogger("inference").setLevel(logging.NOTSET)
     assert found.held >= 10 / 12
-    assert 0.4 < found.true_over_asked < 1.6
+    assert 0.4 < found.true_over_requested < 1.6
