@@ -18,7 +18,9 @@ from tests.support import REPO_ROOT  # noqa: E402
 
 # Examples that Hypothesis draws for a property; $HYPOTHESIS_PROFILE chooses.
 for _profile, _examples in {"dev": 30, "nightly": 1000}.items():
-    hypothesis.settings.register_profile(_profile, max_examples=_examples, deadline=None)
+    hypothesis.settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _FLAGS = ("--disable-gpu", "--disable-background-networking", "--disable-sync", "--disable-component-update")

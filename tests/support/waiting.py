@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import psutil
+
 # A machine that runs ten times as much as it can is still faster.
 PATIENCE_S = 60.0
 
@@ -18,6 +20,14 @@ def until(condition: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> An
         assert time.monotonic() < deadline, f"not within {patience_s:g} s"
         time.sleep(0.01)
     return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; its parent may not have asked for its exit code yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def when(condition: Callable[[], Any], action: Callable[[], Any]) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ import pytest
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
 from core.runlog import read_metrics
 from tests.support import REPO_ROOT
+from tests.support.waiting import is_gone, until
 from tests.tools.cuda_sections import SECTIONS
 from tools.prove_cuda import sections
 from tools.prove_cuda.__main__ import Proof
@@ -32,8 +34,10 @@ def report(out: Path) -> dict[str, dict]:
 
 # ------------------------------------------------------------------------------------------------------------- running
 def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_path):
-    proof = proof_of(tmp_path)
-    assert proof.run(proof.order(), 120) == EXIT_FAILURE
+    chosen = [section for section in SECTIONS if section.name not in ("no_device", "hangs")]
+    # Long enough to start on a busy machine, and to be ended long before it would end by itself.
+    proof = Proof([*chosen, replace(BY_NAME["hangs"], limit_s=10.0)], "cpu", tmp_path)
+    assert proof.run(proof.order(), 600) == EXIT_FAILURE
     found = report(tmp_path)
     assert {name: section["status"] for name, section in found.items()} == {
         "passes": "passed", "skips": "skipped", "fails": "failed", "crashes": "failed", "hangs": "timed out",
@@ -47,14 +51,14 @@ def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_pat
     assert found["crashes"]["rows"][0]["facts"] == {"figure": 2.0}, "what it found before is kept"
     assert "the last words" in found["crashes"]["log"]
     assert found["hangs"]["rows"][0]["name"] == "a"
-    assert found["hangs"]["seconds"] < 30
+    assert found["hangs"]["seconds"] < 150
     child = int((tmp_path / "child").read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", "what it started ends with it"
+    until(lambda: is_gone(child))  # what it started ends with it
 
 
 def test_the_report_shows_results_reasons_and_last_lines(tmp_path):
     proof = proof_of(tmp_path, "passes", "skips", "crashes")
-    proof.run(proof.order(), 60)
+    proof.run(proof.order(), 600)
     text = (tmp_path / "report.md").read_text()
     assert "no proof about CUDA" in text
     assert "| passes | passed |" in text
@@ -71,11 +75,11 @@ def test_there_is_a_report_before_the_first_section_ends(tmp_path):
 
 def test_the_same_command_continues_with_what_has_no_result_then_with_what_failed(tmp_path):
     first = proof_of(tmp_path, "passes", "repaired")
-    assert first.run(first.order(), 60) == EXIT_FAILURE
+    assert first.run(first.order(), 600) == EXIT_FAILURE
     second = proof_of(tmp_path, "passes", "repaired", "skips")
     assert [section.name for section in second.order()] == ["skips", "repaired"]
     (tmp_path / "repaired").touch()
-    assert second.run(second.order(), 60) == EXIT_OK
+    assert second.run(second.order(), 600) == EXIT_OK
     assert (tmp_path / "passed").read_text() == "once\n", "what passed is not repeated"
     assert report(tmp_path)["repaired"]["status"] == "passed"
     third = proof_of(tmp_path, "passes", "repaired", "skips")
@@ -85,13 +89,13 @@ def test_the_same_command_continues_with_what_has_no_result_then_with_what_faile
 
 def test_without_a_device_the_other_sections_wait_for_one(tmp_path):
     proof = proof_of(tmp_path, "no_device", "passes")
-    assert proof.run(proof.order(), 60) == EXIT_FAILURE
+    assert proof.run(proof.order(), 600) == EXIT_FAILURE
     found = report(tmp_path)
     assert [found[name]["status"] for name in ("no_device", "passes")] == ["failed", "not run"]
     assert "no cuda device" in (tmp_path / "report.md").read_text()
     (tmp_path / "repaired").touch()
     again = proof_of(tmp_path, "no_device", "passes")
-    assert again.run(again.order(), 60) == EXIT_OK
+    assert again.run(again.order(), 600) == EXIT_OK
     assert {section["status"] for section in report(tmp_path).values()} == {"passed"}
 
 
@@ -107,13 +111,13 @@ def test_tests_of_an_absent_device_fail(tmp_path, monkeypatch):
 
 def test_a_result_of_another_device_does_not_count(tmp_path):
     proof = proof_of(tmp_path, "passes")
-    proof.run(proof.order(), 60)
+    proof.run(proof.order(), 600)
     assert len(Proof([BY_NAME["passes"]], "cuda", tmp_path).order()) == 1
 
 
 def test_a_damaged_result_is_measured_again(tmp_path):
     proof = proof_of(tmp_path, "passes")
-    proof.run(proof.order(), 60)
+    proof.run(proof.order(), 600)
     (tmp_path / "sections/passes.json").write_text('{"device": "cpu"')
     assert len(proof_of(tmp_path, "passes").order()) == 1
 
@@ -129,10 +133,12 @@ def test_a_section_without_time_is_left_to_the_next_call(tmp_path):
 
 COMMAND = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tests.tools.cuda_sections import SECTIONS
 from tools.prove_cuda import __main__ as command
-command.SECTIONS = [section for section in SECTIONS if section.name in ("passes", "hangs")]
+chosen = [section for section in SECTIONS if section.name in ("passes", "hangs")]
+command.SECTIONS = [replace(section, limit_s=600.0) for section in chosen]
 sys.exit(command.main(["--device", "cpu", "--out", sys.argv[1]]))
 """
 
@@ -140,9 +146,7 @@ sys.exit(command.main(["--device", "cpu", "--out", sys.argv[1]]))
 def test_a_killed_command_keeps_what_was_done(tmp_path):
     """Killed while its second section runs."""
     with subprocess.Popen([sys.executable, "-c", COMMAND, str(tmp_path)], cwd=REPO_ROOT, stderr=-3) as command:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "child").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until((tmp_path / "child").exists)
         group = psutil.Process(command.pid).children(recursive=True)
         command.send_signal(signal.SIGKILL)
         for process in group:

@@ -279,14 +279,14 @@ def test_any_values_give_a_configuration_or_faults(values, stream):
         assert config_from_dict(config.model_dump(mode="json"), source="again") == config
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(alphabet=st.sampled_from(list("ab: -[]{}&*!|>'\"#\n\t,.0123${}@_")), max_size=60))
 def test_any_text_is_read_or_rejected(workspace, text):
     with suppress(UsageError):
         load(workspace, BASE + text)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(override=st.text(min_size=1, max_size=30))
 def test_any_override_is_applied_or_rejected(workspace, override):
     with suppress(UsageError):

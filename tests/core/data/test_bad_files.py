@@ -127,7 +127,7 @@ _LARGEST = float(np.nextafter(np.float32(SENTINEL), np.float32(0)))
 _CELLS = st.one_of(st.floats(-_LARGEST, _LARGEST, width=32), st.integers(-(2**20), 2**20))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     values=st.integers(1, 30).flatmap(
         lambda rows: st.lists(st.lists(_CELLS, min_size=rows, max_size=rows), min_size=1, max_size=5)
@@ -153,7 +153,7 @@ def test_a_random_table_is_read_exactly_or_rejected(tmp_path, values, names, del
         assert all(any(repr(name) in note for note in recording.notes) for name in left_out - set(TIME_NAMES))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     content=st.one_of(
         st.binary(max_size=200), st.text(",;\t\n\r\"'.0123456789-+eE:ZTab µ°", max_size=200).map(str.encode)

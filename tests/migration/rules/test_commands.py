@@ -1,5 +1,4 @@
 import sys
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from migration.python.source import CellSource, compiles
 from migration.rules import commands
 from migration.rules.commands import needs_bash
 from migration.rules.rewriting import rewrite
+from tests.support.waiting import PATIENCE_S, until
 
 RULES = commands.RULES
 
@@ -61,12 +61,16 @@ def test_commands_accepted_by_ipython_are_unchanged(text):
 
 
 WRITER = """\
-import sys, time
+import os, sys, time
 print("started", flush=True)
 print("started", file=sys.stderr, flush=True)
-for count in range(200):
-    open("count", "w").write(str(count))
+for count in range(10_000):
+    with open("part", "w") as file:
+        file.write(str(count))
+    os.replace("part", "count")
     time.sleep(0.05)
+    if os.path.exists("stop") or not os.path.exists("writer.py"):
+        break
 """
 
 
@@ -80,16 +84,12 @@ def test_a_background_command_outlives_its_line_in_a_kernel(tmp_path, line):
     before = "!" + line.format(python=sys.executable)
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
     try:
-        run = [client.execute_interactive(text, timeout=60) for text in (before, _rewrite(before)[0], "!true")]
+        run = [client.execute_interactive(text, timeout=PATIENCE_S) for text in (before, _rewrite(before)[0], "!true")]
         assert [reply["content"]["status"] for reply in run] == ["error", "ok", "ok"]
-        counts = []
-        for _ in range(2):
-            end = time.monotonic() + 20
-            while time.monotonic() < end and (not _text(tmp_path / "count") or _text(tmp_path / "count") in counts):
-                time.sleep(0.1)
-            counts.append(_text(tmp_path / "count"))
-        assert counts[0] != counts[1]
+        first = until(lambda: _text(tmp_path / "count"))
+        until(lambda: _text(tmp_path / "count") != first)
     finally:
+        (tmp_path / "stop").touch()
         client.stop_channels()
         manager.shutdown_kernel(now=True)
 

@@ -26,7 +26,7 @@ from jupyter_client.connect import write_connection_file
 from tests.support import REPO_ROOT
 
 HERE = Path(__file__).parent
-CELL_SECONDS = 60
+CELL_SECONDS = 180
 COLAB_CONTENT = Path("/content")
 
 
@@ -133,7 +133,7 @@ class _Kernel:
                 if answer.get("status") == "ok":
                     run.variables = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
                 break
-        run.died = self._ends(within=5 if "do_shutdown" in code else 0.01)
+        run.died = self._ends(within=60 if "do_shutdown" in code else 0.01)
         return run
 
     def _ends(self, within: float) -> bool:

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from core import livefile
@@ -22,7 +21,7 @@ from pipelines.steps import records, running
 from pipelines.steps.records import StepRecord, unfinished_run
 from pipelines.steps.running import How, Run
 from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
-from tests.support.waiting import until, when
+from tests.support.waiting import is_gone, until, when
 
 ACTOR = "tests.pipelines.steps.actor"
 # Says when it would heed a signal.
@@ -206,7 +205,7 @@ def test_the_second_ctrl_c_ends_the_step_immediately(order, workspace):
     with pytest.raises(KeyboardInterrupt):
         run.run([Step("deaf", "", "train", command=("tests.pipelines.steps.deaf",))])
     pid = int((workspace / "deaf").read_text())
-    until(lambda: not psutil.pid_exists(pid))  # by itself, it would be there for five minutes
+    until(lambda: is_gone(pid))  # by itself, it would be there for five minutes
 
 
 @pytest.mark.parametrize("words, code", [(("--saves",), EXIT_RESUMABLE), ((), EXIT_FAILURE)])
