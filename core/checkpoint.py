@@ -1,6 +1,8 @@
-"""Checkpoints: plain dicts that load with `weights_only=True`, with a JSON sidecar that can be read without torch. Two
-files cannot be renamed atomically. So the sidecar is written first; until the checkpoint is renamed it also contains,
-under `replaces`, its previous content. Whenever a process is killed, the checkpoint has one of the two digests.
+"""Checkpoints: plain dicts that load with `weights_only=True`, with a JSON sidecar that can be read without torch.
+
+Two files cannot be renamed atomically together. Therefore the sidecar is written first, and until the checkpoint is
+renamed it also contains its previous content, under `replaces`. If a process is killed at any moment, the checkpoint
+has one of the two digests.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def save(path: Path, payload: Mapping[str, Any], *, description: Mapping[str, An
 
 
 def _rotate(path: Path, keep: int) -> None:
-    """Every state becomes one older; the oldest are deleted. A damaged state does not replace a valid one."""
+    """Renames each state to the next age, and deletes those beyond `keep`. A damaged state replaces no valid one."""
     for age in range(keep - 1, 0, -1):
         newer, older = previous_path(path, age - 1), previous_path(path, age)
         try:
@@ -97,7 +99,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _replace(source: Path, target: Path, sidecar: Mapping[str, Any], fill: Callable[[Path, Path], Any]) -> None:
-    """sidecar: that of the source. fill: writes the content of the source to a temporary file."""
+    """Replaces the target by the source. sidecar: of the source. fill: writes its content to a temporary file."""
     with atomic_file(target) as part:
         fill(source, part)
         _announce(target, sidecar)
@@ -105,7 +107,7 @@ def _replace(source: Path, target: Path, sidecar: Mapping[str, Any], fill: Calla
 
 
 def _announce(path: Path, sidecar: Mapping[str, Any]) -> None:
-    """Writes the sidecar of the file that is about to be renamed to `path`, together with that of the present file."""
+    """Writes the sidecar of the file that is about to be renamed to `path`, together with that of the current file."""
     try:
         sidecar = {**sidecar, _REPLACES: describe(path)}
     except CheckpointError:
@@ -246,7 +248,7 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
 
 
 def _refuse_invalid_run(path: Path, facts: Mapping[str, Any]) -> None:
-    """The run's name becomes part of paths. Raises CheckpointError."""
+    """Raises CheckpointError for an invalid name of a run, because the name becomes part of paths."""
     if "run_id" in facts and not is_run_id(facts["run_id"]):
         raise CheckpointError(path, "names a run that is not valid", hint="it is not from Landfall; do not use it")
 

@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("landfall")
 
-# New objects until Python looks for cycles of unused ones. Imports create hundreds of thousands of objects that stay,
-# and with Python's 700 the search takes a sixth of their time.
+# Number of new objects that starts the garbage collector. Imports create hundreds of thousands of objects that stay;
+# with Python's default of 700, the collector takes a sixth of the import time.
 _OBJECTS_UNTIL_COLLECTION = 10_000
 
 Command = Callable[[argparse.Namespace], int]
 
 
 def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
-    """Parses, runs and turns errors raised on purpose into one line on stderr and their documented exit code.
+    """Parses the arguments and runs the command. An error becomes one line on stderr and a documented exit code.
 
     `arguments.owns_process` is true if the command was started by its name: only then may it restart the process.
     """
@@ -67,7 +67,9 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     logging.raiseExceptions = False  # a log that cannot be written does not end the command
     if arguments.owns_process and getattr(arguments, "repo_root", None) is None and not _has_current_folder():
         # Libraries, such as that of PyTorch, end the process without it.
-        return _tell(parser.prog, "the current folder was removed — change folder", EXIT_USAGE, show_traceback=False)
+        return _print_error(
+            parser.prog, "the current folder was removed — change folder", EXIT_USAGE, show_traceback=False
+        )
     try:
         try:
             raise_signals()
@@ -78,7 +80,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
                 ignore_signals()
         return code
     except LandfallError as error:
-        return _tell(parser.prog, str(error), error.exit_code, show_traceback=arguments.debug)
+        return _print_error(parser.prog, str(error), error.exit_code, show_traceback=arguments.debug)
     except KeyboardInterrupt as stop:
         return _interrupted(parser.prog, stop, "", show_traceback=arguments.debug)
     except BrokenPipeError:  # the reader of stdout has closed it (`… | head`)
@@ -88,19 +90,21 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
         if not isinstance(error, OSError) and (stop := _signal_behind(error)) is not None:
             then = f"; while stopping: {type(error).__name__}: {error}"
             return _interrupted(parser.prog, stop, then, show_traceback=arguments.debug)
-        message, code = _in_words(error, debug=arguments.debug)
-        return _tell(parser.prog, message, code, show_traceback=arguments.debug)
+        message, code = _described(error, debug=arguments.debug)
+        return _print_error(parser.prog, message, code, show_traceback=arguments.debug)
 
 
 def _interrupted(program: str, stop: KeyboardInterrupt, then: str, *, show_traceback: bool) -> int:
-    """then: what failed because of it."""
+    """Reports a stop by a signal, and returns the exit code. then: text about an error that followed from it."""
     if isinstance(stop, SignalStop):
-        return _tell(program, f"stopped: {stop}{then} — run it again", EXIT_RESUMABLE, show_traceback=show_traceback)
-    return _tell(program, f"interrupted{then}", EXIT_INTERRUPTED, show_traceback=bool(then) and show_traceback)
+        return _print_error(
+            program, f"stopped: {stop}{then} — run it again", EXIT_RESUMABLE, show_traceback=show_traceback
+        )
+    return _print_error(program, f"interrupted{then}", EXIT_INTERRUPTED, show_traceback=bool(then) and show_traceback)
 
 
 def _signal_behind(error: BaseException) -> KeyboardInterrupt | None:
-    """The signal that an error follows from: some libraries raise their own while they clean up."""
+    """The signal that caused an error: some libraries raise their own error while they clean up."""
     cause = error.__context__
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__context__
@@ -114,7 +118,7 @@ def _has_current_folder() -> bool:
         return False
 
 
-def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
+def _described(error: Exception, *, debug: bool) -> tuple[str, int]:
     """The message and the exit code of an unexpected error."""
     if isinstance(error, ModuleNotFoundError):
         hint = "make setup installs it into .venv; without a clone: install the wheel with its extra, WHEEL[lab]"
@@ -122,12 +126,12 @@ def _in_words(error: Exception, *, debug: bool) -> tuple[str, int]:
     cause = error.__context__
     if isinstance(error, RuntimeError) and isinstance(cause, OSError) and cause.errno == errno.ELOOP:
         error = cause  # of Path.resolve before Python 3.13
-    if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
+    if isinstance(error, OSError) and error.errno in WriteError.HINTS:
         place = error.filename if error.filename is not None else "the output of this command"
         code = EXIT_OUTPUT if error.filename is None or error.errno != errno.EACCES else EXIT_USAGE
         if error.filename is None:
             close_stdout()
-        return f"{place}: {os.strerror(error.errno)} — {WriteError.WAYS_OUT[error.errno]}", code
+        return f"{place}: {os.strerror(error.errno)} — {WriteError.HINTS[error.errno]}", code
     hint = "" if debug else " — --debug shows where"
     return f"unexpected {type(error).__name__}: {error}{hint}", EXIT_FAILURE
 
@@ -149,7 +153,7 @@ def close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell(program: str, message: str, code: int, *, show_traceback: bool) -> int:
+def _print_error(program: str, message: str, code: int, *, show_traceback: bool) -> int:
     """Prints one line on stderr, without line breaks and control characters of quoted names and cells.
 
     Returns the exit code.
@@ -196,7 +200,8 @@ def run_name(text: str) -> str:
 def add_config_arguments(
     parser: argparse.ArgumentParser, *, stream: str = "<stream>", example: str = "training.epochs=2 or trainer=quick"
 ) -> None:
-    """stream: whose local configuration is the default; by default, that of the stream which the arguments name."""
+    """Adds the arguments of a command with a configuration. stream: the stream whose local configuration is the
+    default; by default, the one that the arguments name."""
     from core.config.compose import local_config_file
 
     text = f"configuration file (default: {local_config_file(stream)})"
@@ -213,7 +218,7 @@ def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> Loaded
     from core.config.compose import load_config, local_config_file
 
     if arguments.config == "":  # a variable of a script that is not set
-        raise UsageError("--config is empty", hint="name a file, or leave --config out")
+        raise UsageError("--config is empty", hint="name a file, or omit --config")
     file = arguments.config or local_config_file(stream)
     loaded = load_config(file, arguments.overrides, root=root_of(arguments))
     if stream is not None and loaded.config.stream != stream:

@@ -115,7 +115,7 @@ class WriteError(OutputError, OSError):
     """A file cannot be written: the disk is full, or the folder is read-only or belongs to another user."""
 
     # Errors caused by the disk, not by the program.
-    WAYS_OUT = MappingProxyType(
+    HINTS = MappingProxyType(
         {
             errno.ENOSPC: "free space on its disk and start again",
             errno.EDQUOT: "free space within the quota and start again",
@@ -134,7 +134,7 @@ class WriteError(OutputError, OSError):
 
     def __init__(self, path: Path | str, cause: OSError):
         problem = os.strerror(cause.errno)  # the same text for errors of any library
-        super().__init__(f"{path} cannot be written: {problem}", hint=self.WAYS_OUT.get(cause.errno))
+        super().__init__(f"{path} cannot be written: {problem}", hint=self.HINTS.get(cause.errno))
         self.errno, self.strerror, self.filename = cause.errno, problem, str(path)
 
 

@@ -1,4 +1,4 @@
-"""Digests of the inputs of a result, so that a later command can report whether it is current, and what has changed.
+"""Digests of the inputs of a result, with which a later command reports whether it is current, and what has changed.
 
 Nothing here imports torch or pandas: a result that is current is recognised without loading a model.
 """

@@ -1,4 +1,4 @@
-"""Questions to git that execute no command of the checkout's or the user's settings."""
+"""Git queries that execute no command from the settings of the checkout or of the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 # Settings can name commands: monitors, hooks, filters of files, programs that fetch a missing object. The settings of
-# the user and the system are not read, those of the checkout are overruled, and no protocol may fetch.
+# the user and the system are not read, those of the checkout are overridden, and no protocol may fetch.
 _ENVIRONMENT: Mapping[str, str] = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -17,12 +17,12 @@ _ENVIRONMENT: Mapping[str, str] = {
     "GIT_NO_LAZY_FETCH": "1",
     "LC_ALL": "C",
 }
-_OVERRULED = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
+_OVERRIDES = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
 
 
 def git_state(root: Path) -> dict[str, Any]:
     """The commit, and whether tracked files differ from it; both are None outside a git checkout. The second is also
-    None where the checkout has filters: they are commands, and git runs them to compare.
+    None if the checkout has filters: they are commands, and git runs them to compare.
     """
     filters = git_output(root, "config", "--name-only", "--get-regexp", r"^filter\.")
     status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
@@ -39,7 +39,7 @@ def tracked_files(root: Path, folders: tuple[str, ...]) -> frozenset[str] | None
 def git_output(root: Path, *arguments: str) -> str | None:
     """The output of a git command that reads only, or None if it fails."""
     environment = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ} | _ENVIRONMENT
-    command = ["git", *_OVERRULED, *arguments]
+    command = ["git", *_OVERRIDES, *arguments]
     try:
         result = subprocess.run(
             command, cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -46,7 +46,7 @@ class PacedFile:
             write_text(self.path, text())
         except OSError as error:
             self._enabled = False
-            log.warning("the dashboard does not show this before it ends: %s", error)
+            log.warning("the dashboard does not show this run before it ends: %s", error)
         ended = time.perf_counter()
         self._next = ended + max(SHORTEST_PAUSE_S, (ended - started) / LARGEST_SHARE)
 
@@ -60,7 +60,7 @@ class LiveFile(PacedFile):
         self._steps: list[tuple[float, str]] = []
 
     def restart(self) -> None:
-        """Forgets the records so far."""
+        """Discards the records so far."""
         self._epochs, self._steps = [], []
 
     def add(self, records: Iterable[tuple[Mapping[str, Any], str]]) -> None:
@@ -78,7 +78,7 @@ class LiveFile(PacedFile):
             self._steps = [self._steps[index] for index in kept(loss_n, MAX_STEPS // 2).tolist()]
 
     def refresh(self, status: Mapping[str, Any], *, last: bool = False) -> None:
-        """As `write`."""
+        """Writes status and history, like `write`."""
         self.write(partial(self._text, status), last=last)
 
     def _text(self, status: Mapping[str, Any]) -> str:

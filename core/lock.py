@@ -37,7 +37,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 
 
 class Lock:
-    """The files that this process may write for one run: none at first, then all that were taken. A context manager.
+    """The locks that this process holds for one run: none at first, then those of all targets that were taken. A
+    context manager.
 
     run_id, command: shown to rejected processes; the run may be set later.
     is_shared: child processes may take the same targets, one at a time.
@@ -96,7 +97,7 @@ class Lock:
             log.debug("%s is not locked: its folder is read-only", target)
 
     def _refuse_survivor(self, target: Path, inner: Path, *, key: str) -> None:
-        """A child of a killed process may still write."""
+        """Raises LockedError if a child of a killed process still writes."""
         from filelock import FileLock, Timeout
 
         try:
@@ -121,10 +122,10 @@ class Lock:
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise
-                log.warning("%s is not locked, as its file system has no locks: %s", target, error.strerror)
+                log.warning("%s is not locked, because its file system has no locks: %s", target, error.strerror)
         self._held[target] = held
         if _owner_path(target).exists():
-            log.warning("taking over the lock of %s: %s ended without releasing it", target, _in_words(_read(target)))
+            log.warning("taking over the lock of %s: %s ended without releasing it", target, _described(_read(target)))
         write_json(_owner_path(target), self._owner)
         remove_abandoned(target)
         if target.parent not in self._cleared:  # once: an import locks thousands of run folders
@@ -149,7 +150,7 @@ class Lock:
 
 
 def _refused(target: Path, owner: dict[str, Any], key: str) -> LockedError:
-    return LockedError(target, _in_words(owner), hint=f"wait for it, end it, or give this run another {key}")
+    return LockedError(target, _described(owner), hint=f"wait for it, end it, or give this run another {key}")
 
 
 def _is_of_parent(target: Path) -> bool:
@@ -176,7 +177,7 @@ def _read(target: Path) -> dict[str, Any]:
     return json_object_or_none(_owner_path(target)) or {}
 
 
-def _in_words(owner: dict[str, Any]) -> str:
+def _described(owner: dict[str, Any]) -> str:
     if not owner:
         return "another run"
     names = [owner.get("command"), f"run {owner['run_id']}" if owner.get("run_id") else None]

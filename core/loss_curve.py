@@ -21,10 +21,10 @@ _DRAWING_SHARE, _SHORTEST_WAIT_S = 0.03, 1.0
 
 
 class LossCurve:
-    """Watches a run (see `trainers.loop.Watcher`); a context manager, which always draws once more at the end.
+    """Follows a run (see `trainers.context.Watcher`); a context manager, which draws the last state at the end.
 
-    show: receives each drawing. It is called with the first data, and again whenever drawing takes a small enough share
-    of the run time.
+    show: receives each drawing. It is called with the first data, and then so often that drawing takes at most
+    `_DRAWING_SHARE` of the run time.
     """
 
     def __init__(self, show: Callable[[Figure], None], *, title: str):
@@ -45,13 +45,13 @@ class LossCurve:
 
     def steps(self, epochs_done: float, loss: float) -> None:
         self._steps.append((epochs_done, loss))
-        self._draw_in_turn()
+        self._draw_if_due()
 
     def epoch(self, history: Sequence[EpochRecord]) -> None:
         self._history = history
-        self._draw_in_turn()
+        self._draw_if_due()
 
-    def _draw_in_turn(self) -> None:
+    def _draw_if_due(self) -> None:
         self._is_current = False
         started = time.monotonic()
         if started >= self._next_drawing:

@@ -12,19 +12,19 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 # Some file systems allow 143 bytes in a name; locks and temporary files add to it.
-_MOST_BYTES = 100
+_MAX_BYTES = 100
 # A letter or digit of any script, then also the signs of versions and dates.
 _NAME = re.compile(r"\w[\w.+-]*(?<!\.)")
 # Files and folders next to those of runs, and names that Windows keeps for devices.
-_TAKEN = re.compile(r"(?i)(?:index|last|steps|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+_RESERVED = re.compile(r"(?i)(?:index|last|steps|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 
 
 def checked_run_id(name: str) -> str:
     """Returns the name. Raises ValueError if it is not a valid name of a run."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name.encode()) > _MOST_BYTES:
-        rule = f"letters, digits and . _ + - only, at most {_MOST_BYTES} bytes"
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name.encode()) > _MAX_BYTES:
+        rule = f"letters, digits and . _ + - only, at most {_MAX_BYTES} bytes"
         raise ValueError(f"{str(name)[:60]!r} is not a valid name of a run: {rule}")
-    if _TAKEN.fullmatch(name):
+    if _RESERVED.fullmatch(name):
         raise ValueError(f"{name!r} is not a valid name of a run: it is reserved")
     return name
 

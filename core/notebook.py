@@ -1,5 +1,5 @@
-"""Output in notebooks: messages in cells, bars and curves that update in place, failures that start with a remedy.
-IPython is used only in a process that already runs it."""
+"""Output in notebooks: messages in cells, progress bars and curves that update in place, errors that begin with a
+remedy. IPython is used only in a process that already runs it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from core.loss_curve import LossCurve
 
-# By the name of the class, so that nothing is imported for it; other errors bring their own hint.
-_CURES = {
+# By the name of the class, so that nothing has to be imported; other errors have their own hint.
+_REMEDIES = {
     "FileNotFoundError": "paths in configurations are relative to the root of the repository; use `root / path`",
     "MemoryError": "set training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size",
     "ModuleNotFoundError": "`make setup` installs what Landfall needs; is this the kernel of its .venv?",
@@ -75,18 +75,18 @@ def _picture_of(figure: Figure) -> bytes:
     return as_png(figure, dpi=100)
 
 
-def cause_and_cure(error: BaseException) -> str:
-    """One line each; the remedy only if one is known."""
-    cause, own_cure = (error.message, error.hint) if isinstance(error, LandfallError) else (str(error), None)
+def cause_and_remedy(error: BaseException) -> str:
+    """The error and, if known, its remedy: one line each."""
+    cause, own_remedy = (error.message, error.hint) if isinstance(error, LandfallError) else (str(error), None)
     cause = cause.strip().partition("\n")[0]
-    cure = _CURES.get(type(error).__name__, own_cure)
+    remedy = _REMEDIES.get(type(error).__name__, own_remedy)
     named = f"{type(error).__name__}: {cause}" if cause else type(error).__name__
-    return f"\x1b[1;31m{named}\x1b[0m" + (f"\n\x1b[1m→ {cure}\x1b[0m" if cure else "")
+    return f"\x1b[1;31m{named}\x1b[0m" + (f"\n\x1b[1m→ {remedy}\x1b[0m" if remedy else "")
 
 
 def _show_cause_first(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
-    """A run that was stopped on request is not a failure, so it needs no traceback."""
-    lines = [cause_and_cure(error)]
+    """Shows the cause and the remedy above the traceback; a run that was stopped on request has no traceback."""
+    lines = [cause_and_remedy(error)]
     if not isinstance(error, StoppedError):
         lines += ["", *shell.InteractiveTB.structured_traceback(kind, error, trace, tb_offset=tb_offset)]
     shell._showtraceback(kind, error, lines)

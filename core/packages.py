@@ -6,7 +6,7 @@ from importlib import metadata
 
 
 def version_of(package: str) -> str | None:
-    """None if it is not installed."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Which run's weights are the model of a stream.
+"""Promotion: the weights of one run are the model of a stream.
 
 Every run keeps its best weights in its own folder, `runs/<stream>_ssl/<run-id>/model.pt`. The promoted model, the file
 `logging.checkpoint_path`, is a copy of one of them: scoring, calibration and export use it. Promoting another run first

@@ -1,6 +1,6 @@
-"""Reads YAML and JSON from files that may be foreign or damaged.
+"""Reads YAML and JSON from files that may be untrusted or damaged.
 
-Such a file may be damaged, or made to hang or crash its reader: bytes, values, depth and the length of numbers are
+Such a file may be made to hang or crash its reader. Therefore bytes, values, depth and the length of numbers are
 limited before anything is built from them. Every fault is an `UnreadableError` with one line of text; errors of the
 file system (`FileNotFoundError`, `PermissionError`) are passed on.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 LARGEST_JSON = 1 << 28
 LARGEST_YAML = 1 << 18
-# Our deepest file nests seven values.
-_DEEPEST = 60
+# Maximum depth; our deepest file nests seven values.
+_MAX_DEPTH = 60
 # Values of a YAML file with all aliases expanded; our longest file has a hundred.
-_MOST_VALUES = 20_000
+_MAX_VALUES = 20_000
 # Values of a JSON text, counted by its signs. An empty list of three bytes takes 64 bytes of memory.
-_MOST_JSON_VALUES = 10_000_000
-_MOST_DIGITS = 40
+_MAX_JSON_VALUES = 10_000_000
+_MAX_DIGITS = 40
 _YAML_NUMBER = re.compile(r"[-+]?[0-9][0-9_:]{40,}")
 
 
@@ -41,7 +41,7 @@ class UnreadableError(ValueError):
 
 
 def read_bytes(path: Path, *, largest: int = LARGEST_JSON) -> bytes:
-    """Raises UnreadableError for a file that is too large, and for pipes and devices, which never end."""
+    """The bytes of a file. Raises UnreadableError if it is too large, and for pipes and devices, which never end."""
     if path.exists() and not path.is_file():
         raise UnreadableError("is not a regular file")
     with path.open("rb") as file:
@@ -51,7 +51,7 @@ def read_bytes(path: Path, *, largest: int = LARGEST_JSON) -> bytes:
 
 
 def text_of(content: bytes) -> str:
-    """UTF-8, with or without a byte order mark."""
+    """The text of UTF-8 bytes, with or without a byte order mark. Raises UnreadableError."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -81,11 +81,11 @@ def json_object_or_none(path: Path) -> dict[str, Any] | None:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Raises UnreadableError for text that is not JSON, too deep, has too many values or numbers of more than 40
-    digits."""
+    """The value of a JSON text. Raises UnreadableError for text that is not JSON, is nested too deeply, or has too many
+    values or numbers of more than 40 digits."""
     text = text_of(content) if isinstance(content, bytes) else content
-    if sum(map(text.count, ",[{")) > _MOST_JSON_VALUES:
-        raise UnreadableError(f"is not usable JSON: more than {_MOST_JSON_VALUES} values")
+    if sum(map(text.count, ",[{")) > _MAX_JSON_VALUES:
+        raise UnreadableError(f"is not usable JSON: more than {_MAX_JSON_VALUES} values")
     try:
         value = json.loads(text, parse_int=_whole_number)
     except json.JSONDecodeError as error:
@@ -97,7 +97,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def _whole_number(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
+    if len(text) > _MAX_DIGITS:
         raise UnreadableError(f"is not usable JSON: a number of {len(text)} digits")
     return int(text)
 
@@ -105,12 +105,12 @@ def _whole_number(text: str) -> int:
 def _refuse_deep(value: Any) -> None:
     """Limits the depth, because other code visits values by recursion."""
     level = [value] if isinstance(value, dict | list) else []
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if not level:
             return
         members = (inner for each in level for inner in (each.values() if isinstance(each, dict) else each))
         level = [inner for inner in members if isinstance(inner, dict | list)]
-    raise UnreadableError(f"is not usable: values nest deeper than {_DEEPEST}")
+    raise UnreadableError(f"is not usable: values nest deeper than {_MAX_DEPTH}")
 
 
 # ----------------------------------------------------------------------------------------------------------------- YAML
@@ -134,7 +134,7 @@ def parse_yaml(text: str) -> tuple[Any, yaml.Node | None]:
         node = loader.get_single_node()
         if node is None:
             return None, None
-        if (size := _num_values(node, {}, 0)) > _MOST_VALUES:
+        if (size := _num_values(node, {}, 0)) > _MAX_VALUES:
             raise UnreadableError(f"its aliases expand to {size:.3g} values")
         return loader.construct_document(node), node
     except yaml.MarkedYAMLError as error:
@@ -155,7 +155,7 @@ def _num_values(node: yaml.Node, known: dict[int, int], depth: int) -> int:
     deep."""
     import yaml
 
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise RecursionError
     if isinstance(node, yaml.ScalarNode):
         if node.style is None and _YAML_NUMBER.fullmatch(node.value):
@@ -169,7 +169,8 @@ def _num_values(node: yaml.Node, known: dict[int, int], depth: int) -> int:
 
 
 # ------------------------------------------------------------------------------------------------------------- archives
-# Sensor data, weights and logs hardly compress; what grows a hundredfold was made to fill a disk.
+# Sensor data, weights and logs hardly compress; a file that unpacks to a hundred times its size was made to fill a
+# disk.
 LARGEST_RATIO, _ALWAYS_UNPACKED = 100, 10**8
 
 

@@ -1,7 +1,7 @@
 """Redacts secrets in everything that is written: logs, run folders, printed configurations, executed notebooks.
 
-First by known value, everywhere: values of variables with secret-like names, and those of `hide_values`. Then by
-pattern: keys of known forms (`core.secrets`), passwords in addresses, and values given to names of secrets.
+Secrets are found by known value (values of variables with secret-like names, and those of `hide_values`), then by
+pattern: keys of known forms (`core.secrets`), passwords in addresses, and values assigned to names of secrets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _given: set[str] = set()
 def printable(text: str) -> str:
     """One line without effects on a terminal: control characters and overrides of the writing direction are escaped
     (`\\n`, `\\x1b`, `\\u202e`)."""
-    return text if text.isprintable() else "".join(map(_spelled, text))
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def printable_lines(text: str) -> str:
@@ -65,7 +65,7 @@ def printable_lines(text: str) -> str:
     return _LINE.sub(lambda line: printable(line[0]), text)
 
 
-def _spelled(letter: str) -> str:
+def _escaped(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
 
 
@@ -93,8 +93,8 @@ def redacted_text(text: str) -> str:
 
 
 def redacted_code(code: str) -> str:
-    """As `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or if the value or its
-    form is known, so that valid code stays valid."""
+    """Like `redacted_text`, for the source of a cell: only in literals, comments and shell lines, or if the value or
+    its form is known, so that valid code stays valid."""
     text = masked(_by_value(code), HIDDEN)
     literals = with_hidden_literals(text, HIDDEN)
     if literals is None:  # not Python, such as the cell of another magic
@@ -120,13 +120,13 @@ def _all_hidden(found: re.Match[str]) -> str:
 
 def _by_value(text: str) -> str:
     named = (value for name, value in os.environ.items() if has_secret_word(name))
-    values = {value for value in (*named, *_given) if _tells(value) and value in text}
+    values = {value for value in (*named, *_given) if _may_be_secret(value) and value in text}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
 
 
-def _tells(value: str) -> bool:
+def _may_be_secret(value: str) -> bool:
     """Whether a value can be a secret: folders and words such as `none` also occur under secret-like names."""
     return len(value) >= _SHORTEST_VALUE and not value.startswith(("/", "~")) and not is_placeholder(value)
 
@@ -165,7 +165,7 @@ class RedactingFormatter(logging.Formatter):
     level of warnings and errors, such as `WARNING: `, and empty for lower levels."""
 
     def format(self, record: logging.LogRecord) -> str:
-        record = copy(record)  # other handlers get it too
+        record = copy(record)  # other handlers receive the same record
         # A line break in a name would forge a line of the log.
         if isinstance(record.args, tuple):
             record.args = tuple(each if isinstance(each, Number) else printable(str(each)) for each in record.args)

@@ -1,4 +1,4 @@
-"""Private random generators: one per purpose, so that draws for one purpose do not affect another.
+"""Separate random generators: one per purpose, so that draws for one purpose do not affect another.
 
 The global generators are seeded in `core.devices.process.seed_and_fix`.
 """

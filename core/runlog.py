@@ -43,8 +43,8 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Reading:
-    """Memory in MiB that this process has taken from the device: allocators keep allocated memory, so occasional
-    readings find the peak. The share of the time the GPU computed, 0 to 1, None if unknown."""
+    """memory_mb: MiB of the device that this process has reserved; allocators keep reserved memory, so occasional
+    readings find the peak. gpu_utilisation: share of the time in which the GPU computed, 0 to 1; None if unknown."""
 
     memory_mb: float
     gpu_utilisation: float | None
@@ -120,7 +120,7 @@ class RunLog:
         except OSError as cause:
             if error is None:
                 raise
-            log.warning("how the run ended is not recorded: %s", cause)  # most likely the reason of the failure
+            log.warning("the end of the run is not recorded: %s", cause)  # most likely the reason of the failure
 
     def write_config(self, rendered: str) -> None:
         self._write("config.yaml", rendered)
@@ -161,7 +161,7 @@ class RunLog:
         skill: Mapping[str, Any] | None = None,
         best_skill: Mapping[str, Any] | None = None,
     ) -> None:
-        """skill, best_skill: of this and of the best epoch, as `core.models.skill.Skill.to_json` gives it."""
+        """Records an epoch. skill, best_skill: of this and of the best epoch, from `Skill.to_json`."""
         total = skill["total"] if skill else None
         self._append([
             {"kind": "epoch", "time": self._now(), **asdict(record), "skill": total,
@@ -180,7 +180,7 @@ class RunLog:
         )
 
     def recovery(self, record: Mapping[str, Any]) -> None:
-        """A step that was rolled back, and the action taken (`trainers.recovery`)."""
+        """Records a step that was rolled back, and the remedy (`trainers.recovery`)."""
         self._append([{"kind": "recovery", "time": self._now(), **record}])
         self._update(recoveries=self._status["recoveries"] + 1)
 
@@ -190,7 +190,7 @@ class RunLog:
         return self._records
 
     def rewind(self, records: int | None, *, step: int, epoch: int) -> None:
-        """Keeps the first `count` records, or all valid ones; a truncated last line is dropped.
+        """Keeps the first `records` records, or with None all valid ones; a truncated last line is dropped.
 
         step, epoch: completed so far. They do not determine the records to keep: with another batch size, the steps of
         an epoch have other numbers.

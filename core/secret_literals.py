@@ -1,4 +1,4 @@
-"""Finds string literals of Python code that are given to the name of a secret, by the structure of the code.
+"""Finds string literals of Python code that are assigned to the name of a secret, with the syntax tree.
 
 `token = 'x'`, `f(token='x')`, `{'token': 'x'}`, `token = given or 'x'` and `os.environ.get('TOKEN', 'x')` have one;
 `token = os.environ['X']` and `print('token:', token)` have none.
@@ -43,7 +43,7 @@ _Test = Callable[[str], bool]
 
 
 def secret_values(code: str) -> set[str]:
-    """Their texts, if these would not hide other words too."""
+    """The texts of these literals that look like passwords; other texts also occur as ordinary words."""
     tree = _parsed(code.encode("utf-8", "surrogatepass"))
     found = (literal for literal in _secret_literals(tree) if isinstance(literal, ast.Constant)) if tree else ()
     return {text for text in map(_text, found) if is_password(text)}
@@ -64,7 +64,8 @@ def with_hidden_literals(code: str, hidden: str) -> str | None:
 
 
 def _parsed(data: bytes) -> ast.Module | None:
-    """The code, if necessary without its lines that are not Python, in which every statement keeps its place."""
+    """The tree of the code; lines that are not Python are blanked if necessary, so that every statement keeps its
+    position. None if it is not Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of wrong escapes
         for tried in (data, _SHELL.sub(_blank, data)):
@@ -102,7 +103,7 @@ def _test_of(name: str) -> _Test | None:
 
 
 def _given(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Each name with the value that it is given or compared with."""
+    """Each name with the value that is assigned to it or compared with it."""
     rest: list[ast.AST] = [tree]
     while rest:
         node = rest.pop()
@@ -172,7 +173,7 @@ def _is_likely(value: ast.expr) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    """Of a variable, an attribute or a key."""
+    """The name of a variable, an attribute or a key; empty for other expressions."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) and _NAME.fullmatch(node.value) else ""
     if isinstance(node, ast.Name):
@@ -185,7 +186,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _literals(value: ast.expr) -> Iterator[_Texts]:
-    """Of an expression; from indices and the arguments of calls, which are mostly names, those that look random."""
+    """The literals of an expression; from arguments of calls, which are mostly names, only those that look random."""
     if isinstance(value, ast.Constant | ast.JoinedStr):
         yield value
         return
@@ -210,7 +211,7 @@ def _literals(value: ast.expr) -> Iterator[_Texts]:
 
 
 def _text(literal: _Texts) -> str:
-    """What is written in it, without the values that are inserted."""
+    """The text of a literal, without the values that an f-string inserts."""
     if isinstance(literal, ast.JoinedStr):
         return "".join(_text(part) for part in literal.values if isinstance(part, ast.Constant))
     if isinstance(literal.value, bytes):

@@ -1,11 +1,11 @@
-"""What the name of a secret looks like. Four questions, from the strictest to the most careful:
+"""Recognises names of secrets. Four tests, from the strictest to the most cautious:
 
-- `is_secret_name`: does a variable of this name hold a secret? (`hf_token`, `apiKey`, `DB_PASSWORD`)
-- `suggests_secret`: is a value that looks random a secret under this name? Also `wandb_key` and `COMET_KEY`.
-- `has_secret_word`: may a value under this name be written down? Not under `token_for_upload` either.
-- `is_short_secret`: is this text a secret under a name that also means other things, such as `pin`?
+- `is_secret_name`: a variable of this name contains a secret (`hf_token`, `apiKey`, `DB_PASSWORD`).
+- `suggests_secret`: a value of this name is a secret if it looks random (also `wandb_key` and `COMET_KEY`).
+- `has_secret_word`: a value of this name must not be written to files and logs (also `token_for_upload`).
+- `is_short_secret`: a text is a secret under a name that also means other things, such as `pin`.
 
-A name of a model token or a position, such as `mask_token`, is none of these.
+They are false for names of model tokens or positions, such as `mask_token`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds secrets in text by their form or by the name of their variable; never prints them.
 
-A key that carries its issuer's prefix (`hf_`, `sk-`, `AKIA`) is found anywhere. A random text is a secret only if a
-name or a command says so (`api_key = …`, `wandb login …`): hashes of commits and files look the same.
+A key with the prefix of its issuer (`hf_`, `sk-`, `AKIA`) is found anywhere. A random text is a secret only after the
+name of a secret or a command (`api_key = …`, `wandb login …`), because hashes of commits and files look the same.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_password(value: str) -> bool:
-    """Letters with at least one digit or sign, and not a placeholder; a plain word counts as a description."""
+    """Whether a text has letters and at least one digit or sign, and is not a placeholder or a plain word."""
     has_letter = any(character.isalpha() for character in value)
     return has_letter and not value.isalpha() and not is_placeholder(value) and not re.match(r"\w+[.(]\w", value)
 
@@ -278,7 +278,7 @@ def _present(names: Mapping[str, Sequence[str]], present: Set[str]) -> Iterator[
 
 
 def _name_up_to(text: str, end: int) -> str:
-    """The name that ends at `end`; the text before may be long, so only its last characters are looked at."""
+    """The name that ends at `end`; only the last 60 characters before it are searched, because the text may be long."""
     found = re.search(r"[\w-]*\Z", text[max(0, end - 60) : end])
     return found[0] if found else ""
 

@@ -29,7 +29,8 @@ _LOCKED = "landfall-switch"
 
 @dataclass(frozen=True)
 class _Move:
-    """Paths relative to the root. kept: the new name of the present `target`; None if there is none."""
+    """One replacement, as paths relative to the root. kept: the new name of the current `target`; None if there is
+    none."""
 
     target: str
     staged: str
@@ -37,8 +38,8 @@ class _Move:
 
 
 def switch(sources: Mapping[str, Path], *, root: Path, suffix: str) -> list[str]:
-    """Puts copies of `sources` at their targets, by the targets' paths relative to `root`; returns the names of the
-    previous files, which are kept with `suffix` added.
+    """Replaces targets by copies of `sources`, whose keys are the targets' paths relative to `root`. Returns the names
+    of the previous files, which are kept with `suffix` added.
 
     Call it while the targets are locked. Raises WriteError before anything is replaced.
     """
@@ -112,7 +113,7 @@ def _complete(root: Path) -> None:
 
 
 def _place(root: Path, move: _Move) -> None:
-    """Also after an interruption. Every target exists at any time."""
+    """Replaces one target; may be repeated after an interruption. Every target exists at any time."""
     staged, target = root / move.staged, root / move.target
     if not staged.exists():
         return

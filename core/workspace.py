@@ -112,7 +112,7 @@ def _disk_error(error: BaseException | None, path: Path) -> OSError | None:
     """The system error for the folder of `path`; torch raises its own error, which has the system error only in its
     context."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in WriteError.WAYS_OUT:
+        if isinstance(error, OSError) and error.errno in WriteError.HINTS:
             named = Path(error.filename) if isinstance(error.filename, str) else path
             if named.parent == path.parent or path.is_relative_to(named):
                 return error
@@ -196,7 +196,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """UTF-8. Names of files that are not valid UTF-8 are written with escapes, which JSON reads back."""
+    """Writes UTF-8. Names of files that are not valid UTF-8 are written with escapes, which JSON reads back."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
@@ -219,12 +219,12 @@ def compact_json(value: Any) -> str:
 
 
 def json_digest(value: Any) -> str:
-    """SHA-256 of a value as JSON, in whatever order its keys are."""
+    """SHA-256 of a value as JSON, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8")).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Raises ValueError for NaN and infinity."""
+    """Writes strict JSON. Raises ValueError for NaN and infinity."""
     write_text(path, json_text(value))
 
 
@@ -233,5 +233,5 @@ def utc_now() -> str:
 
 
 def new_run_id() -> str:
-    """Sorts by time, and is unique even if the clock repeats a second: `20261121-083000-1f3a77c2`."""
+    """A name that sorts by time, and is unique even if the clock repeats a second: `20261121-083000-1f3a77c2`."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"

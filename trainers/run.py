@@ -268,7 +268,7 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         for line in start_report(context, size, batch, model, train):
             log.info("%s", line)
     if plan.compiled:
-        torch.use_deterministic_algorithms(config.deterministic)  # now the compiler is informed too
+        torch.use_deterministic_algorithms(config.deterministic)  # unlike the debug mode, also for the compiler
         model.compile()
     bundle = {
         "run_id": context.run_id,

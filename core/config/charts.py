@@ -79,5 +79,7 @@ class VibrationCharts(Section):
 
 
 class Charts(Section):
+    """Constants of the control charts of both streams."""
+
     process: ProcessCharts = Field(ProcessCharts(), description="Control charts of process sensors.")
     vibration: VibrationCharts = Field(VibrationCharts(), description="Control charts of vibration.")

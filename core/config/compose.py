@@ -93,7 +93,7 @@ def load_config(
     values, origins = with_current_keys(values, origins)
     config, origins = _with_data_root(validate(values, source=source, origins=origins), origins, root)
     refuse_outputs_elsewhere(config, source, origins, root)
-    _warn_of_overruled_sizes(config, [setting for layer in layers for setting in layer], origins)
+    _warn_of_overridden_sizes(config, [setting for layer in layers for setting in layer], origins)
     return LoadedConfig(config, source, origins)
 
 
@@ -104,11 +104,11 @@ def _with_data_root(config: AnyConfig, origins: Mapping[str, str], root: Path) -
     has_samples, has_own = (holds_files(root / folder) for folder in (f"{SAMPLES}/data", "data"))
     folder = SAMPLES if has_samples and not has_own else "."
     data = config.data.model_copy(update={"root": folder})
-    why = "the sample data, for data/ has no files" if folder == SAMPLES else "the workspace"
+    why = "the sample data, because data/ has no files" if folder == SAMPLES else "the workspace"
     return config.model_copy(update={"data": data}), {**origins, "data.root": f"auto: {why}"}
 
 
-def _warn_of_overruled_sizes(config: AnyConfig, settings: Sequence[Setting], origins: Mapping[str, str]) -> None:
+def _warn_of_overridden_sizes(config: AnyConfig, settings: Sequence[Setting], origins: Mapping[str, str]) -> None:
     """Warns if a chosen group of sizes has no effect because `model.size` was set after it."""
     if config.model.size == "custom":
         return

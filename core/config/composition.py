@@ -16,7 +16,7 @@ from core.workspace import relative
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_MOST_CACHED = 64
+_MAX_CACHED = 64
 # Plain values and origins, by all inputs of Hydra.
 _cached: dict[tuple[object, ...], tuple[Any, Mapping[str, str]]] = {}
 
@@ -42,7 +42,7 @@ def composed_of(
         values, origins = _compose(None if is_group_only else path.stem, folder, overrides, sources, root=root)
         if len(sources) > found:  # a file that no defaults list names literally: its text is not in the key
             return values, origins
-        if len(_cached) >= _MOST_CACHED:
+        if len(_cached) >= _MAX_CACHED:
             _cached.clear()
         _cached[key] = OmegaConf.to_container(values, resolve=False), origins
     plain, origins_of_files = _cached[key]

@@ -69,7 +69,7 @@ class Memory(Section):
 
 
 class Device(Section):
-    """Which of the hardware found is used, and how."""
+    """The hardware that a run uses, and how."""
 
     prefer: Annotated[Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"], BeforeValidator(_as_preference)] = Field(
         "auto",
@@ -83,8 +83,8 @@ class Device(Section):
     strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
     allow_tpu: bool | None = Field(
         None,
-        description="Whether a TPU may be used: `true` lets `auto` take one, `false` keeps it off, and empty uses it "
-        "only where `prefer` names it.",
+        description="Whether a TPU may be used: `true`: `auto` may use one; `false`: never; empty: only if `prefer` "
+        "names it.",
     )
     tpu_batch_factor: Count = Field(
         TPU_BATCH_FACTOR,
@@ -92,7 +92,7 @@ class Device(Section):
         f"{TPU_BATCH_FACTOR}, and scale with it.",
     )
     prefer_cuda: bool = Field(
-        True, description="Whether a CUDA GPU may be used; `false` keeps it off, whatever `prefer` says."
+        True, description="Whether a CUDA GPU may be used; `false` excludes it, regardless of `prefer`."
     )
     amp: bool = Field(True, description="Allow mixed precision; `false` computes in fp32, whatever `precision` is.")
     enable_mixed_precision: bool = Field(
@@ -110,7 +110,7 @@ class Device(Section):
     def contradictions(self) -> Iterator[Contradiction]:
         if self.prefer == "tpu" and self.allow_tpu is False:
             yield Contradiction(
-                "prefer = tpu, but allow_tpu = false keeps TPUs off; change one of the two", ("prefer", "allow_tpu")
+                "prefer = tpu, but allow_tpu = false excludes TPUs; change one of the two", ("prefer", "allow_tpu")
             )
 
     @property
@@ -121,7 +121,7 @@ class Device(Section):
     @classmethod
     def _holds_no_secret_and_only_allowed_names(cls, environment: dict[str, str]) -> dict[str, str]:
         if secret := next(filter(has_secret_word, environment), None):
-            raise ValueError(f"{secret} looks like a secret, and configurations are written down: export it instead")
+            raise ValueError(f"{secret} looks like a secret, and configurations are saved: export it instead")
         if refused := [name for name in environment if not may_be_set(name)]:
             raise ValueError(f"{', '.join(refused)}: a configuration may not set this variable; export it yourself")
         return environment
@@ -182,7 +182,7 @@ class Profile(Section):
     profile_runtime: bool = Field(
         False, description="Write a torch profiler trace of the first steps to the run's folder."
     )
-    hardware: Hardware = Field(Hardware(), description="What the profile was made for; a misfit is reported.")
+    hardware: Hardware = Field(Hardware(), description="What the profile was made for; a mismatch is reported.")
 
 
 class Distributed(Section):

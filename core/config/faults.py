@@ -1,4 +1,4 @@
-"""Faults of a configuration: all at once, each with the key and its origin."""
+"""Collects all faults of a configuration, each with the key and its origin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def all_faults(
 ) -> list[ConfigFault]:
     """Every fault of every key, and the contradictions between valid keys.
 
-    Pydantic checks contradictions only if all keys of a section are valid. So invalid keys are replaced by valid
+    Pydantic checks contradictions only if all keys of a section are valid. Therefore invalid keys are replaced by valid
     values, and the rest is checked again.
     """
     found: list[ConfigFault] = []
@@ -52,7 +52,7 @@ def all_faults(
                     found.append(fault)
                     at_fault.update(keys)
                 for key in keys:
-                    _set_right(corrected, key.split("."), schema)
+                    _replace_invalid(corrected, key.split("."), schema)
         error = _error_of(corrected, schema)
     return found
 
@@ -76,7 +76,7 @@ def _is_within(key: str, sections: Iterable[str]) -> bool:
     return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
-def _set_right(values: dict[str, Any], names: Sequence[str], schema: type[BaseModel]) -> None:
+def _replace_invalid(values: dict[str, Any], names: Sequence[str], schema: type[BaseModel]) -> None:
     """Replaces an invalid value by the default, or by a value of the right type."""
     for name, *rest in (names[place:] for place in range(len(names))):
         field = schema.model_fields.get(name)

@@ -61,7 +61,7 @@ SwitchOrAuto = Annotated[bool | Literal["auto"], BeforeValidator(_as_switch_or_a
 
 
 class Contradiction(NamedTuple):
-    """keys: the keys that contradict each other, relative to the section; empty if it is the section itself."""
+    """A contradiction between values. keys: their keys, relative to the section; empty for the section itself."""
 
     problem: str
     keys: tuple[str, ...] = ()
@@ -87,18 +87,18 @@ class Section(BaseModel):
         yield from ()
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _has_no_contradictions(self) -> Self:
         if found := list(self.contradictions()):
             raise ContradictionError(found)
         return self
 
     @field_validator("*", mode="before")
     @classmethod
-    def _switches_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+    def _booleans_are_not_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         """Python treats `true` as 1."""
         if isinstance(value, bool) and {int, float} & {
             (kind := cls.model_fields[info.field_name].annotation),
             *get_args(kind),
         }:
-            raise ValueError(f"{value!r} is a switch, not a number")
+            raise ValueError(f"{value!r} is a boolean, not a number")
         return value

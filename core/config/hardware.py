@@ -1,4 +1,4 @@
-"""The tables a user may edit: hardware tiers and model sizes under `configs/hardware/`, device profiles."""
+"""The tables that a user may edit: hardware tiers and model sizes under `configs/hardware/`, and device profiles."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def list_profiles(root: Path) -> list[str]:
 
 
 def load_profile(name: str, root: Path) -> Execution:
-    """A profile by itself, over the defaults. Raises UsageError for one that is missing, ConfigError for its faults."""
+    """A device profile over the defaults. Raises UsageError if it is missing, ConfigError for its faults."""
     known = list_profiles(root)
     if name not in known:
         raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
@@ -114,7 +114,7 @@ def _yaml_values(file: str, root: Path) -> dict[str, Any]:
     except UnreadableError as error:
         raise UsageError(f"{file} is not YAML: {error}") from error
     if not isinstance(values, dict):
-        raise ConfigError(file, [ConfigFault("the file", "holds no keys")])
+        raise ConfigError(file, [ConfigFault("the file", "contains no keys")])
     return values
 
 
@@ -149,11 +149,11 @@ def resolve_model_size(
     on it, the environment, the command line), is kept. If the choice of `auto` does not fit other values, such as
     `data.window`, the reduced model is used. Raises ConfigError if a requested size does not fit.
     """
-    asked = config.model.size
-    if asked == "custom":
+    requested = config.model.size
+    if requested == "custom":
         return config, "model.size = custom"
-    if asked != "auto":
-        return _resized(config, asked, tiers, origins, f"model.size = {asked}")
+    if requested != "auto":
+        return _resized(config, requested, tiers, origins, f"model.size = {requested}")
     reason = f"{tier.model_size} on the tier {tier.name}"
     try:
         return _resized(config, tier.model_size, tiers, origins, reason)

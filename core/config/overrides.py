@@ -86,7 +86,7 @@ def apply(setting: Setting, values: DictConfig) -> None:
 
     override, key = setting.override, setting.key
     if override.package is not None or override.is_sweep_override():
-        raise UsageError(f"the override {setting.text!r} sets no single value", hint="write key=value")
+        raise UsageError(f"the override {setting.text!r} does not set a single value", hint="write key=value")
     if not override.is_delete():
         OmegaConf.update(values, key, override.value(), merge=True, force_add=True)
         return

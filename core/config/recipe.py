@@ -27,31 +27,31 @@ KEYS = (
     "scalogram.frequency_min_hz",
 )
 # Candidate windows of process sensors, in rows: the longest that fits three times into a split is used.
-_WINDOWS, _SHORT_WINDOWS, _WINDOWS_A_SPLIT = (256, 128, 64), (64, 32, 16), 3
+_WINDOWS, _SHORT_WINDOWS, _WINDOWS_PER_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
 _PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
 # A window of vibration lasts a second, but has at most this many samples; a record shorter than two windows is one
 # window.
-_LONGEST_WAVE = 2048
+_MAX_VIBRATION_WINDOW = 2048
 # The shortest window of vibration, in columns of an image.
-_SAMPLES_A_COLUMN = 2
+_SAMPLES_PER_COLUMN = 2
 # The lowest wavelet has this many cycles in a window; its width is about one cycle (`scalogram.omega0` / 2π).
 _CYCLES = 4
-# The cost of attention between all channels grows with the square of their number; above it, it was not measured.
-_MOST_CHANNELS = 64
+# The cost of attention between all channels grows with the square of their number; more channels were not measured.
+_MAX_CHANNELS = 64
 # Minimum number of training windows, and the longest stride as a share of a window.
-_FEWEST_WINDOWS: Mapping[Stream, int] = {"patchtst": 2048, "swinmae": 128}
+_MIN_TRAINING_WINDOWS: Mapping[Stream, int] = {"patchtst": 2048, "swinmae": 128}
 _STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
 # Maximum work of an epoch: patches of all channels, or images. 20 epochs take less than a minute on one core of a CPU
 # of 2024.
 # With three times as many patches, the predicted variance is too small for data that drifts (dev/LOG.md).
-_PATCHES_AN_EPOCH, _IMAGES_AN_EPOCH, _FEWEST_AN_EPOCH = 60_000, 448, 64
+_PATCHES_PER_EPOCH, _IMAGES_PER_EPOCH, _MIN_WINDOWS_PER_EPOCH = 60_000, 448, 64
 _SCORE_STRIDES = 4
 
 
 @dataclass(frozen=True)
 class History:
-    """The data a recipe is made for.
+    """Facts about the data that the recipe depends on.
 
     splits: rows of each gap-free segment of the splits `train` and `validation`, and of `calibration` if it shares
     their recordings. guard: rows between two splits; -1 is one window. sampling_rate_hz: of vibration.
@@ -64,7 +64,7 @@ class History:
 
     def shortest(self) -> tuple[int, str]:
         """The typical length of a segment in the split with the shortest ones, and that split."""
-        return min((_usual_length(rows_s), name) for name, rows_s in self.splits.items())
+        return min((_typical_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
 def is_open(config: AnyConfig) -> bool:
@@ -88,7 +88,7 @@ def smallest_window(config: AnyConfig) -> int:
     if config.data.window != AUTO:
         return config.data.window
     if config.stream == "swinmae":
-        return _SAMPLES_A_COLUMN * config.scalogram.image_size
+        return _SAMPLES_PER_COLUMN * config.scalogram.image_size
     step = 1 if config.model.patch_length == AUTO else config.model.patch_length
     return max(_SHORT_WINDOWS[-1] // step, 2) * step
 
@@ -135,21 +135,22 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
         patch = max(size for size in range(1, wanted + 1) if window % size == 0)
         why_patch = f"1/{_PATCHES} of a window of {window}, from {_SHORTEST_PATCH} to {_LONGEST_PATCH} rows"
     stride = _stride(config, window, history)
-    a_window = history.num_channels * window // patch
-    an_epoch = max(_PATCHES_AN_EPOCH // a_window, _FEWEST_AN_EPOCH)
+    patches_per_window = history.num_channels * window // patch
+    windows_per_epoch = max(_PATCHES_PER_EPOCH // patches_per_window, _MIN_WINDOWS_PER_EPOCH)
     return {
         "data.window": (window, why_window),
         "model.patch_length": (patch, why_patch),
         "model.patch_stride": (patch, "model.patch_length"),
         "model.channel_attention": (
-            "all" if history.num_channels <= _MOST_CHANNELS else "groups",
-            f"{history.num_channels} channels; groups for more than {_MOST_CHANNELS}",
+            "all" if history.num_channels <= _MAX_CHANNELS else "groups",
+            f"{history.num_channels} channels; groups for more than {_MAX_CHANNELS}",
         ),
         "data.stride": stride,
         "data.score_stride": _score_stride(config, window, patch),
         "training.windows_per_epoch": (
-            an_epoch,
-            f"{_PATCHES_AN_EPOCH:,} patches per epoch, {a_window} per window; at least {_FEWEST_AN_EPOCH} windows",
+            windows_per_epoch,
+            f"{_PATCHES_PER_EPOCH:,} patches per epoch, {patches_per_window} per window; "
+            f"at least {_MIN_WINDOWS_PER_EPOCH} windows",
         ),
     }
 
@@ -159,11 +160,11 @@ def _process_window(patch: int | str, history: History) -> tuple[int, str]:
     step = 1 if patch == AUTO else patch
     reason = f"half of the rows of the split {name} are in segments of {rows} rows or more"
     for window in _WINDOWS:
-        if _WINDOWS_A_SPLIT * window <= rows:
-            return window // step * step, f"{reason}, enough for {_WINDOWS_A_SPLIT} windows"
+        if _WINDOWS_PER_SPLIT * window <= rows:
+            return window // step * step, f"{reason}, enough for {_WINDOWS_PER_SPLIT} windows"
     for window in _SHORT_WINDOWS:
         if window + (window if history.guard < 0 else history.guard) <= rows:
-            reason += f", too short for {_WINDOWS_A_SPLIT} windows of {_WINDOWS[-1]}"
+            reason += f", too short for {_WINDOWS_PER_SPLIT} windows of {_WINDOWS[-1]}"
             return max(window // step, 2) * step, reason
     return max(_SHORT_WINDOWS[-1] // step, 2) * step, reason
 
@@ -172,8 +173,8 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
     window, why = _get(config, "data.window"), ""
     rate_hz = history.sampling_rate_hz
     if window == AUTO:
-        shortest = _SAMPLES_A_COLUMN * config.scalogram.image_size
-        window, why = _LONGEST_WAVE, f"at most one second at {rate_hz:g} Hz"
+        shortest = _SAMPLES_PER_COLUMN * config.scalogram.image_size
+        window, why = _MAX_VIBRATION_WINDOW, f"at most one second at {rate_hz:g} Hz"
         while window > 1.5 * rate_hz and window >= 2 * shortest:
             window //= 2
         rows, _ = history.shortest()
@@ -183,7 +184,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
         "data.window": (window, why),
         "data.stride": _stride(config, window, history),
         "data.score_stride": _score_stride(config, window, None),
-        "training.windows_per_epoch": (_IMAGES_AN_EPOCH, "images per epoch"),
+        "training.windows_per_epoch": (_IMAGES_PER_EPOCH, "images per epoch"),
         "scalogram.frequency_min_hz": (
             lowest_frequency(config.scalogram, window, rate_hz).frequency_min_hz,
             f"{_CYCLES} cycles per window",
@@ -193,7 +194,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
 
 def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
     """The longest stride that leaves enough windows."""
-    fewest, stride = _FEWEST_WINDOWS[config.stream], max(window // _STRIDES[config.stream], 1)
+    min_windows, stride = _MIN_TRAINING_WINDOWS[config.stream], max(window // _STRIDES[config.stream], 1)
 
     def num_windows() -> int:
         return sum((rows - window) // stride + 1 for rows in train if rows >= window)
@@ -201,7 +202,7 @@ def _stride(config: AnyConfig, window: int, history: History) -> _Choice:
     train = history.splits["train"]
     if not any(rows > window for rows in train):
         return stride, "one window per segment"
-    while num_windows() < fewest and stride > 1:
+    while num_windows() < min_windows and stride > 1:
         stride //= 2
     return stride, f"results in {num_windows()} training windows"
 
@@ -212,7 +213,7 @@ def _score_stride(config: AnyConfig, window: int, patch: int | None) -> _Choice:
     return max(window // _SCORE_STRIDES, 1), f"1/{_SCORE_STRIDES} of a window"
 
 
-def _usual_length(rows_s: Sequence[int]) -> int:
+def _typical_length(rows_s: Sequence[int]) -> int:
     """Half of the rows are in segments of at least this length; 0 without segments."""
     left = sum(rows_s) / 2
     for rows in sorted(rows_s, reverse=True):

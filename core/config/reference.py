@@ -30,9 +30,9 @@ A configuration is composed from files and overrides. Later ones win:
    file, and `COMPUTE_PREFER`, `COMPUTE_ALLOW_TPU` and `COMPUTE_TPU_BATCH_FACTOR` set keys of `device`,
 5. the command line: `training.epochs=2` sets a value, `trainer=quick` or `local/devices=cpu` chooses a group file.
 
-A group file that the environment or the command line chooses is applied as a whole in that place of the order: with
+A group file that the environment or the command line chooses is applied as a whole at that position of the order: with
 `local/devices=cpu` on the command line every key of the profile is above the file and the environment. A single key is
-above the group files of its own place.
+above the group files of its own position.
 
 `landfall train patchtst --print-config --origin` prints the result and the origin of each value. All faults of a
 configuration are reported together; an unknown key is an error.

@@ -14,7 +14,7 @@ from core.config.charts import Charts
 from core.config.fields import Contradiction, Count, FractionOrAuto, Ratio, Section
 
 # The largest false alarm rate that extrapolation of the tail supports.
-_MOST_OF_A_TAIL = 0.1
+_MAX_TAIL_RATE = 0.1
 
 
 class Threshold(Section):
@@ -34,9 +34,9 @@ class Threshold(Section):
     min_calibration: Count = Field(50, description="Minimum number of calibration scores for a threshold.")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        if self.method == "pot" and self.false_alarm_rate > _MOST_OF_A_TAIL:
+        if self.method == "pot" and self.false_alarm_rate > _MAX_TAIL_RATE:
             yield Contradiction(
-                f"method = pot supports rates of up to {_MOST_OF_A_TAIL}, not false_alarm_rate = "
+                f"method = pot supports rates of up to {_MAX_TAIL_RATE}, not false_alarm_rate = "
                 f"{self.false_alarm_rate}; method = conformal supports any",
                 ("false_alarm_rate", "method"),
             )

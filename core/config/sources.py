@@ -56,7 +56,7 @@ def _read(file: Path, name: str) -> Source:
         raise UsageError(f"{name} cannot be read: {first_line(error)}", hint="check its permissions") from error
     except UnreadableError as error:
         hint = (
-            "indent with blanks, not with tabs"
+            "indent with spaces, not with tabs"
             if "\\t" in str(error)
             else "a configuration must be a short UTF-8 text file"
         )

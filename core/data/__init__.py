@@ -25,7 +25,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `annotations`: time spans that a user labelled on the dashboard
 - `labels`: labels, for evaluation
 - `cleaning`: rows in order of time, and their gaps
-- `metrics`: what the quality report measures
+- `metrics`: the figures of the quality report
 - `resampling`: one sampling rate for all
 - `ingest`: reading, cleaning, measuring and resampling of one file
 - `scaling`: centre and scale of each channel

@@ -77,7 +77,7 @@ def _array(file: BinaryIO, num_bytes: int, path: Path, scratch: Path | None) -> 
     declared = math.prod(shape) * dtype.itemsize
     if declared > num_bytes - file.tell():
         raise DataError(
-            f"is cut short: shape {shape} takes {declared} bytes, the file has {num_bytes - file.tell()}",
+            f"is truncated: shape {shape} needs {declared} bytes, the file has {num_bytes - file.tell()}",
             path=path,
             hint="copy the file again",
         )

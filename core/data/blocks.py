@@ -22,7 +22,7 @@ from core.workspace import writing
 
 # Bytes of a block.
 BLOCK_BYTES = 2**22
-# Larger arrays are in a file.
+# Maximum number of bytes of an array in memory; larger ones are in a file.
 IN_MEMORY = 2**24
 # Bytes read from a mapped file before its pages are released. For each page, the system maps a dozen neighbours too.
 _RELEASED_AFTER = 2**23
@@ -140,8 +140,8 @@ def blank(shape: tuple[int, ...], scratch: Path | None, dtype: np.typing.DTypeLi
     """Zeros that may be overwritten in any order: in memory while the array is short or without a `scratch`, else in a
     file in `scratch` that has no name and is deleted with the array.
 
-    Raises WriteError if the disk is full. The space is reserved at once: without space for a page, the process would
-    be killed when it writes to it.
+    Raises WriteError if the disk is full. The space is reserved immediately: the process would be killed if it wrote to
+    a page without space.
     """
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if scratch is None or num_bytes <= IN_MEMORY:
@@ -171,14 +171,14 @@ def by_column(parts_tc: Sequence[np.ndarray], scratch: Path | None) -> np.ndarra
 
 
 def as_one(parts: Sequence[np.ndarray], scratch: Path | None) -> np.ndarray:
-    """Arrays (n, …), concatenated; a view where they are contiguous already, as the records of a set are."""
-    if lie_back_to_back(parts):
+    """Arrays (n, …), concatenated; a view if they are adjacent in memory already, as the records of a set are."""
+    if are_adjacent(parts):
         first = parts[0]
         return np.lib.stride_tricks.as_strided(first, (sum(map(len, parts)), *first.shape[1:]), first.strides)
     return gathered((block for part in parts for block in blocks(part)), scratch)
 
 
-def lie_back_to_back(parts: Sequence[np.ndarray]) -> bool:
+def are_adjacent(parts: Sequence[np.ndarray]) -> bool:
     """Whether arrays (n, …) are contiguous in memory, one after the other."""
     if not all(part.flags.c_contiguous and part.shape[1:] == parts[0].shape[1:] for part in parts):
         return False

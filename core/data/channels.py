@@ -29,8 +29,8 @@ _DECORATED_NUMBER = (
 class Channels:
     """The numeric channels of a table. `add` takes its blocks in order; `whole` decides which columns are numeric.
 
-    Raises DataError if a chosen channel is absent or not numeric, if numbers are written in a form that is
-    ambiguous, or where no channel is left.
+    Raises DataError if a chosen channel is absent or not numeric, if numbers are written in an ambiguous form, or if no
+    channel is left.
     """
 
     def __init__(

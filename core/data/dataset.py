@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Process sensors in a figure, if the caller does not choose them.
-_MOST_CHANNELS = 12
+_MAX_CHANNELS = 12
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class StreamData:
         windows = self.splits[split]
         source = windows.series.recordings[windows.segments.recordings[recording]]
         if self.config.stream == "patchtst":
-            shown = list(channels or self.channels[:_MOST_CHANNELS])
+            shown = list(channels or self.channels[:_MAX_CHANNELS])
             title = f"{source.file_id}, split {split}, {len(shown)} of {len(self.channels)} channels"
             return channels_figure(self.to_frame(split, recording)[shown], title=title)
         mine_w = np.flatnonzero(windows.recording_of() == windows.segments.recordings[recording])
@@ -123,9 +123,9 @@ def load_stream_data(
     """Loads the named splits. Without a `scaler`, one is fitted on the train split, which `splits` must then name.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
-    cut. Values of the recipe that are `auto` are chosen here, from the train and validation splits.
-    Writes one quality report for each file if `write_reports`. Raises DataError for unusable input, QualityError when
-    no file passes.
+    cut. Values of the recipe that are `auto` are chosen here (`with_recipe`).
+    Writes one quality report for each file if `write_reports`. Raises DataError for unusable input, QualityError if no
+    file passes.
     """
     if config.data.root == SAMPLES:
         log.info("using the sample data in %s; copy your own files to data/", SAMPLES)
@@ -200,7 +200,7 @@ def _what_to_copy(config: AnyConfig, data_root: Path) -> str:
         start = "copy your files:"
     names = " and ".join(f"{name} ({purpose})" for name, purpose in purposes.items())
     advice = f"{start} {names}; docs/your-data.md describes the formats"
-    # Files of one's own hide the sample data.
+    # The user's own files hide the sample data.
     has_files = any(path.is_file() for path in data_root.rglob("*"))
     return advice if has_files else f"{advice}. Without files, try: landfall sample-data"
 
@@ -250,12 +250,12 @@ def read_all(
 
 
 def path_shown(file_id: str, config: AnyConfig) -> str:
-    """The path of a recording from the workspace, in messages: with the folder of sample data, for example."""
+    """The path of a recording relative to the workspace, for messages; `file_id` is relative to `data.root`."""
     return file_id if Path(config.data.root).is_absolute() else Path(config.data.root, file_id).as_posix()
 
 
 def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
-    """Raises DataError naming the file, whatever error its reader raised."""
+    """Reads one file. Any error of its reader becomes a DataError that names the file."""
     try:
         return store.read(file, root=data_root, config=config)
     except LandfallError:
@@ -317,7 +317,8 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
 def with_recipe(
     config: AnyConfig, recordings: Sequence[Recording], data_root: Path, rate_hz: float | None
 ) -> AnyConfig:
-    """Raises DataError if the train or validation split has no rows: the recipe depends only on these two."""
+    """The configuration with values instead of `auto` in the recipe, which are chosen from the train and validation
+    splits, and from calibration rows of the same recordings. Raises DataError if one of the first two has no rows."""
     spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in TRAINING_SPLITS}
     if missing := [name for name in TRAINING_SPLITS if not spans[name]]:
         raise no_rows(config, missing[0])

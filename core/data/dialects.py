@@ -1,4 +1,5 @@
-"""The dialect of a csv file: encoding, delimiter and decimal sign; and faults of its text that a parser would miss."""
+"""The dialect of a csv file: encoding, delimiter and decimal sign. Also finds faults of its text that a parser
+misses."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ _STAMP = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 _LARGEST_NAME = 1e8
 _BLOCK_BYTES = 1 << 16
 # A header of a hundred thousand channels fits; a file with a longer first line is not a table.
-_LONGEST_HEAD = 1 << 24
+_MAX_HEAD_BYTES = 1 << 24
 # Each column takes a fifth of a millisecond, however few rows there are.
-_MOST_COLUMNS = 100_000
-csv.field_size_limit(_LONGEST_HEAD)  # the default is too small for a wide header read with the wrong delimiter
+_MAX_COLUMNS = 100_000
+csv.field_size_limit(_MAX_HEAD_BYTES)  # the default is too small for a wide header read with the wrong delimiter
 
 
 class Dialect(NamedTuple):
-    """num_columns: of the header. row_bytes: mean size of a row. quoted: whether the file has a quotation mark."""
+    """The form of a csv file. num_columns: of the header. row_bytes: mean size of a row. quoted: whether the file has a
+    quotation mark."""
 
     encoding: str
     delimiter: str
@@ -41,16 +43,16 @@ class Dialect(NamedTuple):
 def sniff(path: Path, scratch: Path | None = None, *, is_growing: bool = False) -> Dialect:
     """The dialect, from the first rows of the file, after a check of all its bytes. is_growing: without that check.
 
-    Raises DataError with the row for NUL bytes, for a header of values and for two columns of one name; also where
-    memory or disk is too small for the file.
+    Raises DataError with the row for NUL bytes, for a header of values and for two columns of one name; also if memory
+    or disk is too small for the file.
     """
     head, is_cut = _head(path)
     if is_cut and not re.search(rb"[\r\n]", head):
         raise DataError(
-            f"the first line is longer than {_LONGEST_HEAD >> 20} MiB", path=path, row=1, hint="this is not a table"
+            f"the first line is longer than {_MAX_HEAD_BYTES >> 20} MiB", path=path, row=1, hint="this is not a table"
         )
     encoding = _encoding(head, is_cut)
-    quoted = is_growing or _look_through(path, scratch, is_text=not encoding.startswith("utf-16"))
+    quoted = is_growing or _scan(path, scratch, is_text=not encoding.startswith("utf-16"))
     lines = head.decode(encoding, errors="replace").splitlines()
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
@@ -83,15 +85,15 @@ def _head(path: Path) -> tuple[bytes, bool]:
     """The first lines of the file, and whether more follow."""
     blocks, num_lines = [], 0
     with _opened(path) as stream:
-        while num_lines < 2 and len(blocks) * _BLOCK_BYTES < _LONGEST_HEAD and (block := stream.read(_BLOCK_BYTES)):
+        while num_lines < 2 and len(blocks) * _BLOCK_BYTES < _MAX_HEAD_BYTES and (block := stream.read(_BLOCK_BYTES)):
             blocks.append(block)
             num_lines += block.count(b"\n") + block.count(b"\r")
         return b"".join(blocks), bool(stream.read(1))
 
 
-def _look_through(path: Path, scratch: Path | None, *, is_text: bool) -> bool:
-    """Whether the file has a quotation mark. Raises DataError for more text than fits or than its size allows, and
-    where `is_text` for a NUL byte."""
+def _scan(path: Path, scratch: Path | None, *, is_text: bool) -> bool:
+    """Reads all bytes; returns whether the file has a quotation mark. Raises DataError for more text than fits or than
+    its size allows and, with `is_text`, for a NUL byte."""
     row, size, quoted = 1, 0, False
     with _opened(path) as stream:
         while block := stream.read(16 * _BLOCK_BYTES):
@@ -139,10 +141,10 @@ def _check_header(header: list[str], path: Path) -> None:
 
 
 def check_names(names: Sequence[str], path: Path, row: int | None = None) -> None:
-    """Raises DataError for too many columns, and for a name that two of them share, ignoring blanks around it."""
-    if len(names) > _MOST_COLUMNS:
+    """Raises DataError for too many columns, and for a name that two of them share, ignoring spaces around it."""
+    if len(names) > _MAX_COLUMNS:
         raise DataError(
-            f"{len(names)} columns, more than {_MOST_COLUMNS}",
+            f"{len(names)} columns, more than {_MAX_COLUMNS}",
             path=path,
             row=row,
             hint="write one row for each time, or split the file by channel",

@@ -4,9 +4,9 @@
     <entry>/about.json     facts of the writer, and the SHA-256 of each array
     <entry>/sound.json     sizes and times of the arrays when their digests were last verified
 
-Hashing gigabytes at each start would take too long. So the digests are verified only where sizes or times have changed:
-after an entry was copied, restored from a backup or modified. A change on the disk that the file system does not report
-is not detected.
+Hashing gigabytes at each start would take too long. Therefore the digests are verified only if sizes or times have
+changed: after an entry was copied, restored from a backup or modified. A change on the disk that the file system does
+not report is not detected.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _ABOUT, _SOUND = "about.json", "sound.json"
 
 
 def write_entry(entry: Path, arrays: Mapping[str, Sequence[np.ndarray]], about: Mapping[str, Any]) -> None:
-    """arrays: by file name, each as pieces to concatenate. An entry that another process has written is kept."""
+    """Writes an entry; one that another process has written is kept. arrays: by file name, each as pieces to
+    concatenate."""
     with _atomic_folder(entry) as part:
         part.mkdir()
         digests = {name: _write_rows(part / name, pieces) for name, pieces in arrays.items()}
         write_json(part / _ABOUT, {**about, "sha256": digests})
-        _note_as_sound(part, digests)
+        _record_verified(part, digests)
 
 
 def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
@@ -51,15 +52,15 @@ def read_entry(entry: Path) -> tuple[Mapping[str, Any], dict[str, np.ndarray]]:
         for name, digest in digests.items():
             if sha256_of(entry / name) != digest:
                 raise ValueError(f"{name} has changed")
-        _note_as_sound(entry, digests)
+        _record_verified(entry, digests)
     return about, {name: _mapped(entry / name) for name in digests}
 
 
-def _note_as_sound(entry: Path, names: Iterable[str]) -> None:
+def _record_verified(entry: Path, names: Iterable[str]) -> None:
     try:
         write_json(entry / _SOUND, _states_of(entry, names))
     except OSError:  # a read-only store
-        log.debug("cannot note that %s is sound", entry, exc_info=True)
+        log.debug("cannot record that %s was verified", entry, exc_info=True)
 
 
 def _states_of(entry: Path, names: Iterable[str]) -> dict[str, dict[str, int]]:

@@ -29,38 +29,38 @@ class Feed:
         fits = _fits(windows.series, device)
         self.windows = windows.to(device) if fits else windows
         self.device = device
-        self._gatherer = None if fits else ThreadPoolExecutor(1, thread_name_prefix="batches ahead")
+        self._gatherer = None if fits else ThreadPoolExecutor(1, thread_name_prefix="prefetch")
         self._expected: deque[torch.Tensor] = deque()
-        self._ahead: tuple[torch.Tensor, Future[torch.Tensor]] | None = None
+        self._prefetched: tuple[torch.Tensor, Future[torch.Tensor]] | None = None
 
     def batch(self, index_b: torch.Tensor) -> torch.Tensor:
         """Windows (B, T, C) float32, whether they were expected or not."""
         if self._gatherer is None:
             return self.windows.batch(index_b)
-        gathered = self._taken_ahead(index_b)
+        gathered = self._take_prefetched(index_b)
         if self._expected and torch.equal(self._expected[0], index_b):
             self._expected.popleft()
-        self._look_ahead()
+        self._prefetch()
         return to_device(gathered, self.device)
 
     def expect(self, index_b_each: Iterable[torch.Tensor]) -> None:
         """The batches that are likely to be requested next, in this order; replaces the earlier expectation."""
         if self._gatherer is not None:
             self._expected = deque(index_b_each)
-            self._look_ahead()
+            self._prefetch()
 
-    def _taken_ahead(self, index_b: torch.Tensor) -> torch.Tensor:
-        """The batch that was gathered ahead, or this one if another was expected."""
-        ahead, self._ahead = self._ahead, None
+    def _take_prefetched(self, index_b: torch.Tensor) -> torch.Tensor:
+        """The prefetched batch; if it is another one, the requested batch is gathered now."""
+        ahead, self._prefetched = self._prefetched, None
         if ahead is not None:
-            gathered = ahead[1].result()  # also of another batch: only one thread gathers at a time
+            gathered = ahead[1].result()  # also for another batch: only one thread gathers at a time
             if torch.equal(ahead[0], index_b):
                 return gathered
         return self._gather(index_b)
 
-    def _look_ahead(self) -> None:
-        if self._ahead is None and self._expected:
-            self._ahead = self._expected[0], self._gatherer.submit(self._gather, self._expected[0])
+    def _prefetch(self) -> None:
+        if self._prefetched is None and self._expected:
+            self._prefetched = self._expected[0], self._gatherer.submit(self._gather, self._expected[0])
 
     def _gather(self, index_b: torch.Tensor) -> torch.Tensor:
         gathered_btc = self.windows.batch(index_b)
@@ -78,7 +78,7 @@ def _fits(series: Series, device: torch.device) -> bool:
     limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.rows_nc.nbytes / 2**20
     if size_mb > limit_mb:
         log.info(
-            "%s has %.0f MiB for data, and the series takes %.0f MiB: it stays in main memory, and each batch is "
-            "copied while the one before is computed", device, limit_mb, size_mb,
+            "%s has %.0f MiB for data, and the series needs %.0f MiB: it stays in main memory, and each batch is "
+            "copied while the previous one is computed", device, limit_mb, size_mb,
         )  # fmt: skip
     return size_mb <= limit_mb

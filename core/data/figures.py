@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINE = "#4477aa"
-_MOST_POINTS = 3000
+_MAX_POINTS = 3000
 # A step this many times the median one is a gap: the line is interrupted there.
 _GAP_FACTOR = 10.0
 # The longest duration that each unit of a time axis is used for, in seconds, and its length.
@@ -62,7 +62,7 @@ def channels_figure(frame: pd.DataFrame, *, title: str) -> Figure:
     time_n = np.insert(second_n / length, gap_g, np.nan)
     for axes, (name, values) in zip(all_axes, frame.items(), strict=True):
         value_n = np.insert(values.to_numpy(dtype=np.float64), gap_g, np.nan)
-        shown = kept(value_n, _MOST_POINTS)
+        shown = kept(value_n, _MAX_POINTS)
         axes.plot(time_n[shown], value_n[shown], color=LINE, linewidth=0.7)
         axes.set_title(literal(str(name)), fontsize=9, loc="left", pad=2)
         tidy(axes)

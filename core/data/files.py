@@ -1,4 +1,5 @@
-"""Sensor files: their names, their sidecars (JSON files of the same name), and the refusal of other kinds of files."""
+"""Sensor files: their names, their sidecars (JSON files of the same name), and the rejection of other kinds of
+files."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def matches(pattern: str, root: Path) -> list[Path]:
 
 
 def is_present(path: Path) -> bool:
-    """Whether there is such a file. Raises DataError for a link that leads nowhere or to itself."""
+    """Whether the file exists. Raises DataError for a link without a target."""
     if path.is_symlink() and not path.exists():
         raise DataError("is a broken link", path=path, hint="correct or remove the link")
     return path.is_file()
@@ -122,7 +123,7 @@ _CPU_SECONDS, _CPU_SECONDS_PER_MIB = 60, 10
 def in_time(path: Path, parts: Iterable[Part]) -> Iterator[Part]:
     """The parts of a file, one after the other. CPU time is limited, not elapsed time, which depends on other load.
 
-    Raises DataError where reading them and what the caller does with them takes far longer than a valid file does.
+    Raises DataError if reading and processing them takes far longer than for a valid file.
     """
     limit = _CPU_SECONDS + _CPU_SECONDS_PER_MIB * path.stat().st_size / 2**20
     start = time.process_time()
@@ -186,9 +187,8 @@ def data_stem(path: Path) -> str:
 
 
 def facts_of(path: Path) -> dict[str, Any]:
-    """Facts about a file: from the `dataset.json` of its folder, the entry for the file there, and `<stem>.json`.
-
-    Later ones win. Raises DataError for a file that is not a JSON object.
+    """Facts about a file: from the `dataset.json` of its folder, the entry for the file there, and `<stem>.json`; later
+    ones have priority. Raises DataError for a file that is not a JSON object.
     """
     stem, shared = data_stem(path), path.with_name("dataset.json")
     dataset = _json(shared)

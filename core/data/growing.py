@@ -26,8 +26,8 @@ from core.data.tables import require, time_column, with_decimal_points
 from core.data.timestamps import parse_times
 from core.errors import DataError
 
-# Maximum and minimum number of bytes that are read at once; a longer line is not a row.
-BLOCK_BYTES, _LEAST_BYTES = 2**20, 2**13
+# Maximum and minimum number of bytes per read; a longer line is not a row.
+BLOCK_BYTES, _MIN_BYTES = 2**20, 2**13
 # Earlier dates mean that the column counts seconds or rows.
 _EARLIEST_NS = 10**17
 # The most common form of time stamps. `parse_times` reads all forms, but takes several times as long as scoring a row.
@@ -38,8 +38,9 @@ _PLAIN_TIME = re.compile(r"(?:19|20|21)\d{2}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}(?:
 class NewRows:
     """Rows in the order of the file.
 
-    values_nc: float32 (n, C), NaN is missing. time_n: int64 (n,), nanoseconds since 1970. line_n: int64 (n,), numbers
-    of the lines, the header is 1. problems: rows and cells that were left out, each with file, row and remedy.
+    values_nc: float32 (n, C), NaN is missing. time_n: int64 (n,), nanoseconds since 1970. line_n: int64 (n,), line
+    numbers in the file, from 1 for the header. problems: rows and cells that were left out, each with file, row and
+    remedy.
     """
 
     values_nc: np.ndarray
@@ -50,8 +51,11 @@ class NewRows:
 
 @dataclass
 class GrowingTable:
-    """path: the file. channels: names of the columns to read, in order. offset: bytes that have been read. line: lines
-    that have been read. first_line: the header, once it is complete."""
+    """A growing csv file, and the position up to which it has been read.
+
+    path: the file. channels: names of the columns to read, in order. offset: number of bytes that have been read. line:
+    number of lines that have been read.
+    """
 
     path: Path
     channels: Sequence[str]
@@ -66,15 +70,15 @@ class GrowingTable:
         """At most `limit` new rows; None if there is none. is_complete: whether a last line without a line break is a
         row too.
 
-        Raises DataError for a file that became shorter, that is no csv file with the channels and with dates, or whose
-        line is longer than `BLOCK_BYTES`; OSError if it cannot be read.
+        Raises DataError for a file that became shorter, that is not a csv file with the channels and with dates, or
+        that has a line longer than `BLOCK_BYTES`; OSError if it cannot be read.
         """
         if self.path.stat().st_size < self.offset:
             hint = "write new data to a file with a new name"
             raise DataError("the file is shorter than the part that was read", path=self.path, hint=hint)
         if self._dialect is None and not self._open(is_complete):
             return None
-        block, is_all = self._block(min(BLOCK_BYTES, max(_LEAST_BYTES, 2 * limit * self._dialect.row_bytes)))
+        block, is_all = self._block(min(BLOCK_BYTES, max(_MIN_BYTES, 2 * limit * self._dialect.row_bytes)))
         lines = block.split(b"\n")
         rest = lines.pop()
         if not lines and len(rest) == BLOCK_BYTES:
@@ -91,7 +95,7 @@ class GrowingTable:
         return self._rows([line.decode(self._dialect.encoding, errors="replace") for line in lines], first_line)
 
     def _block(self, size: int) -> tuple[bytes, bool]:
-        """New bytes, about as many as `size`, with a complete line if there is one; and whether these are all."""
+        """About `size` new bytes, with a complete line if there is one; and whether there are no more."""
         with self.path.open("rb") as file:
             file.seek(self.offset)
             block = file.read(size)
@@ -146,7 +150,7 @@ class GrowingTable:
         return NewRows(values_nc[has_time_n], time_n[has_time_n], line_n[has_time_n], (*problems, *unread))
 
     def _usable(self, lines: list[str], first_line: int) -> tuple[list[tuple[int, str]], list[DataError]]:
-        """Lines that are rows, with their numbers, and problems. Blank lines are none."""
+        """Lines that are rows, with their numbers, and problems. Blank lines are skipped."""
         kept, problems = [], []
         for number, line in enumerate(lines, first_line):
             line = line.rstrip("\r")
@@ -213,7 +217,7 @@ class GrowingTable:
 
 
 def _plain_times(column: pd.Series) -> np.ndarray | None:
-    """What `parse_times` gives for time stamps that all have the usual form: int64 (n,); None for others."""
+    """The result of `parse_times`, int64 (n,), if all time stamps have the most common form; else None."""
     cells = column.tolist()
     if not all(isinstance(cell, str) and _PLAIN_TIME.fullmatch(cell) for cell in cells):
         return None

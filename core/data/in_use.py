@@ -1,4 +1,4 @@
-"""Which streams a plant uses: commands for both streams leave out one that is switched off or has no data."""
+"""The streams in use: commands for both streams skip one that is switched off or has no data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.workspace import holds_files, relative
 def streams_off(
     configs: Mapping[Stream, LoadedConfig], root: Path, *, needed: Collection[Stream] = ()
 ) -> dict[Stream, str]:
-    """The streams that are not in use, each with the reason, without the password that a path of a share may hold.
+    """The streams that are not in use, each with the reason; a password in the path of a share is hidden.
 
     needed: streams that are in use without data, such as one with an imported model. If no stream has data, only those
     that are switched off are left out: each of the others then reports what is missing.
@@ -40,7 +40,7 @@ def streams_off(
 
 
 def _empty_folders(config: AnyConfig, root: Path) -> list[str]:
-    """The folders that the globs of all splits look in, where none of these holds a file: a file with a name that no
+    """The folders of the globs of all splits, if none of them contains a file; else empty. A file with a name that no
     glob matches is a mistake to report, not an unused stream."""
     splits = [getattr(config.data.splits, name) for name in type(config.data.splits).model_fields]
     data_root = root / config.data.root

@@ -29,7 +29,7 @@ class Reading:
 
 
 def ingest(path: Path, *, root: Path, config: AnyConfig, scratch: Path | None) -> Reading:
-    """Raises DataError as `read_recordings` does."""
+    """Reads, cleans, measures and resamples one file. Raises DataError as `read_recordings` does."""
     from core.data.readers import read_recordings  # imports pandas, which a cached file does not need
 
     raw = read_recordings(path, root=root, stream=config.stream, settings=config.data, scratch=scratch)

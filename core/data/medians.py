@@ -11,7 +11,7 @@ Blocks = Callable[[], Iterable[np.ndarray]]
 """Returns the same numbers at each call, in blocks: float32 or int64 (n,), without NaN."""
 
 _BITS = 16
-# Up to this many numbers are sorted in memory.
+# Maximum number of numbers that are sorted in memory.
 _FEW = 2**22
 
 
@@ -43,7 +43,7 @@ def percentiles(numbers: Blocks, count: int, percents: Sequence[float]) -> np.nd
 
 
 def order_statistics(numbers: Blocks, ranks: Sequence[int]) -> np.ndarray:
-    """The numbers at these places of the sorted numbers, (len(ranks),)."""
+    """The numbers at these ranks (from 0) in ascending order, (len(ranks),)."""
     prefixes, left = [0] * len(ranks), list(ranks)
     dtype = next(iter(numbers())).dtype
     num_bits = 8 * dtype.itemsize

@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class QualityReport:
-    """The decision on one file; `hard_fails` and `warnings` hold {rule, value, limit, channel, message}."""
+    """The decision on one file; `hard_fails` and `warnings` contain {rule, value, limit, channel, message}."""
 
     schema_version: int
     run_id: str

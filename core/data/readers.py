@@ -176,7 +176,7 @@ class _TimeColumn:
 
 
 def _noted(times: Times, names: Sequence[str], wanted: str) -> Times:
-    """With a note on a time column that was found by its content."""
+    """The times, with a note on a time column that was found by its content."""
     if wanted != "auto" or names[0].lower() in TIME_NAMES:
         return times
     return replace(times, notes=(*times.notes, f"column {names[0]!r} read as the time stamps"))
@@ -253,7 +253,7 @@ def _timing(
 ) -> tuple[np.ndarray, float | None, Literal["timestamp", "sampling_rate", "index"], list[str]]:
     """Times (T,), sampling rate, source of the times, and notes.
 
-    The rate of the sidecar wins over the time stamps, and these over `data.sampling_rate_hz`.
+    The rate of the sidecar has priority over the time stamps, and these over `data.sampling_rate_hz`.
     """
     is_vibration, scratch = source.stream == "swinmae", source.scratch
     stamped = read.times is not None and read.times.source == "timestamp"

@@ -39,8 +39,8 @@ class Recording:
     time_source: where `time_ns` comes from.
     file_id: the path relative to the workspace, `#n` appended for record n of a set.
     healthy: True or False where the publisher labels the whole recording, else None. Training does not use it.
-    notes: what the reader decided by itself, one sentence each; the caller logs them.
-    resampled_from_hz: the rate it was measured at, where `core.data.resampling` changed it.
+    notes: automatic decisions of the reader, one sentence each; the caller logs them.
+    resampled_from_hz: the measured rate, if `core.data.resampling` changed it.
     digest: of everything the recording was made of (`core.data.store`); empty without a store.
     gap_g: int64 (G,) rows that follow a gap in time, ascending (`core.data.cleaning`).
     labelled: spans that a user labelled on the dashboard (`core.data.annotations`).

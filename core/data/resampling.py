@@ -13,7 +13,7 @@ from core.data.files import refuse_large
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.errors import DataError
 
-# The smaller term of the fraction that stands for the ratio of rates is at most this.
+# Maximum of the smaller term of the fraction that approximates the ratio of rates.
 _LARGEST_TERM = 1000
 # Memory for one value of a segment that is filtered: the original, filled and filtered value, and its times.
 _BYTES_PER_VALUE = 40
@@ -22,9 +22,9 @@ _BYTES_PER_VALUE = 40
 def resampled(recording: Recording, rate_hz: float, *, scratch: Path | None = None) -> Recording:
     """The recording at `rate_hz`: each segment separately, low-pass filtered below half of the lower rate.
 
-    Returns `recording` itself where its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
-    missing. Times are interpolated between those of the measured rows. Labels follow by time, or by
-    `Recording.resampled_from_hz` where rows have no time stamps. One segment at a time is in memory.
+    Returns `recording` itself if its rate is unknown or within `RATE_TOLERANCE`. A row next to a missing value is
+    missing. Times are interpolated between those of the measured rows. Labels are matched by time, or with
+    `Recording.resampled_from_hz` if rows have no time stamps. One segment at a time is in memory.
     Raises DataError if one rate is more than a thousand times the other, and for a segment that exceeds the memory.
     """
     own_hz = recording.sampling_rate_hz

@@ -22,9 +22,9 @@ IQR_OF_NORMAL = 1.349
 SPAN_OF_NORMAL = 4.653
 # Scale of a channel that is constant in training, as a share of its level.
 CONSTANT_SHARE = 1e-3
-# No instrument measures over so many decades. Values that exceed the median magnitude of their channel by this factor
-# are faults; they are left out, because they would dominate every statistic.
-RUNAWAY = 1e12
+# No instrument has such a range. Values that exceed the median magnitude of their channel by this factor are faults,
+# and are left out, because they would dominate every statistic.
+OUTLIER_FACTOR = 1e12
 # Limits of a scale: where float32 has full precision.
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -53,16 +53,18 @@ class Scaler:
             return cls("none", tuple(channels), zeros, ones, settings.clip, {})
         last_row_p = np.cumsum([len(part_tc) for part_tc in parts_tc]) - 1
         statistics = [_statistics(values_t, last_row_p, settings) for values_t in by_column(parts_tc, scratch)]
-        center_c, *spreads, runaways_c = np.stack(statistics, axis=1)
+        center_c, *spreads, outliers_c = np.stack(statistics, axis=1)
         scale_c, floored = _with_floors(*spreads, channels)
-        for i in np.flatnonzero(runaways_c):
-            reason = f"{runaways_c[i]:.0f} values of more than {RUNAWAY:g} times its median magnitude are left out"
+        for i in np.flatnonzero(outliers_c):
+            reason = (
+                f"{outliers_c[i]:.0f} values of more than {OUTLIER_FACTOR:g} times its median magnitude are left out"
+            )
             floored[channels[i]] = "; ".join(filter(None, (floored.get(channels[i]), reason)))
         center = tuple(np.nan_to_num(center_c).tolist())
         return cls(settings.method, tuple(channels), center, tuple(scale_c.tolist()), settings.clip, floored)
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What to subtract first and second, and what to divide by: float32 (C,) each.
+        """The numbers to subtract first and second, and to divide by: float32 (C,) each.
 
         The centre is subtracted in two steps, so that the result equals that of float64, rounded once: a pressure of
         100,000 that moves by 1 needs all digits of float32.
@@ -87,14 +89,14 @@ class Scaler:
 
 
 def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling) -> np.ndarray:
-    """Centre, spread, floor of the spread, standard deviation, resolution, largest magnitude and number of runaways of
+    """Centre, spread, floor of the spread, standard deviation, resolution, largest magnitude and number of outliers of
     a channel: (7,). last_row_p: the last rows of its spans."""
-    limit = RUNAWAY * _median_size(values_t)
+    limit = OUTLIER_FACTOR * _median_size(values_t)
     counted = partial(_counted, values_t, limit)
     count = sum(map(len, counted()))
-    num_runaways = sum(int(np.count_nonzero(np.abs(block.astype(np.float64)) > limit)) for block in blocks(values_t))
+    num_outliers = sum(int(np.count_nonzero(np.abs(block.astype(np.float64)) > limit)) for block in blocks(values_t))
     if not count:
-        return np.array([np.nan, *[0.0] * 5, num_runaways])
+        return np.array([np.nan, *[0.0] * 5, num_outliers])
     mean = sum(block.sum(dtype=np.float64) for block in counted()) / count
     std = np.sqrt(sum(np.square(block - np.float64(mean)).sum() for block in counted()) / count)
     level = max(float(np.abs(block).max(initial=0.0)) for block in counted())
@@ -103,7 +105,7 @@ def _statistics(values_t: np.ndarray, last_row_p: np.ndarray, settings: Scaling)
         lowest, low, center, high, highest = percentiles(counted, count, [1, 25, 50, 75, 99])
         spread = (high - low) / IQR_OF_NORMAL
         floor = settings.floor * (highest - lowest) / SPAN_OF_NORMAL
-    return np.array([center, spread, floor, std, _resolution(values_t, limit, last_row_p), level, num_runaways])
+    return np.array([center, spread, floor, std, _resolution(values_t, limit, last_row_p), level, num_outliers])
 
 
 def _median_size(values_t: np.ndarray) -> float:
@@ -116,7 +118,7 @@ def _median_size(values_t: np.ndarray) -> float:
 
 
 def _counted(values_t: np.ndarray, limit: float) -> Iterator[np.ndarray]:
-    """The values that are neither missing nor runaways, in blocks."""
+    """The values that are neither missing nor outliers, in blocks."""
     return (block[~(np.isnan(block) | (np.abs(block.astype(np.float64)) > limit))] for block in blocks(values_t))
 
 

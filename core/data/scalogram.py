@@ -9,9 +9,9 @@ that is, exp(2πi f t) under a Gaussian of standard deviation omega0 / (2π f) s
 instead tilt the image, as its rows grow with 1/√f. PyWavelets' `cmor2.0-C` with C = omega0/2π is the same wavelet
 in L2 form: its magnitudes are √scale/2 times these, with scale = C · sampling rate / f.
 
-Edges. The window is extended by its mirror image, periodically. So there is no step at either edge, which would appear
-as a broad-band stripe in every image, and a wavelet may be longer than the window. Values that are closer to an edge
-than the length of the wavelet depend in part on the mirror image.
+Edges. The window is extended periodically by its mirror image. This avoids a step at the edges, which would appear as a
+broad-band stripe in every image, and allows a wavelet longer than the window. Values closer to an edge than the length
+of the wavelet depend partly on the mirror image.
 
 Reference: Torrence and Compo, A Practical Guide to Wavelet Analysis, 1998.
 """
@@ -30,6 +30,7 @@ from torch import Tensor
 from core.config.schema import Scalogram as ScalogramSettings
 from core.errors import ConfigError, ConfigFault, DataError
 
+# Image channels: one plane for each axis of a sensor.
 NUM_PLANES = 3
 # Amplitude that counts as silence, in units of the input. Scaled vibration has unit spread, so this is -60 dB.
 AMPLITUDE_FLOOR = 1e-3
@@ -104,7 +105,7 @@ class Scalogram:
 
 
 def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> Tensor:
-    """Centre frequencies (F,) float64, ascending; raises ConfigError where they exceed half of the sampling rate."""
+    """Centre frequencies (F,) float64, ascending; raises ConfigError if they exceed half of the sampling rate."""
     lowest = settings.frequency_min_hz
     highest = settings.frequency_max_hz or HIGHEST_SHARE * sampling_rate_hz
     faults = []
@@ -154,7 +155,7 @@ class Band:
         else:
             bands_bafm = padded_bav.unfold(-1, length, 1)[..., self.first_f, :] * self.filter_fm
         wave_bafn = torch.fft.rfft(bands_bafm, n=2 * self.points * num_columns)
-        # Twice as fast as `abs`, which avoids overflow.
+        # Twice as fast as `abs`, which also avoids overflow.
         return wave_bafn.real.square().addcmul_(wave_bafn.imag, wave_bafn.imag).sqrt_()
 
 

@@ -15,7 +15,7 @@ _LISTED_ROWS = 5
 
 
 class Sentinels:
-    """Replaces the sentinels of `num_channels` channels by NaN, block by block, and remembers where they were."""
+    """Replaces the sentinels of `num_channels` channels by NaN, block by block, and records their rows."""
 
     def __init__(self, num_channels: int):
         self.count_c = np.zeros(num_channels, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Splits: which rows of which recordings belong to each split, and the windows in them."""
+"""Splits: the rows of recordings that belong to each split, and the windows in them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _refuse_overlap(spans: Mapping[SplitName, list[Span]], recordings: Sequence[
 
 
 def rows_needed(config: AnyConfig, name: SplitName) -> int:
-    """Rows without a gap that a split needs at least: a window, and scores to set a threshold."""
+    """Minimum number of rows without a gap that a split needs: for a window, and for scores to set a threshold."""
     window = smallest_window(config)
     if name != "calibration":
         return window

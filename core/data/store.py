@@ -1,8 +1,8 @@
 """The store: each sensor file after ingest, as memory-mapped float32, so that a file is parsed once.
 
 The name of an entry is a digest of everything it depends on: the bytes of the file, its JSON sidecar, and the settings
-of its reader. So no entry is ever out of date, a copy of a file shares its entry, and the folder can be deleted at any
-time. It also contains joined series that exceed the memory, and fitted scalers.
+of its reader. Therefore no entry is ever out of date, a copy of a file shares its entry, and the folder can be deleted
+at any time. It also contains joined series that exceed the memory, and fitted scalers.
 
     <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
     <store>/readings/<digest>/                 an entry (`core.data.entries`): values.npy (N, C), times.npy (N,)
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import AnyConfig
-from core.data.blocks import IN_MEMORY, as_one, lie_back_to_back
+from core.data.blocks import IN_MEMORY, are_adjacent, as_one
 from core.data.dialects import sniff
 from core.data.entries import UNREADABLE, read_entry, sha256_of, state_of, write_entry
 from core.data.files import (
@@ -152,10 +152,10 @@ class Store:
     def joined(self, recordings: Sequence[Recording]) -> np.ndarray:
         """The values of all recordings, concatenated, float32 (N, C).
 
-        A view where they are contiguous already, as those of one file are; on disk where they would fill the memory.
+        A view if they are adjacent in memory already, as those of one file are; on disk if they exceed `IN_MEMORY`.
         """
         values = [recording.values_tc for recording in recordings]
-        if lie_back_to_back(values) or sum(part.nbytes for part in values) <= IN_MEMORY:
+        if are_adjacent(values) or sum(part.nbytes for part in values) <= IN_MEMORY:
             return as_one(values, None)
         digests = [recording.digest for recording in recordings]
         if self.folder is None or not all(digests):
@@ -298,7 +298,7 @@ def _mark_used(entry: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    """A file that another process has open on Windows stays until the next time."""
+    """Deletes an entry or file; on Windows, a file that another process has open stays until the next deletion."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

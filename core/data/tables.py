@@ -46,8 +46,8 @@ _BLOCK_TEXT, _BLOCK_CELLS = 2**23, 2**20
 
 
 class Table(NamedTuple):
-    """frame: the cells. first_row: the number of its first row in the file, counted from 1. notes: what the reader
-    decided."""
+    """Some rows of a table. frame: the cells. first_row: the number of its first row in the file, counted from 1.
+    notes: decisions of the reader."""
 
     frame: pd.DataFrame
     first_row: int
@@ -78,7 +78,7 @@ def _data_errors(path: Path) -> Iterator[None]:
         raise
     except _ERRORS as error:
         raise DataError(
-            f"cannot be read: {first_line(error)}", path=path, hint="copy the file again; it may be cut short"
+            f"cannot be read: {first_line(error)}", path=path, hint="copy the file again; it may be truncated"
         ) from error
 
 
@@ -202,7 +202,7 @@ def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | Non
 
 
 def _parsed(path: Path, dialect: Dialect, size: int | None, columns: Collection[str] | None) -> Iterator[pd.DataFrame]:
-    """Frames of `size` rows; one of all rows where that is None."""
+    """Frames of `size` rows; a single one of all rows if `size` is None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -31,7 +31,7 @@ _PLANT_FORM = re.compile(
 _SAMPLE = 64
 # A column with another name holds times if most sampled cells are dates with a time of day, and differ.
 _DATE_AND_TIME = r"\d[./ -]\w{1,9}[./ -]\d+[ T]+\d{1,2}:\d{2}"
-_LEAST_READABLE = _LEAST_DISTINCT = 0.9
+_MIN_READABLE = _MIN_DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ def holds_times(column: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return False
     sample = _sample(column)
-    if sample.empty or sample.nunique() < _LEAST_DISTINCT * len(sample):
+    if sample.empty or sample.nunique() < _MIN_DISTINCT * len(sample):
         return False
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         return True
     text = sample.astype("string").str.strip()
-    if not text.str.contains(_DATE_AND_TIME).mean() > _LEAST_READABLE:
+    if not text.str.contains(_DATE_AND_TIME).mean() > _MIN_READABLE:
         return False
-    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > _LEAST_READABLE)
+    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > _MIN_READABLE)
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:

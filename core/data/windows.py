@@ -56,7 +56,7 @@ class Series:
         scaler: Scaler | None = None,
         scratch: Path | None = None,
     ) -> Series:
-        """`values_nc`: the rows of all recordings, float32 (N, C); copied only where it is not contiguous."""
+        """`values_nc`: the rows of all recordings, float32 (N, C); copied only if it is not contiguous."""
         offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
         return cls(values_nc, tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
@@ -69,7 +69,7 @@ class Series:
         return torch.from_numpy(self.rows_nc) if self.on_device is None else self.on_device
 
     def to(self, device: torch.device) -> Series:
-        """The series on a device: one copy for all that use it, for as long as one of them does."""
+        """The series on a device: one copy, shared by all users, and freed after the last one."""
         if device == self.values_nc.device:
             return self
         copy = self._copies.get(device)

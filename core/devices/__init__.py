@@ -1,10 +1,10 @@
-"""The device layer: finds the hardware and decides what a run does with it, with reasons; see docs/devices.md.
+"""The device layer: finds the hardware and decides how a run uses it, with reasons; see docs/devices.md.
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
 1. capabilities, host, process_memory, process, selftest, nvidia
 2. plan, tpu, backend (the calls that differ between platforms)
-3. detect, memory (limit, and what happens without)
+3. detect, memory (limit, and recovery from out-of-memory errors)
 4. batching
 5. manager (device, precision, memory of a run), record (the same as JSON)
 6. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports

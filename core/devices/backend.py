@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Backend:
     """One platform, here the CPU; the others override what differs. Calls refer to the device that `select` chose for
-    this process, and assume that it `is_present`. Memory is in MiB."""
+    this process, and require that it `is_present`. Memory is in MiB."""
 
     kind: DeviceKind = "cpu"
 
@@ -60,11 +60,11 @@ class Backend:
 
     @functools.cached_property
     def peak(self) -> PeakMeter:
-        """Of a platform whose allocator keeps none: read again and again."""
+        """The peak meter of a platform whose allocator records no peak: it samples `reserved_mb`."""
         return SampledPeak(self.reserved_mb)
 
     def reset_peak_memory(self) -> None:
-        """Empties the cache and resets the peak to the present memory."""
+        """Empties the cache and resets the peak to the current memory."""
         self.empty_cache()
         self.peak.reset()
 
@@ -197,7 +197,7 @@ class XlaBackend(Backend):
         self.api.wait_device_ops()
 
     def empty_cache(self) -> None:
-        """XLA keeps none."""
+        """XLA has no cache."""
 
     def rng_state(self) -> list[torch.Tensor]:
         return [torch.get_rng_state(), torch.tensor(self.api.get_rng_state(), dtype=torch.uint64)]

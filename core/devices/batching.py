@@ -1,8 +1,8 @@
 """Batch sizes for the hardware: starting values that are then measured, each with its reason.
 
-The rule of an automatic effective batch: the largest power of two that is not above the batch of the hardware tier, not
-above the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. Those steps never take it below
-eight windows, nor below one for each process.
+The rule for an automatic global batch size: the largest power of two that is at most the batch size of the hardware
+tier, at most the windows of an epoch, and leaves the run `training.min_steps` optimizer steps. The last condition never
+reduces it below eight windows. It is at least one window for each process.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SMALLEST_BATCH = 8
 class BatchPlan:
     """The global batch size of an optimizer step, and the micro-batch size of each process.
 
-    starting: the batch of the tier, or the requested one. effective: windows of a step, over all processes. micro:
-    windows computed at once; accumulate: number of micro-batches in a step of this process. largest: the most windows
-    that fit; None if it was not measured. peak_mb, seconds_per_step: expected at `micro`.
+    starting: the batch size of the tier, or the requested one. effective: windows of a step, over all processes. micro:
+    windows computed together; accumulate: number of micro-batches in a step of this process. largest: the largest
+    micro-batch that fits; None if it was not measured. peak_mb (MiB), seconds_per_step: expected at `micro`.
     """
 
     starting: int
@@ -43,7 +43,8 @@ class BatchPlan:
 
 
 def tier_for(chosen: DeviceCapabilities, tiers: Tiers, *, tpu_batch_factor: int = TPU_BATCH_FACTOR) -> Tier:
-    """The row of this kind with the most memory that the device has. On a TPU its batch scales with the factor."""
+    """The tier of this kind with the largest memory that the device has. On a TPU its batch size scales with the
+    factor."""
     rows = [tier for tier in tiers.tiers if tier.kind == chosen.kind and tier.min_memory_gb <= chosen.nominal_gb]
     tier = max(rows, key=lambda tier: tier.min_memory_gb)
     if chosen.kind != "tpu" or tpu_batch_factor == TPU_BATCH_FACTOR:

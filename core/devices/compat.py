@@ -192,7 +192,7 @@ def get_device_manager(
 ) -> DeviceManager:
     """The manager of this process, created at the first call; arguments other than None create a new one.
 
-    `prefer` and `allow_tpu` change `config`, by default the settings of the present manager.
+    `prefer` and `allow_tpu` change `config`, by default the settings of the current manager.
     """
     global _manager
     overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
@@ -210,7 +210,7 @@ def get_device_manager(
 
 
 def get_device(device_id: int | str | None = None) -> torch.device:
-    """As `DeviceManager.get_device`, of the manager of this process."""
+    """Like `DeviceManager.get_device`, for the manager of this process."""
     return get_device_manager().get_device(device_id)
 
 
@@ -270,8 +270,8 @@ def move_to_device(
 def distribute_data(batch: Value, devices: Sequence[torch.device | str]) -> list[Value]:
     """The batch in consecutive shares, the first on the first device, and so on; sizes differ by one at most.
 
-    Tensors and arrays are split along their first axis, and so are lists and tuples without tensors that are as long,
-    such as the names of the samples. What has no axis is in every share. There are fewer shares than devices where
+    Tensors and arrays are split along their first axis, and so are lists and tuples of the same length without tensors,
+    such as the names of the samples. Values without an axis are in every share. There are fewer shares than devices if
     there are fewer samples. Raises UsageError without devices, and for a batch with no or with different sizes.
     """
     if not devices:
@@ -327,7 +327,7 @@ def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
         return result
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         result = copy.copy(value)
-        for field in dataclasses.fields(value):  # past `frozen`, without __post_init__
+        for field in dataclasses.fields(value):  # also if frozen, and without __post_init__
             object.__setattr__(result, field.name, function(getattr(value, field.name)))
         return result
     return value

@@ -63,8 +63,8 @@ def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
 def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
     """NVIDIA's GPUs, and AMD's, which ROCm shows under the same names.
 
-    Only the GPU of this process runs an operation, because it takes some hundred MiB, which GPUs of other processes may
-    need. The others are assessed by the architectures that torch was built for.
+    Only the GPU of this process runs an operation, because it uses some hundred MiB, which other processes may need on
+    their GPUs. The others are checked by the architectures that torch was built for.
     """
     if not torch.cuda.is_available():
         return _known_to_the_driver(torch)
@@ -97,7 +97,7 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
 def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
     """The GPUs before the first one without torch kernels, at least one, and a note on those left out.
 
-    Processes use the GPUs in order, so that none after a gap can be counted.
+    Processes use the GPUs in order, so GPUs after the first unusable one are not counted.
     """
     gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     for index, gpu in enumerate(gpus):
@@ -109,7 +109,7 @@ def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
 
 
 def _capability(gpus: Sequence[Any], torch: Any) -> str | None:
-    """The lowest compute capability of the GPUs; None for AMD's GPUs, which count differently."""
+    """The lowest compute capability of the GPUs; None for AMD's GPUs, which have other version numbers."""
     if torch.version.hip:
         return None
     return "{}.{}".format(*min((gpu.major, gpu.minor) for gpu in gpus))
@@ -144,7 +144,7 @@ def _known_to_the_driver(torch: Any) -> DeviceCapabilities | None:
 # ---------------------------------------------------------------------------------------------------------------- MPS
 @_never_raises("mps", "Apple GPU")
 def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
-    """Apple's GPU, which shares the machine's memory; Metal recommends how much of it to take at most.
+    """Apple's GPU, which shares the machine's memory; Metal recommends a maximum.
 
     bfloat16 is not listed: it works from macOS 14 on, but it is unknown whether the chip emulates it.
     """
@@ -206,7 +206,7 @@ def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
 
 
 def _free_on_xpu(device: Any, torch: Any) -> int:
-    """Free memory in bytes. Some of Intel's drivers do not report it: then what this process has not taken counts."""
+    """Free memory in bytes. If the driver does not report it, the total without the memory of this process."""
     try:
         return torch.xpu.mem_get_info(device)[0]
     except (AttributeError, RuntimeError):
@@ -248,7 +248,7 @@ def _passed(gpu: Any) -> str:
 def _differences(gpus: Sequence[Any], least_memory: int) -> str | None:
     if len({(gpu.name, gpu.total_memory // _MEBIBYTE) for gpu in gpus}) == 1:
         return None
-    return f"the GPUs differ: the least memory counts, {least_memory // _MEBIBYTE} MiB"
+    return f"the GPUs differ: the smallest memory is used, {least_memory // _MEBIBYTE} MiB"
 
 
 def _is_mixed(dtypes: Sequence[str]) -> bool:

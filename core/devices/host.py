@@ -1,8 +1,8 @@
 """Resources that the operating system grants this process: cores and threads, memory, instruction sets.
 
 A container or a batch system limits both through Linux control groups (cgroups). Version 1 keeps one hierarchy for
-each resource, version 2 one for all, and a limit on any parent counts too. `root` is where /proc and /sys are; tests
-give a tree of their own.
+each resource, version 2 one for all, and a limit on any parent counts too. `root` is the parent of /proc and /sys, a
+parameter for tests.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def affinity() -> set[int]:
 
 
 def _cpu_quotas(root: Path) -> Iterator[float]:
-    """Cores' worth of time each control group grants, as its quota over its period."""
+    """The CPU quota of each control group in cores: its quota divided by its period."""
     for folder in _control_groups(root, "cpu"):
         v1 = [_text(folder / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
         v2 = (_text(folder / "cpu.max") or "").split()
@@ -94,7 +94,8 @@ def thread_limit(
 
     The number is constant, because it decides the order of sums. The threads of one operation wait for each other: if
     another process uses the core of one of them, the operation takes longer than with a single thread
-    (docs/performance.md has measurements). So a single process leaves one core to others if the user set no limit.
+    (docs/performance.md has measurements). Therefore a single process leaves one core to others if the user set no
+    limit.
     """
     limits = []
     if (own := _threads_of(environ)) is not None:
@@ -117,7 +118,7 @@ def _threads_of(environ: Mapping[str, str]) -> int | None:
 
 # ------------------------------------------------------------------------------------------------------------- memory
 def memory_mb(root: Path = _ROOT) -> HostMemory:
-    """The smaller of what the machine has and what the control group may use, likewise for what is free."""
+    """Total and free memory: for each, the smaller value of the machine and of the control groups."""
     machine = psutil.virtual_memory()
     total, free, source = machine.total, machine.available, "the machine"
     for folder in _control_groups(root, "memory"):

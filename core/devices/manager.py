@@ -54,7 +54,7 @@ class DeviceManager:
         self._warned: set[str] = set()
         # Allocators and cuBLAS read their environment once, when the detector first uses them.
         memory.prepare_environment(self.config.device)
-        process.adopt(self.config)
+        process.prepare_cublas(self.config)
         if detector is None:
             from core.devices.detect import SystemDetector
 
@@ -95,7 +95,7 @@ class DeviceManager:
         return self._processes()[0]
 
     def _processes(self) -> tuple[int, str | None]:
-        """Also the reason if there are fewer than `devices` requests."""
+        """The number of processes, and the reason if there are fewer than `devices` requests."""
         wanted, chosen, devices = self.config.devices, self._chosen, self.device_count
         if chosen.kind == "cpu" and wanted != "auto" and not self._fallback:
             devices = wanted  # processes share a CPU
@@ -120,15 +120,15 @@ class DeviceManager:
         chosen, settings = self._chosen, self.config.device
         precision, precision_reason = self._choose_precision()
         count = processes or self.num_processes
-        unfit = tuple(self._misfits())
+        mismatches = tuple(self._misfits())
         num_threads, threads_reason = self._threads(count)
-        asked = settings.memory
-        if asked.strategy == "auto" and num_parameters is not None:
-            asked = asked.for_model(num_parameters)
-            strategy = f"auto: {asked.strategy} for {num_parameters:,} parameters"
+        requested_memory = settings.memory
+        if requested_memory.strategy == "auto" and num_parameters is not None:
+            requested_memory = requested_memory.for_model(num_parameters)
+            strategy = f"auto: {requested_memory.strategy} for {num_parameters:,} parameters"
         else:
-            strategy = asked.strategy
-        limit = memory.memory_limit_mb(chosen, asked.share, processes=count if chosen.kind == "cpu" else 1)
+            strategy = requested_memory.strategy
+        limit = memory.memory_limit_mb(chosen, requested_memory.share, processes=count if chosen.kind == "cpu" else 1)
         return DevicePlan(
             kind=chosen.kind,
             name=chosen.name,
@@ -139,14 +139,14 @@ class DeviceManager:
             precision_reason=precision_reason,
             count=count,
             index=index,
-            memory_share=asked.share,
+            memory_share=requested_memory.share,
             memory_limit_mb=limit,
-            memory_reason=f"{strategy}: {asked.share:.0%} of {chosen.memory_total_mb} MiB, "
+            memory_reason=f"{strategy}: {requested_memory.share:.0%} of {chosen.memory_total_mb} MiB, "
             f"{chosen.memory_free_mb} MiB free",
             compiled=settings.enable_jit,
             x64=settings.enable_x64,
             fallback=self._fallback,
-            misfits=unfit,
+            misfits=mismatches,
             native_dtypes=chosen.native_dtypes,
             platform_facts=tuple(platform_facts(chosen.to_json())),
         )
@@ -173,12 +173,16 @@ class DeviceManager:
         return substitute, f"{problem}; {substitute.kind} instead", True
 
     def _refuse_conflict(self, preference: str, wanted: Sequence[DeviceKind]) -> None:
-        """Raises UsageError if a device was requested that another key keeps off."""
-        declined = self._declined()
-        kept_off = next((kind for kind in wanted if kind in declined), None)
-        if kept_off is not None:
-            name = next((found.name for found in self.found if found.kind == kept_off), f"every {kept_off} device")
-            raise UsageError(f"{preference}, but {declined[kept_off]} keeps {name} off", hint="change one of the two")
+        """Raises UsageError if a device was requested that another key excludes."""
+        excluded = self._excluded()
+        excluded_kind = next((kind for kind in wanted if kind in excluded), None)
+        if excluded_kind is not None:
+            name = next(
+                (found.name for found in self.found if found.kind == excluded_kind), f"every {excluded_kind} device"
+            )
+            raise UsageError(
+                f"{preference}, but {excluded[excluded_kind]} excludes {name}", hint="change one of the two"
+            )
 
     def _setting(self, key: str, value: Any) -> str:
         """`key = value`, with its origin if known."""
@@ -194,30 +198,30 @@ class DeviceManager:
     def _candidates(self) -> list[DeviceCapabilities]:
         """Usable platforms in order of priority, without those the configuration excludes; the CPU is always
         included."""
-        declined = self._declined()
+        excluded = self._excluded()
         by_kind = {found.kind: found for found in self._usable()}
-        return [by_kind[kind] for kind in self._order() if kind in by_kind and kind not in declined]
+        return [by_kind[kind] for kind in self._order() if kind in by_kind and kind not in excluded]
 
     def _order(self) -> Sequence[DeviceKind]:
         return [*self.config.device.order, "cpu"]
 
-    def _declined(self) -> dict[DeviceKind, str]:
+    def _excluded(self) -> dict[DeviceKind, str]:
         settings = self.config.device
-        declined: dict[DeviceKind, str] = {}
+        excluded: dict[DeviceKind, str] = {}
         if not settings.prefer_cuda:
-            declined["cuda"] = self._setting("device.prefer_cuda", "false")
+            excluded["cuda"] = self._setting("device.prefer_cuda", "false")
         if not settings.may_use_tpu:
-            declined["tpu"] = self._setting("device.allow_tpu", "false")
-        return declined
+            excluded["tpu"] = self._setting("device.allow_tpu", "false")
+        return excluded
 
     def _is_wanted(self, kind: DeviceKind) -> bool:
         prefer = self.config.device.prefer
-        return kind not in self._declined() and (prefer == "auto" or kind in PREFERENCES[prefer])
+        return kind not in self._excluded() and (prefer == "auto" or kind in PREFERENCES[prefer])
 
     def _reason_for_auto(self, candidates: Sequence[DeviceCapabilities]) -> str:
         found = {found.kind for found in self.found}
         reasons = [f"first usable of {', '.join(kind for kind in dict.fromkeys(self._order()) if kind in found)}"]
-        reasons += [reason for kind, reason in self._declined().items() if kind in found]
+        reasons += [reason for kind, reason in self._excluded().items() if kind in found]
         reasons += [broken.reason for broken in self.found if not broken.usable]
         return "; ".join(reasons)
 
@@ -246,17 +250,17 @@ class DeviceManager:
     def _misfits(self) -> Iterator[str]:
         """Requests that the hardware cannot satisfy, each reported once.
 
-        A precision set by the user, not by the profile, is reported and allowed. Raises ConfigError for the others
-        where `device.strict` is set.
+        A precision set by the user, not by the profile, is reported and allowed. Raises ConfigError for the others if
+        `device.strict` is set.
         """
         found = misfits(self.config, self.found, self._chosen)
         by_hand = [misfit for misfit in found if misfit.key == "precision" and not self._is_of_profile("precision")]
         for misfit in by_hand:
             self._warn(f"{self._setting('precision', self.config.precision)}: {misfit.problem}")
-        unfit = [misfit for misfit in found if misfit not in by_hand]
-        if self.config.device.strict and unfit:
-            raise ConfigError("device profile", [ConfigFault(each.key, str(each)) for each in unfit])
-        for misfit in unfit:
+        mismatches = [misfit for misfit in found if misfit not in by_hand]
+        if self.config.device.strict and mismatches:
+            raise ConfigError("device profile", [ConfigFault(each.key, str(each)) for each in mismatches])
+        for misfit in mismatches:
             self._warn(f"the device profile does not fit this machine: {misfit}")
             yield str(misfit)
         if (missing := self._missing_devices()) is not None:

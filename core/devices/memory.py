@@ -1,4 +1,4 @@
-"""Memory of a run: the environment before the start, a limit during the run, and smaller micro-batches if it runs out.
+"""Memory of a run: allocator settings before the start, a limit during the run, smaller micro-batches if it runs out.
 
 This module does not import torch, because torch reads the allocator settings on import.
 """
@@ -41,7 +41,7 @@ def prepare_environment(config: Device, environment: MutableMapping[str, str] = 
     """Sets `device.environment` and the allocator settings that torch reads when CUDA starts; returns what it set.
 
     Variables of the user take precedence, then `device.environment`, then allocator settings. Raises ConfigError for a
-    name or value that no environment can hold.
+    name or value that is not valid in an environment.
     """
     ours: dict[str, str] = json.loads(environment.get(_NOTE, "{}"))
     users = {name for name, value in environment.items() if value != ours.get(name)}
@@ -83,10 +83,10 @@ def _pass_to_torch(done: Mapping[str, str]) -> None:
 
 # --------------------------------------------------------------------------------------------------------------- limit
 def memory_limit_mb(capabilities: DeviceCapabilities, share: float, *, processes: int = 1) -> int:
-    """Memory that this process may use on a device, in MiB: its share, but at most the free memory and what it already
-    holds.
+    """Memory that this process may use on a device, in MiB: its share, but at most the free memory and the memory it
+    already uses.
 
-    processes: how many share the device, as those of a run on one CPU do.
+    processes: how many share the device, such as those of a run on one CPU.
     """
     from core.devices.backend import backend
 
@@ -103,8 +103,8 @@ CACHE_SHARE = 0.5
 
 
 def cache_limit_mb(kind: DeviceKind) -> float:
-    """MiB that a new cache may take of a device: together with what this process holds there, at most a share of what
-    it may hold, by what is free and by the limit of the applied plan."""
+    """MiB of a device that a new cache may use: together with the memory that this process already uses there, at most
+    `CACHE_SHARE` of its limit. The limit is that of the applied plan, or the free memory if that is smaller."""
     from core.devices.backend import backend
 
     device = backend(kind)
@@ -178,7 +178,7 @@ def until_it_fits(
             if not is_out_of_memory(error):
                 raise
             problem = first_line(error)
-        # Outside of the handler: the error's traceback keeps the memory in use.
+        # Outside of the handler, because the error's traceback keeps the memory in use.
         if size == 1:
             raise LandfallError(
                 f"out of memory with a micro-batch of one window: {problem}",

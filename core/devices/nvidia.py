@@ -52,7 +52,7 @@ def query() -> list[Gpu]:
 
 
 def driver_version() -> str | None:
-    """None if the driver fails."""
+    """The version of NVIDIA's driver; None without it, or if it fails."""
     try:
         return next((gpu.driver_version for gpu in query()), None)
     except LandfallError as error:
@@ -122,7 +122,7 @@ def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
 
 
 def _parsed(name: str, total: str, free: str, driver: str, capability: str) -> Gpu:
-    """[N/A] stands for what a GPU does not have."""
+    """A GPU from a row of nvidia-smi, in which [N/A] stands for missing values."""
     total_mb, free_mb, driver_version, compute_capability = (
         text if re.fullmatch(r"\d+(\.\d+)*", text) else None for text in (total, free, driver, capability)
     )

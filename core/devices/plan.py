@@ -1,4 +1,5 @@
-"""The decisions for a run, device, precision and memory, with reasons; and what a profile requires that is missing."""
+"""The decisions for a run (device, precision and memory) with reasons, and the requirements of a profile that the
+hardware does not satisfy."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class DevicePlan:
 
     @property
     def has_fused_optimizer(self) -> bool:
-        """One kernel updates all weights."""
+        """Whether one kernel can update all weights."""
         return self.kind in ("cpu", "cuda")
 
     @property
@@ -102,8 +103,8 @@ class Misfit:
 
 
 def misfits(profile: Execution, found: Sequence[DeviceCapabilities], chosen: DeviceCapabilities) -> list[Misfit]:
-    """What the profile requires and the chosen device does not have. On another platform the profile's figures about
-    hardware do not apply."""
+    """The requirements of the profile that the chosen device does not satisfy. On another platform, its requirements on
+    memory, compute capability and precision are not checked."""
     if profile.hardware.kind not in (None, chosen.kind):
         return [_other_platform(profile.hardware.kind, found, chosen), *_session(profile)]
     return [*_session(profile), *_hardware(profile, chosen)]

@@ -1,5 +1,5 @@
-"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator;
-and jobs that leave no trace in it. Imports torch only in functions."""
+"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator; and jobs
+whose settings are restored afterwards. Imports torch only in functions."""
 
 from __future__ import annotations
 
@@ -44,11 +44,9 @@ def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -
     return f"{_HASH_SEED} is {found or 'not set'}, the profile requires {wanted}"
 
 
-def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Sets the variables that a running process can still change before its first work on a GPU; a workspace chosen by
-    the user stays.
-
-    Warns if that is not deterministic, because torch will then refuse matrix products.
+def prepare_cublas(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Sets the workspace of cuBLAS, before the first work on a GPU, if the profile is deterministic. A workspace that
+    the user set is kept, with a warning if it is not deterministic, because torch will then refuse matrix products.
     """
     if not profile.deterministic:
         return
@@ -62,7 +60,7 @@ def adopt(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> N
 def start_right(profile: Profile) -> None:
     """For commands, before they import torch: stores the start time of the command, and restarts it if its hash seed is
     wrong. It restarts only once, in case the environment is lost again."""
-    adopt(profile)
+    prepare_cublas(profile)
     os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
     reason = wrong_hash_seed(profile)
     if reason is None:
@@ -98,7 +96,7 @@ def seed_and_fix(profile: Profile) -> None:
     numpy_seed = profile.numpy_seed
     np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
     torch.manual_seed(derive_seed(profile.seed, "torch"))
-    adopt(profile)
+    prepare_cublas(profile)
     # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
     torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
     torch.backends.cudnn.benchmark = profile.cudnn_benchmark and not profile.deterministic
@@ -118,7 +116,7 @@ def restart_clock() -> None:
 
 
 def without_start(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a process whose time limit counts from its own start."""
+    """The environment for a process whose time limit counts from its own start."""
     return {name: value for name, value in environ.items() if name != _STARTED_AT}
 
 
@@ -155,9 +153,9 @@ def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | 
 # ------------------------------------------------------------------------------------------------- jobs in one process
 @contextmanager
 def isolated(log_file: Path) -> Iterator[None]:
-    """Within the context the process is as a command finds it: no log handlers, the clock of its time limit at 0, and
-    standard output and errors in `log_file`. Afterwards environment, current folder, logging, warnings and the settings
-    of torch are as before. For one job at a time: these belong to the process, not to a thread."""
+    """Inside the context the process is as at the start of a command: no log handlers, the clock of its time limit at
+    0, and standard output and errors in `log_file`. Afterwards environment, current folder, logging, warnings and the
+    settings of torch are restored. For one job at a time, because these settings are those of the process."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     environment, folder = dict(os.environ), Path.cwd()
     root = logging.getLogger()

@@ -105,12 +105,12 @@ def limited(limit_mb: float) -> Iterator[None]:
     """A context in which an allocation beyond `limit_mb` MiB in RAM raises an out-of-memory error. Otherwise the kernel
     would kill the process when it writes to the memory.
 
-    It is Linux' RLIMIT_DATA, which counts private writable address space. What is held now counts with what is in RAM,
-    what is added counts in full, touched or not, so that the process stays within the limit. Child processes inherit
-    it. If it cannot be set, there is no limit and a warning gives the reason.
+    It is Linux' RLIMIT_DATA, which counts private writable address space. Existing memory counts with its part in RAM,
+    new memory counts completely, written to or not, so the process stays within the limit. Child processes inherit it.
+    If it cannot be set, there is no limit, and a warning gives the reason.
 
-    One thing does not survive it: where the last half megabyte is too little for the code of a new kernel, oneDNN makes
-    no new kernel again in this process, or crashes. Tensors are larger, so that they nearly always fail first.
+    One limitation: if the last half megabyte is too small for the code of a new kernel, oneDNN cannot create a kernel
+    in this process again, or crashes. Tensors are larger, so they nearly always fail first.
     """
     with contextlib.ExitStack() as undo:
         try:

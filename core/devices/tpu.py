@@ -1,7 +1,7 @@
-"""Google TPUs as torch_xla or JAX reports them, otherwise as the environment of the machine announces them.
+"""Google TPUs as torch_xla or JAX reports them, otherwise as environment variables of the machine name them.
 
-Both libraries reserve the TPU for their process and may end it if the driver is broken. So they are queried once, in a
-separate process.
+Both libraries reserve the TPU for their process and may end it if the driver is broken. Therefore they are queried
+once, in a separate process.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def _swinmae(config: Config, num_channels: int) -> nn.Module:
 
 
 # Limit of the values in masks and indices, far above those of any model size of Landfall.
-_MOST_CONSTANTS = 1 << 28
+_MAX_CONSTANTS = 1 << 28
 
 BUILDERS: dict[Stream, Callable[[Config, int], nn.Module]] = {"patchtst": _patchtst, "swinmae": _swinmae}
 
@@ -53,16 +53,16 @@ def refuse_other_weights(config: Config, weights: Mapping[str, Any], *, num_byte
     when the weights are loaded.
     """
     if not all(isinstance(weight, Tensor) for weight in weights.values()):
-        raise ValueError("holds weights that are not tensors")
+        raise ValueError("contains weights that are not tensors")
     declared = sum(weight.numel() * weight.element_size() for weight in weights.values())
     if declared > num_bytes:
         raise ValueError(f"declares weights of {declared} bytes in a file of {num_bytes}")
     sizes = _outline_swinmae(config) if isinstance(config.model, SwinMAEModel) else _outline_patchtst(config)
     if sizes.layers > len(weights):
-        raise ValueError(f"describes {sizes.layers} layers and holds {len(weights)} tensors")
+        raise ValueError(f"describes {sizes.layers} layers and contains {len(weights)} tensors")
     if sizes.weights > (held := sum(weight.numel() for weight in weights.values())):
-        raise ValueError(f"describes at least {sizes.weights:.3g} weights and holds {held}")
-    if sizes.constants > _MOST_CONSTANTS:
+        raise ValueError(f"describes at least {sizes.weights:.3g} weights and contains {held}")
+    if sizes.constants > _MAX_CONSTANTS:
         raise ValueError(f"describes masks and indices of {sizes.constants:.3g} values")
 
 

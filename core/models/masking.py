@@ -93,7 +93,7 @@ def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tens
 def likelihood_loss(loss: Tensor, prediction: Tensor, log_variance: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
     """A scalar with the value of `loss`, the squared error, and the gradient of a Gaussian negative log-likelihood.
 
-    So losses of models with and without a variance can be compared. The likelihood of each value is weighted by its
+    This makes losses of models with and without a variance comparable. The likelihood of each value is weighted by its
     predicted standard deviation, otherwise noisy values are hardly learned (β-NLL with β = 0.5, Seitzer, Tavakoli,
     Antic, Martius: On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks, ICLR
     2022). The other arguments are those of `masked_mse`.

@@ -122,7 +122,7 @@ def test_sizes_of_a_chosen_group_apply_unless_a_size_is_set_later(workspace, cap
 
 @pytest.mark.parametrize("word, words", [
     ("~training.epochs", None), ("~training.nothing", ("~training.nothing", "not set")),
-    ("training.epochs=1,2", ("training.epochs=1,2", "no single value")),
+    ("training.epochs=1,2", ("training.epochs=1,2", "not set a single value")),
 ])  # fmt: skip
 def test_an_existing_key_can_be_removed(workspace, word, words):
     if words is None:

@@ -140,7 +140,7 @@ scoring:
 """
     found = faults(workspace, text)
     expected = {
-        "seed": ("a switch, not a number", 2),
+        "seed": ("a boolean, not a number", 2),
         "training.epochs": ("greater than or equal to 1", 4),
         "training.learning_rate": ("valid number", 5),
         "training.betas.1": ("less than 1", 6),

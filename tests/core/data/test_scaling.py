@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.config.data import Scaling
 from core.data import blocks, scaling
-from core.data.scaling import CONSTANT_SHARE, RUNAWAY, Scaler
+from core.data.scaling import CONSTANT_SHARE, OUTLIER_FACTOR, Scaler
 from core.data.windows import Series
 
 ROBUST, ZSCORE = Scaling(), Scaling(method="zscore")
@@ -282,10 +282,10 @@ def test_a_deviation_as_large_as_the_resolution_is_a_signal():
 @pytest.mark.parametrize("usual", [1e-3, 1.0, 300.0])
 def test_a_value_twelve_decades_beyond_the_median_is_implausible(usual):
     """The median is that of the magnitudes without zeros: here of 101 values, 50 of them outliers."""
-    for times, num_runaways in ((0.99 * RUNAWAY, 0), (1.01 * RUNAWAY, 50)):
+    for times, num_outliers in ((0.99 * OUTLIER_FACTOR, 0), (1.01 * OUTLIER_FACTOR, 50)):
         values = np.r_[np.zeros(40), np.full(51, usual), np.full(50, -usual * times)]
-        assert scaling._statistics(values.astype(np.float32), np.array([140]), ROBUST)[-1] == num_runaways
-    assert RUNAWAY == 1e12
+        assert scaling._statistics(values.astype(np.float32), np.array([140]), ROBUST)[-1] == num_outliers
+    assert OUTLIER_FACTOR == 1e12
 
 
 def test_a_constant_channel_with_a_missing_block_keeps_its_level(monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.config.execution import Profile
-from core.devices.process import adopt, wrong_hash_seed
+from core.devices.process import prepare_cublas, wrong_hash_seed
 from tests.support import REPO_ROOT
 
 MODULE = """\
@@ -85,15 +85,15 @@ def test_a_wrong_hash_seed_is_reported():
 
 def test_the_cublas_workspace_is_set_unless_the_user_set_it(caplog):
     environ: dict[str, str] = {}
-    adopt(Profile(deterministic=False), environ)
+    prepare_cublas(Profile(deterministic=False), environ)
     assert environ == {}
-    adopt(Profile(), environ)  # deterministic by default
+    prepare_cublas(Profile(), environ)  # deterministic by default
     assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     environ = {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}
-    adopt(Profile(deterministic=True), environ)
+    prepare_cublas(Profile(deterministic=True), environ)
     assert (environ, caplog.text) == ({"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, "")
     environ = {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}
     with caplog.at_level(logging.WARNING):
-        adopt(Profile(deterministic=True), environ)
+        prepare_cublas(Profile(deterministic=True), environ)
     assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}
     assert "CUBLAS_WORKSPACE_CONFIG = :0:0 is not deterministic" in caplog.text
