@@ -1,6 +1,7 @@
 """The chaos tier: it repeats its cases, and finds what must not happen."""
 
 import random
+import signal
 
 import pytest
 
@@ -71,3 +72,13 @@ def test_random_commands_with_random_faults_leave_everything_in_order():
     result = chaos.chaos(1, seconds=600, commands=12)
     assert result.violations == []
     assert result.commands >= 12
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_commands_of_a_background_job_do_not_ignore_signals(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        chaos._heed_all_signals()
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)

@@ -3,11 +3,11 @@
     python -m tools.soak.chaos --minutes 60 [--seed 0] > chaos.json
     python -m tools.soak.chaos --seed 0 --case 17          # one case again
 
-A case has its own workspace and up to six commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a full or
-read-only disk, a folder without permission, files from the past and the future. Seed and case determine everything
-except the position at which a signal interrupts a command. Disks are mounted in memory, which needs root on Linux;
-without it these faults are skipped, and the result lists them. Nine of ten commands are forks of a process that has
-imported everything, which is several times faster; the others are started like those of a user.
+A case has its own workspace and up to six commands, each with at most one fault: a kill, SIGTERM, Ctrl-C, a closed
+terminal, a full or read-only disk, a folder without permission, files from the past and the future. Seed and case
+determine everything except the position at which a signal interrupts a command. Disks are mounted in memory, which
+needs root on Linux; without it these faults are skipped, and the result lists them. Nine of ten commands are forks of a
+process that has imported everything, which is several times faster; the others are started like those of a user.
 
 After each command: every artifact can be read, a valid model is still valid, files of the user are unchanged, nothing
 is written outside the workspace, the exit code is documented, the message is one line with a remedy, and the memory is
@@ -60,12 +60,14 @@ FORKED = 0.9  # share of the commands
 # Signals are sent after this time, in seconds, plus a random part of the second one. Not while Python itself starts:
 # until its first line, a command cannot handle signals.
 STARTED_S, FORKED_S = (0.3, 8.0), (0.15, 3.0)
-SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": signal.SIGINT}
+SIGNALS = {
+    "kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": signal.SIGINT, "hangup": signal.SIGHUP,
+}  # fmt: skip
 DISKS = ("full disk", "read-only disk")
 # Faults and their relative frequencies.
 FAULTS = {
-    "none": 25, "kill": 20, "terminate": 10, "interrupt": 10, "full disk": 12, "read-only disk": 8, "permission": 8,
-    "clock": 7,
+    "none": 25, "kill": 20, "terminate": 10, "interrupt": 10, "hangup": 5, "full disk": 12,
+    "read-only disk": 8, "permission": 8, "clock": 7,
 }  # fmt: skip
 USER_FILES = ("data", "configs", "notebooks", "pyproject.toml")
 _STREAM = {stream: ("--stream", stream, "--config", config) for stream, config in CONFIGS.items()}
@@ -346,8 +348,16 @@ def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) 
     return result
 
 
+def _heed_all_signals() -> None:
+    """A background job of a shell ignores SIGINT, one of `nohup` SIGHUP; the commands would inherit that."""
+    for number in {*SIGNALS.values()} - {signal.SIGKILL}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="chaos", description="Random commands with random faults.")
+    _heed_all_signals()
     parser.add_argument("--minutes", type=float, default=60.0, help="time for new cases (default: %(default)s)")
     parser.add_argument("--commands", type=int, default=10**9, help="maximum number (default: no limit)")
     parser.add_argument("--seed", type=int, default=0)
