@@ -50,7 +50,7 @@ def shown() -> Iterator[Callable[[str], list[dict[str, Any]]]]:
         reply = client.execute_interactive(
             code,
             allow_stdin=False,
-            timeout=60,
+            timeout=300,
             output_hook=lambda m: messages.append({"type": m["msg_type"], **m["content"]}),
         )
         assert reply["content"]["status"] == "ok", reply["content"]
