@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pipelines.serve_dashboard import make_server
 
+# Longer than Playwright's own: a busy machine may take ten times as long.
+PATIENCE_MS = 60_000
 VIEWS = ("overview", "fleet", "monitor", "training", "runs", "data", "anomalies", "device", "migration")
 
 
@@ -52,6 +54,7 @@ def visiting(browser):
     `page.complaints` collects errors and requests to other machines.
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", timezone_id="UTC")
+    context.set_default_timeout(PATIENCE_MS)
 
     def open_page(url):
         page = context.new_page()
@@ -76,6 +79,14 @@ def show(page, address):
     page.evaluate(GO, f"#{address}")
     settle(page)
     return page
+
+
+def expect(locator):
+    """Playwright's assertions about a locator, which are tried again until they hold."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_MS)
+    return expect(locator)
 
 
 def settle(page):

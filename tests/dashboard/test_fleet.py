@@ -11,7 +11,7 @@ import pytest
 from pipelines.dashboard.fleet_documents import FILE, FleetMachine, FleetState
 from pipelines.dashboard.publish import write_document
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import first_cells, serving, settle
+from tests.dashboard.browsing import expect, first_cells, serving, settle
 from tests.dashboard.builders import build_workspace
 from tests.support.small_workspace import install_page
 
@@ -53,7 +53,7 @@ def test_many_machines_are_ranked_filtered_and_lead_to_their_pages(plant, visit)
     page.locator("#machines tbody tr").nth(MANY - 1).wait_for()
     assert [text.split("\n")[0] for text in first_cells(page, "machines")[:3]] == ["press-0", "press-1", "press-2"]
     page.locator("#machines-filter").fill("open odd")
-    assert page.locator("#machines tbody tr").count() == 1
+    expect(page.locator("#machines tbody tr")).to_have_count(1)
     page.locator("#machines-filter").fill("")
     page.get_by_role("link", name="press-0", exact=True).click()
     page.wait_for_selector("#view[aria-busy=false][data-view=overview]")

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, card, chart, data_of, show
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, expect, show
 from tests.dashboard.builders import REPOSITORY, SECOND, build_workspace, write, write_checkpoint, write_scores
 from tests.dashboard.whole import build_whole_workspace, change
 from tests.support.small_workspace import install_page
@@ -163,10 +163,10 @@ def test_invalid_and_huge_losses_are_flagged_and_the_page_continues(bare, visit)
     assert "The model has collapsed" in text
     loss = data_of(page, "Loss, PatchTST-SSL")
     assert [column[4] for column in loss.values()] == ["5", "", "1e+308"]
-    assert "not finite" in chart(page, "Loss, PatchTST-SSL").locator(".marks").text_content()
+    expect(chart(page, "Loss, PatchTST-SSL").locator(".marks")).to_contain_text("not finite")
     for address in ("training?x=step", "training?scale=log", "training?x=step&smoothing=0.9"):
         show(page, address)
-        assert chart(page, "Loss, PatchTST-SSL").locator("canvas").count() == 1
+        expect(chart(page, "Loss, PatchTST-SSL").locator("canvas")).to_have_count(1)
     assert page.complaints == []
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pipelines.dashboard.single_file import write_single_file
 from tests.dashboard.browsing import show
+from tests.support.waiting import PATIENCE_S
 
 # A file cannot be written to.
 FORM = "Annotate a time span, such as maintenance\n"
@@ -26,9 +29,8 @@ def test_every_view_is_drawn_without_a_server(address, visit, site, view):
     def texts() -> tuple[str, str]:
         return page.inner_text("main"), served.inner_text("main").replace(FORM, "")
 
-    for _ in range(50):  # both load details of events after the view is drawn
-        if len(set(texts())) == 1:
-            break
+    deadline = time.monotonic() + PATIENCE_S
+    while len(set(texts())) > 1 and time.monotonic() < deadline:  # both load details of events after the view is drawn
         served.wait_for_timeout(100)
     assert len(set(texts())) == 1, texts()
     assert page.complaints == []

@@ -11,10 +11,11 @@ import pytest
 
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, card, chart, data_of, first_cells, saved, settle, show
+from tests.dashboard.browsing import VIEWS, card, chart, data_of, expect, first_cells, saved, settle, show
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, SECOND, build_workspace
 from tests.dashboard.whole import LONG, SPIKE, SPIKE_AT, build_whole_workspace
 from tests.pipelines.more_inputs import RECORDING, write_score_table
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -152,7 +153,7 @@ def test_the_loss_has_every_epoch_of_training_and_validation_and_marks_the_best(
     assert list(loss) == ["epoch", f"training, {label}", f"validation, {label}"]
     assert loss["epoch"] == [str(epoch) for epoch in range(1, 13)]
     assert float(loss[f"validation, {label}"][10]) == pytest.approx(0.1548, abs=1e-4)
-    assert "best: epoch 11" in chart(opened, "Loss, PatchTST-SSL").locator(".marks").text_content()
+    expect(chart(opened, "Loss, PatchTST-SSL").locator(".marks")).to_contain_text("best: epoch 11")
     titles = opened.locator("section.card").first.locator(".charts h3").all_inner_texts()
     assert [title.partition(",")[0] for title in titles] == [
         "Loss", "Learning rate", "Gradient norm", "Throughput", "Memory", "GPU utilisation",
@@ -181,7 +182,7 @@ def test_steps_replace_epochs_and_smoothing_keeps_the_raw_curve(opened):
     first = [float(value) for value in smooth[f"training, {label}"] if value][:2]
     assert first[0] == pytest.approx(float(raw[f"training, {label}"][0]))
     assert first[1] != pytest.approx(float(raw[f"training, {label}"][1]))
-    assert "smoothing=0.9" in opened.url
+    opened.wait_for_url(lambda url: "smoothing=0.9" in url)
 
 
 def test_a_key_makes_the_loss_axis_logarithmic(opened):
@@ -191,14 +192,14 @@ def test_a_key_makes_the_loss_axis_logarithmic(opened):
     opened.keyboard.press("ArrowRight")
     opened.wait_for_url(lambda url: "scale=log" in url)
     assert opened.locator("#scale-log").evaluate("input => input === document.activeElement")
-    assert chart(opened, "Loss, PatchTST-SSL").screenshot() != before
+    until(lambda: chart(opened, "Loss, PatchTST-SSL").screenshot() != before)
 
 
 def test_several_runs_are_overlaid_under_one_address(opened):
     show(opened, f"training?run={FIRST}")
     opened.locator("#run-choice").select_option(SECOND)
     opened.get_by_role("link", name=f"Leave out {SECOND}").first.wait_for()
-    assert opened.url.endswith(f"#training?run={FIRST}&run={SECOND}")
+    opened.wait_for_url(lambda url: url.endswith(f"#training?run={FIRST}&run={SECOND}"))
     loss = data_of(opened, "Loss, PatchTST-SSL")
     assert [name.split(",")[0] for name in loss] == [
         "epoch", f"{FIRST} training", f"{FIRST} validation", f"{SECOND} training", f"{SECOND} validation",
@@ -270,10 +271,10 @@ def test_the_data_view_shows_decisions_findings_and_maps(opened):
     assert row.locator(".findings li").count() == 1
     missing = data_of(opened, "Share of missing values, PatchTST-SSL")
     assert missing["lot_broken.csv"] == ["0.62", "0"]
-    part.get_by_text("values that stand still").click()
-    still = data_of(opened, "Share of values that stand still, PatchTST-SSL")
-    assert still["lot_stuck.csv"] == ["0.1", "0.71"]
-    assert next(iter(still.values())) == [HOSTILE, "chamber_pressure"]
+    part.get_by_text("repeated values").click()
+    repeated = data_of(opened, "Share of repeated values, PatchTST-SSL")
+    assert repeated["lot_stuck.csv"] == ["0.1", "0.71"]
+    assert next(iter(repeated.values())) == [HOSTILE, "chamber_pressure"]
 
 
 # ------------------------------------------------------------------------------------------------------------ anomalies
@@ -312,15 +313,13 @@ def test_the_timeline_shows_extremes_and_every_score_when_zoomed(opened):
     with opened.expect_response(re.compile(r"series/patchtst/\d+\.json")) as requested:
         opened.mouse.up()
     requested.value.finished()
-    opened.wait_for_timeout(300)
-    fine = data_of(opened, title)
+    fine = until(lambda: (found := data_of(opened, title)).get("every score, score") and found)
     every = [value for value in fine["every score, score"] if value]
     assert len(every) == 50_000 < LONG
     assert every[SPIKE_AT] == str(SPIKE)
     assert [value for value in fine["highest, score"] if value] == coarse["highest, score"]
     plot.dblclick()
-    opened.wait_for_timeout(300)
-    assert data_of(opened, title) == coarse
+    until(lambda: data_of(opened, title) == coarse)
 
 
 def test_an_event_opens_from_the_list_with_its_signals(opened):
@@ -343,7 +342,9 @@ def test_an_event_opens_from_the_list_with_its_signals(opened):
     score = data_of(opened, "Score")
     assert score["recording's own clock"][0] == "2026-01-09 06:07:00"
     for title in ("Score", HOSTILE):
-        assert {"onset", "end"} <= set(chart(opened, title).locator(".marks text").all_text_contents())
+        chart(opened, title).scroll_into_view_if_needed()
+        for mark in ("onset", "end"):
+            expect(chart(opened, title).locator(".marks text", has_text=re.compile(f"^{mark}$"))).to_have_count(1)
     assert "the control charts, 80 % of the score" in event.inner_text()
     opened.go_back()
     event.wait_for(state="detached")
@@ -362,11 +363,11 @@ def test_events_are_filtered_by_severity_channel_and_state(opened):
     # Choosing neither moves the page nor takes the focus.
     assert opened.evaluate("document.activeElement.id") == "channel"
     assert opened.evaluate("scrollY") > 0
-    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1&channel=chamber_pressure")
+    opened.wait_for_url(lambda url: url.endswith("#anomalies?stream=patchtst&severity=1&channel=chamber_pressure"))
     opened.locator("#state").select_option("open")
     assert len(first_cells(opened, "events")) == 2
     opened.locator("#channel").select_option("")
-    assert opened.url.endswith("#anomalies?stream=patchtst&severity=1&state=open")
+    opened.wait_for_url(lambda url: url.endswith("#anomalies?stream=patchtst&severity=1&state=open"))
 
 
 @pytest.mark.parametrize(
@@ -399,9 +400,9 @@ def test_another_threshold_can_be_tried(opened):
         r"Threshold 1\.2 \(1\.44 × .*: 4 events .* no event in the calibration data; .* 3 per day", answer.inner_text()
     )
     marks = chart(opened, "Anomaly score, data/07.csv").locator(".marks text")
-    assert marks.all_text_contents() == ["threshold", "what if"]
+    expect(marks).to_have_text(["threshold", "what if"])
     slider.press("ArrowLeft")
-    assert marks.all_text_contents() == ["threshold"]
+    expect(marks).to_have_text(["threshold"])
 
 
 def test_an_event_opens_from_the_timeline(opened):
@@ -423,15 +424,16 @@ def test_a_vibration_event_has_an_envelope_spectrum_with_the_lines_of_its_bearin
     show(opened, "anomalies?stream=swinmae&event=7")
     title = "x, carrier 2000 to 2400 Hz"
     rows = data_of(opened, title)
-    event = [float(value) for value in rows["event, share of the power"]]
+    event = [float(value) for value in rows["event, modulation of the power"]]
     assert float(rows["frequency of the modulation (Hz)"][event.index(max(event))]) == 107.0
-    assert set(rows["normal neighbours, share of the power"]) == {"0.05"}
+    assert set(rows["normal neighbours, modulation of the power"]) == {"0.05"}
     # What is beyond the axis is not drawn.
-    assert chart(opened, title).locator(".marks text").all_text_contents() == ["cage 12 Hz", "outer race 107.5 Hz"]
+    expect(chart(opened, title).locator(".marks text")).to_have_text(["cage 12 Hz", "outer race 107.5 Hz"])
     assert "With the geometry of the bearing" not in card(opened, "Event 7").inner_text()
     # The window with the highest score is marked within its surroundings.
-    titles = chart(opened, HOSTILE).locator(".marks rect title").all_text_contents()
-    assert titles == ["event", "window with the highest score"]
+    chart(opened, HOSTILE).scroll_into_view_if_needed()
+    titles = chart(opened, HOSTILE).locator(".marks rect title")
+    expect(titles).to_have_text(["event", "window with the highest score"])
 
 
 # ------------------------------------------------------------------------------------------------- device and migration
@@ -491,12 +493,13 @@ def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     build_whole_workspace(page_folder.parent)
     export_state(page_folder.parent)
     page = visit(f"{url}#anomalies?stream=patchtst")
+    settle(page)
     page.get_by_text("Annotate a time span").press("Enter")
     page.locator("#span-keep").press("Enter")
     page.get_by_text("It was not saved").wait_for()
     page.locator("#span-visible").press("Enter")
     marks = chart(page, "Anomaly score, data/07.csv").locator(".marks")
-    assert "new annotation" in marks.text_content()
+    expect(marks).to_contain_text("new annotation")
     assert page.locator("#span-from").input_value() == "2026-01-09T06:00:29"
     for name, text in (("from", "2026-01-09T06:05"), ("to", "2026-01-09T06:10:30"), ("comment", SCRIPT)):
         page.locator(f"#span-{name}").fill(text)
@@ -505,7 +508,7 @@ def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     (stored,) = json.loads((page_folder.parent / "artifacts/scores/patchtst_annotations.json").read_text("utf-8"))
     assert (stored["start_seconds"], stored["end_seconds"], stored["label"]) == (300, 630, "maintenance")
     settle(page)
-    assert marks.locator("text").all_text_contents() == ["maintenance", "threshold"]
+    expect(marks.locator("text")).to_have_text(["maintenance", "threshold"])
     assert data_of(page, "Annotations")["Comment"] == [SCRIPT]
     assert data_of(page, "Events")["State"] == ["acknowledged, maintenance"] + ["open"] * 6
     page.get_by_text("Annotate a time span").press("Enter")
@@ -514,5 +517,5 @@ def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     page.get_by_role("button", name="Remove the annotation of 2026-01-09 06:05:00").press("Enter")
     page.locator("#annotations").wait_for(state="detached")
     settle(page)
-    assert marks.locator("text").all_text_contents() == ["threshold"]
+    expect(marks.locator("text")).to_have_text(["threshold"])
     assert page.complaints == []
