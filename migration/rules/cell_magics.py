@@ -21,6 +21,8 @@ _STACKED = re.compile(
 
 _PROSE = re.compile(r"#(?![ \t]*[!%]|[^\n]*(?:\w\(|[\w\])][ \t]*=))")
 
+_HEADINGS = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown)[ \t]+(#{1,6}[ \t]+)([^\n]*?)[ \t]*$", re.MULTILINE)
+
 
 def _stack(source: CellSource) -> Iterator[re.Match[str]]:
     """The cell magics at the top of a cell: a magic that runs the cell may be followed by another one."""
@@ -59,7 +61,9 @@ def prose_left(source: CellSource, new: CellSource) -> str:
     lines = [line.strip() for line in text.split("\n")]
     if not all(map(_PROSE.match, filter(None, lines))) or source.tree is None or not source.tree.body:
         return ""
-    return _as_markdown(text)
+    # The comment of a heading has lost its marks.
+    headings = {found[2]: found[1] + found[2] for found in _HEADINGS.finditer(source.text)}
+    return "\n".join(headings.get(line.strip(), line) for line in _as_markdown(text).split("\n"))
 
 
 def _as_markdown(comments: str) -> str:

@@ -15,7 +15,7 @@ from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
-_HEADING = re.compile(r"#{1,6}\s+")
+_HEADING = re.compile(r"\A#{1,6}\s+")
 _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 
 

@@ -48,13 +48,14 @@ class Folders:
 @dataclass(frozen=True)
 class _Needs:
     """What the migrated cells need from the set-up cell: the two folders and their names for Python and the shell, the
-    modules and programs of the kernel, bash, links in the drive folder."""
+    modules and programs of the kernel, bash, links in the drive folder, and the folder of Colab's sample data."""
 
     work: bool = False
     drive: bool = False
     kernel: bool = False
     bash: bool = False
     drive_links: bool = False
+    samples: bool = False
 
     def __bool__(self) -> bool:
         return self != _Needs()
@@ -134,6 +135,7 @@ def _needs(
         kernel=_RUNTIME in text or any(map(_runs_programs, code)),
         bash=any(needs_bash(source) for source in code),
         drive_links=drive_links,
+        samples=re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None,
     )
 
 
@@ -170,6 +172,8 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
     if needs.work:
         path = f"os.path.join({start}, os.path.expanduser(work_dir))"
         lines += [f'{work} = os.environ["{work}"] = os.path.abspath({path})', f"os.makedirs({work}, exist_ok=True)"]
+    if needs.samples:
+        lines.append(f'os.makedirs(os.path.join({work}, "sample_data"), exist_ok=True)')
     if needs.drive:
         path = f"os.path.join({work}, os.path.expanduser(drive_dir))"
         lines += [f'{drive} = os.environ["{drive}"] = os.path.abspath({path})', f"os.makedirs({drive}, exist_ok=True)"]

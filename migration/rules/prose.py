@@ -51,6 +51,7 @@ _CODE = re.compile(
 )
 _WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]"
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
+_COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:\|.*)?")
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
@@ -79,7 +80,7 @@ def _badge_edit(text: str, start: int, end: int) -> Edit:
         return Edit(start, end, f'<a href="{target}">notebook</a>')
     newline = text.find("\n", last)
     before, after = text[text.rfind("\n", 0, first) + 1 : first], text[last : len(text) if newline < 0 else newline]
-    is_column = before.rstrip().endswith("|") or after.lstrip().startswith("|")
+    is_column = "|" in before + after and bool(_COLUMN_BEFORE.fullmatch(before) and _COLUMN_AFTER.fullmatch(after))
     if target and (is_column or (_LABEL.search(before) and not after.strip())):
         return Edit(start, end, f"[notebook]({target})")
     return _removal(text, first, last)

@@ -159,10 +159,17 @@ def test_a_parameters_cell_that_needs_the_folders_finds_them_defined():
     assert parameters == "data = f'{WORK_DIR}/data'"
 
 
+def test_the_folder_of_sample_data_exists():
+    cell = {"cell_type": "code", "source": "%cd /content/sample_data", "metadata": {}, "outputs": []}
+    setup = texts(migrate(notebook_of(cell | {"execution_count": None})))[1]
+    assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
+
+
 @pytest.mark.parametrize(
     "text, prose",
     [
         ("# Mount it.\nfrom google.colab import drive\ndrive.mount('/content/drive')", "Mount it."),
+        ("#@markdown ## Drive\nfrom google.colab import drive", "## Drive"),
         ("#@markdown * Click.\n\n# Wait.\nfrom google.colab import drive", "* Click.\n\nWait."),
         ("import sys\nif 'google.colab' in sys.modules:\n    # Choose a GPU.\n    print('Colab')", ""),
         ("try:\n    # only on Colab\n    %tensorflow_version 2.x\nexcept Exception:\n    pass", "only on Colab"),

@@ -26,7 +26,7 @@ def _rewrite(text, *, facts=None):
         ("#@title\nx = 1", "x = 1"),
         ('x = 1\n#@title { run: "auto" }', "x = 1\n"),
         ("#@markdown ---\n#@markdown ### Text\n#@markdown\n", "# ---\n# Text\n#\n"),
-        ("#@title ## Part #1 {run: 'auto'}", "# Part #1"),
+        ("#@title ## Part #1 in C# too {run: 'auto'}", "# Part #1 in C# too"),
         ("#@title #@markdown A", "# # A"),
         ("#@title A\n%%time\nb()", "# A\n%%time\nb()"),
         ("#@title A\n%%writefile f.py\n#@title B\n", "# A\n%%writefile f.py\n#@title B\n"),

@@ -53,6 +53,7 @@ def test_badges_and_their_empty_cells_are_removed(before, after):
         (f"{_BADGE} | [b](c)", f"{_NOTEBOOK} | [b](c)"),
         (f"- Latest (V2): {_BADGE}  \n- **b:** {_BADGE}", f"- Latest (V2): {_NOTEBOOK}  \n- **b:** {_NOTEBOOK}"),
         (f"See: {_BADGE} [b](c)", "See: [b](c)"),
+        (f"| a | {_BADGE} [b](c) |", "| a | [b](c) |"),
         (f"<th>b</th><td>{_HTML}</td>", f'<th>b</th><td><a href="{_GITHUB}">notebook</a></td>'),
     ],
 )  # fmt: skip

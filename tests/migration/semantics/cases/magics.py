@@ -91,7 +91,7 @@ print(os.path.exists('/content/data.csv'), f"{'/content'}/x")
 cd "/content"
 for f in *.csv; do echo "$f in /content"; done
 # ----
-!bash run.sh
+!bash run.sh && rm run.sh
 # ----
 %%file /content/notes.txt
 See /content.

@@ -28,7 +28,7 @@ def documented():
     return x
 documented()
 """),
-        ("LF230", "LF233", "LF402", "LF407"),
+        ("LF230", "LF233", "LF407"),
     ),
     Case(
         "cells that do not compile",
