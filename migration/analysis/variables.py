@@ -28,6 +28,8 @@ _ANY_NAME = re.compile(
     rf"|get_ipython\(\)\.(?:run_line_magic|magic)\(\W*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
     r"|(?:globals|locals|vars)\(\)(?:\.(?:update|setdefault|pop|clear)\(|\[.*\] = )"
 )
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
+_ROOTS = frozenset({"exec", "execfile", "get_ipython", "globals", "locals", "vars"})  # first names of `_ANY_NAME`
 _NAMESPACE = re.compile(r"\b(?:globals|locals|vars)\(\)")
 MAY_BIND_ANYTHING = re.compile(
     rf"import\s*\(?\s*\*|\bexec|{_NAMESPACE.pattern}|get_ipython|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
@@ -64,7 +66,8 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
     is_indented = next((line for line in text.splitlines() if line.strip()), "")[:1].isspace()
     text = f"if 1:\n{text}" if is_indented else text
     try:
-        table = symtable.symtable(_with_scopes(text), "<cell>", "exec")
+        has_comprehensions = any(isinstance(node, _COMPREHENSIONS) for node in source.nodes)
+        table = symtable.symtable(_with_scopes(text) if has_comprehensions else text, "<cell>", "exec")
     except (SyntaxError, ValueError, RecursionError):
         table = None
     if table is None or not source.is_python:
@@ -89,8 +92,6 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
 def _with_scopes(text: str) -> str:
     """Code with generators instead of comprehensions: from Python 3.12 on (PEP 709), symbol tables count the variables
     of a comprehension as those of the code around it."""
-    if not re.search(r"[\[{].*\bfor\b", text, re.DOTALL):
-        return text
     return ast.unparse(_Generators().visit(ast.parse(text)))
 
 
@@ -124,10 +125,22 @@ def _read_namespaces(text: str, found: CellNames) -> None:
     for node in _nodes(text):
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
-        elif isinstance(node, ast.Call | ast.Assign) and (match := _ANY_NAME.match(ast.unparse(node))):
-            found.anything = match[0].rstrip("(= ")
+        elif isinstance(node, ast.Call | ast.Assign):
+            if _root(node) in _ROOTS and (match := _ANY_NAME.match(ast.unparse(node))):
+                found.anything = match[0].rstrip("(= ")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMESPACE.search(text):
             found.used.add(node.value)
+
+
+def _root(node: ast.AST) -> str:
+    """The first name of a call, or of the target of an assignment."""
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Call(func=inner) | ast.Assign(targets=[inner]) | ast.Attribute(inner) | ast.Subscript(inner):
+                node = inner
+            case _:
+                return ""
+    return node.id
 
 
 def _nodes(text: str) -> Iterator[ast.AST]:

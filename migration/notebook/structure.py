@@ -11,7 +11,6 @@ from typing import Any
 from migration.notebook.findings import Finding, Keeps, Notes, listed
 from migration.notebook.outputs import clean_outputs
 from migration.notebook.reading import KERNEL_LANGUAGES, as_dict, language_of, stated_language
-from migration.notebook.repairing import repaired
 
 _NOTEBOOK_METADATA = frozenset({"colab", "accelerator", "gpuClass", "gpuType", "colab_type"})
 _TRANSIENT_METADATA = frozenset({"orig_nbformat", "orig_nbformat_minor", "signature"})
@@ -31,7 +30,6 @@ def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list
     the result again changes nothing and finds nothing.
     """
     notes = Notes()
-    notebook = repaired(notebook, notes)
     hardware = _hardware(notebook["metadata"], notes)
     _note_cell_metadata(notebook["cells"], notes)
     _note_ids(notebook["cells"], notebook["nbformat_minor"], notes)
