@@ -7,6 +7,7 @@ kept under another name.
 from __future__ import annotations
 
 import argparse
+import errno
 import filecmp
 import json
 import logging
@@ -25,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config
 from core.config.schema import REPORT_DIRS, STREAMS, Stream
-from core.errors import EXIT_OK, LandfallError, OutputError, UsageError
+from core.errors import EXIT_OK, LandfallError, OutputError, UsageError, WriteError
 from core.lock import Lock
 from core.names import is_run_id
 from core.reading import LARGEST_RATIO, unpacks_too_far
@@ -110,6 +111,8 @@ def _opened(source: Path, root: Path) -> Iterator[Path]:
 
 
 _ENCRYPTED = 1  # a flag of a member
+# Errors of the disk of the workspace. The free space is checked before, but quotas count apart.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
@@ -145,6 +148,8 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, source: Path) -> None:
                 hint="unpack it and pass the folder",
             ) from error
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                raise WriteError(folder.parent, error) from error
             raise OutputError(
                 f"{source}: {info.filename} is damaged: {error}", hint="download the bundle again"
             ) from error

@@ -1,5 +1,6 @@
 """The outputs of a run on Colab are imported completely or not at all."""
 
+import errno
 import json
 import re
 import shutil
@@ -10,7 +11,7 @@ import pytest
 
 from core.bundle import write_bundle
 from core.config.compose import load_config
-from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError
+from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, LockedError, OutputError, UsageError, WriteError
 from core.lock import Lock
 from core.run_facts import note_run
 from pipelines.export_training_dashboard_state import export_state
@@ -70,6 +71,18 @@ def test_unknown_files_of_a_run_are_named(workspace, drive, caplog):
         archive.write(drive / LOSSES, LOSSES)
     assert import_artifacts(bundle, root=workspace) == [LOSSES]
     assert "runs/patchtst_ssl/a b/status.json" in caplog.text
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_bundle(workspace, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr(LOSSES, "x")
+
+    def extract(*_):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extract", extract)
+    with pytest.raises(WriteError, match=f"{re.escape(str(workspace))} .*quota"):
+        import_artifacts(tmp_path / "b.zip", root=workspace)
 
 
 def test_both_streams_are_found_in_any_subfolder_of_a_drive_folder(drive, workspace):
