@@ -1,10 +1,14 @@
 """The chaos tier: it repeats its cases, and finds what must not happen."""
 
+import os
 import random
 import signal
+import subprocess
+import sys
 
 import pytest
 
+from tests.support import REPO_ROOT
 from tests.support.small_workspace import build_small_workspace
 from tools.soak import chaos
 from tools.soak.chaos import Case, Result, draw_command
@@ -64,6 +68,20 @@ def test_a_violation_names_the_command_that_repeats_it(case, capsys):
     case._violated(["export"], "kill", "something")
     assert case.result.violations == ["python -m tools.soak.chaos --seed 3 --case 4: landfall export, kill: something"]
     assert "--case 4" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root on Linux ignores permissions")
+def test_a_fork_and_its_processes_heed_permissions(tmp_path):
+    program = (
+        "import pathlib, subprocess, sys\nfrom tools.soak.forking import _heed_permissions\n_heed_permissions()\n"
+        "code = subprocess.run(['touch', sys.argv[1]], stderr=subprocess.DEVNULL).returncode\n"
+        "try:\n    pathlib.Path(sys.argv[1]).touch()\n"
+        "except PermissionError:\n    sys.exit(10 + code)\n"
+    )
+    tmp_path.chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "x")], cwd=REPO_ROOT)
+    tmp_path.chmod(0o755)
+    assert done.returncode == 11
 
 
 @pytest.mark.slow

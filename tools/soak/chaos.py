@@ -48,6 +48,7 @@ from core.errors import (
     EXIT_USAGE,
     LandfallError,
 )
+from core.workspace import temporary_folder
 from tests.support.artifact_checks import faults, leftovers
 from tests.support.small_workspace import CONFIGS, REPOSITORY, build_small_workspace, install_page
 from tools.soak.forking import Fork, ForkServer
@@ -186,14 +187,17 @@ class Case:
         """Runs a command. Returns its exit code, or the negative number of a signal, and its stderr."""
         words = [*words, *([] if words[0] in _WITHOUT_ROOT else ["--repo-root", "."])]
         variables = environment(self.outside, self.templates)
-        is_forked = self.rng.random() < FORKED and self.server is not None and fault != "permission"
+        is_forked = self.rng.random() < FORKED and self.server is not None
+        as_user = fault == "permission" and os.geteuid() == 0
         process: subprocess.Popen[bytes] | Fork
         with tempfile.NamedTemporaryFile() as stderr:
             if is_forked and self.server is not None:
-                process = self.server.start(words, cwd=self.root, environment=variables, stderr=Path(stderr.name))
+                process = self.server.start(
+                    words, cwd=self.root, environment=variables, stderr=Path(stderr.name), as_user=as_user
+                )
             else:
                 command = [sys.executable, "-m", "landfall", *words]
-                if fault == "permission" and os.geteuid() == 0:
+                if as_user:
                     command = ["setpriv", f"--inh-caps={_NO_PERMISSION}", f"--bounding-set={_NO_PERMISSION}", *command]
                 process = subprocess.Popen(
                     command, cwd=self.root, env=variables, stdin=-3, stdout=-3, stderr=stderr, process_group=0
@@ -327,13 +331,19 @@ def make_templates(folder: Path) -> None:
                 raise LandfallError(f"landfall {' '.join(words)} fails without a fault: {stderr_text[-500:]}")
 
 
-def chaos(seed: int, *, seconds: float, commands: int, only: int | None = None) -> Result:
-    """Runs cases until the time or the number of commands is reached, or only the case `only`."""
+def chaos(
+    seed: int, *, seconds: float, commands: int, only: int | None = None, templates: Path | None = None
+) -> Result:
+    """Runs cases until the time or the number of commands is reached, or only the case `only`. templates: of an earlier
+    run, or where to keep those of this one."""
     result, until = Result(seed, left_out=left_out_here()), time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="chaos") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        templates = folder / "templates"
-        make_templates(templates)
+        templates = templates or folder / "templates"
+        if not templates.exists():
+            with temporary_folder(templates) as made:
+                make_templates(made / "all")
+                (made / "all").rename(templates)
         number = only or 0
         server = stack.enter_context(ForkServer(environment(templates / "outside", templates)))
         with contextlib.suppress(KeyboardInterrupt):  # also SIGTERM: what was found so far is the result
@@ -362,9 +372,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--commands", type=int, default=10**9, help="maximum number (default: no limit)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, metavar="N", help="run this case only")
+    parser.add_argument(
+        "--templates",
+        type=Path,
+        metavar="DIR",
+        help="keep the trained workspaces here for further runs",
+    )
 
     def command(arguments: argparse.Namespace) -> int:
-        result = chaos(arguments.seed, seconds=60 * arguments.minutes, commands=arguments.commands, only=arguments.case)
+        result = chaos(
+            arguments.seed, seconds=60 * arguments.minutes, commands=arguments.commands, only=arguments.case,
+            templates=arguments.templates and arguments.templates.absolute(),
+        )  # fmt: skip
         document: dict[str, Any] = {**vars(result), "peak_mb": round(result.peak_mb)}
         sys.stdout.write(json.dumps(document, indent=1) + "\n")
         return EXIT_FAILURE if result.violations else EXIT_OK

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -26,6 +27,9 @@ _LIBRARIES = (
     "torch", "torch.utils.tensorboard", "pandas", "pyarrow.parquet", "scipy.signal", "matplotlib.backends.backend_agg",
     "matplotlib.pyplot", "nbformat", "PIL.Image",
 )  # fmt: skip
+
+_PR_CAPBSET_DROP = 24
+_OVERRIDES = (1, 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
 class Fork:
@@ -69,9 +73,14 @@ class ForkServer:
     def __exit__(self, *error: object) -> None:
         self._process.communicate()  # the end of its input ends it
 
-    def start(self, words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stderr: Path) -> Fork:
+    def start(
+        self, words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stderr: Path, as_user: bool = False
+    ) -> Fork:
         """Runs `landfall WORDS` in a separate process group; stdin and stdout are /dev/null."""
-        request = {"words": list(words), "cwd": str(cwd), "environment": dict(environment), "stderr": str(stderr)}
+        request = {
+            "words": list(words), "cwd": str(cwd), "environment": dict(environment), "stderr": str(stderr),
+            "as_user": as_user,
+        }  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -113,8 +122,23 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["environment"])
     tempfile.tempdir = None
     os.chdir(request["cwd"])
+    if request["as_user"]:
+        _heed_permissions()
     sys.argv = ["landfall", *request["words"]]
     sys.orig_argv = [sys.executable, "-m", "landfall", *request["words"]]
+
+
+def _heed_permissions() -> None:
+    """Gives up the capabilities with which root ignores permissions, also for child processes."""
+    libc = ctypes.CDLL(None)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this process
+    sets = (ctypes.c_uint32 * 6)()
+    libc.capget(header, sets)
+    for capability in _OVERRIDES:
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        for kind in range(3):
+            sets[kind] &= ~(1 << capability)
+    libc.capset(header, sets)
 
 
 def _import_everything() -> None:
