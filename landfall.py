@@ -63,10 +63,10 @@ _HELP = ("-h", "--help")
 def main(argv: Sequence[str] | None = None) -> int:
     _find_packages()
     from core.errors import EXIT_FAILURE, EXIT_USAGE
-    from core.signals import heed_signals
+    from core.signals import install_signal_handlers
 
     if argv is None:
-        heed_signals()
+        install_signal_handlers()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         return _print(f"landfall {__version__}\n")

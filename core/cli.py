@@ -31,7 +31,7 @@ from core.errors import (
 )
 from core.progress import ConsoleHandler
 from core.redaction import RedactingFormatter, printable, redacted_text
-from core.signals import SignalStop, heed_signals, ignore_signals, raise_signals
+from core.signals import SignalStop, ignore_signals, install_signal_handlers, raise_signals
 from core.switching import finish
 from core.workspace import find_root, write_text
 
@@ -58,7 +58,7 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     arguments = parser.parse_intermixed_args(argv)
     arguments.owns_process = argv is None
     if arguments.owns_process:
-        heed_signals()
+        install_signal_handlers()
         _open_streams()
         gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
     handler = ConsoleHandler()

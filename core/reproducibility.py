@@ -1,6 +1,6 @@
 """Separate random generators: one per purpose, so that draws for one purpose do not affect another.
 
-The global generators are seeded in `core.devices.process.seed_and_fix`.
+The global generators are seeded in `core.devices.process.make_reproducible`.
 """
 
 from __future__ import annotations

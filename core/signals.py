@@ -37,8 +37,8 @@ class SignalStop(KeyboardInterrupt):
         self.number = number
 
 
-def heed_signals(ended: Callable[[int], int] | None = None) -> None:
-    """Call this first in the main thread of a command.
+def install_signal_handlers(ended: Callable[[int], int] | None = None) -> None:
+    """Installs the handlers of a command; call it first, in the main thread. In other threads it does nothing.
 
     ended: maps the exit code of the command to that of the process if it ends immediately; None keeps the function of
     an earlier call.

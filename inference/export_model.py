@@ -21,7 +21,7 @@ from core.checkpoint import exported_path
 from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError, first_line
 from core.lock import Lock
 from core.redaction import redacted
@@ -173,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _export(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.owns_process:
-        start_right(loaded.config)
+        prepare_process(loaded.config)
     root = root_of(arguments)
     path = root / (arguments.checkpoint or loaded.config.logging.checkpoint_path)
     with Lock(command="landfall export-model") as lock:

@@ -144,7 +144,7 @@ def _row_errors(
             sum_sc.index_add_(0, entry_m, aux[name].cpu()[counts_bt])
         count_s.index_add_(0, entry_m, torch.ones(len(entry_m)))
         for each in pages:
-            each.looked_at(entry_m.numel() * aux["error"].shape[-1] * aux["error"].itemsize)
+            each.count_read(entry_m.numel() * aux["error"].shape[-1] * aux["error"].itemsize)
     for piece in slices(*means.values(), windows_s, num_values=_VALUES_AT_A_TIME):
         for sum_sc in sums.values():
             sum_sc[piece] /= count_s[piece].unsqueeze(1)

@@ -23,7 +23,7 @@ from core.config.compose import LoadedConfig
 from core.config.data import Splits
 from core.config.renames import current_key
 from core.config.schema import STREAMS, AnyConfig
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock
 from core.numbers import ratio_in_words
@@ -242,7 +242,7 @@ def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
             hint=f"{_SPLIT}.files=[data/newer_*.csv] {_SPLIT}.start=0.0, or --from-config for the configuration's own",
         )
     if arguments.owns_process and not arguments.undo:
-        start_right(loaded.config)
+        prepare_process(loaded.config)
     root = root_of(arguments)
     with Lock(command="landfall calibrate") as lock:
         lock.take(root / (arguments.checkpoint or loaded.config.logging.checkpoint_path), key="--checkpoint")

@@ -20,7 +20,7 @@ from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
 from core.data.in_use import streams_off
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.run_facts import record_detection
@@ -273,7 +273,7 @@ def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
             return EXIT_OK
         log.info("%s: scores are recomputed: %s", loaded.config.stream, "; ".join(reasons))
     if arguments.owns_process:
-        start_right(loaded.config)
+        prepare_process(loaded.config)
     result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector)
     if arguments.json:
         text = json.dumps(result.summary, indent=2)

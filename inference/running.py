@@ -147,8 +147,8 @@ def write_errors(
             rows_nc = values_nc[first : min(first + size, stop)]
             piece = slice(line + first - start, line + first - start + len(rows_nc))
             error_sc[piece] = errors_of(rows_nc, number)
-            of_rows.looked_at(rows_nc.nbytes)
-            of_errors.looked_at(error_sc[piece].nbytes)
+            of_rows.count_read(rows_nc.nbytes)
+            of_errors.count_read(error_sc[piece].nbytes)
 
 
 def decay_of(span: float) -> float:

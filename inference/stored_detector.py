@@ -27,7 +27,7 @@ from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
-from core.devices.process import seed_and_fix
+from core.devices.process import make_reproducible
 from core.errors import DataError
 from inference.detector import Detector
 from inference.detector_file import load_stored, save_detector
@@ -60,7 +60,7 @@ def _prepared(config: AnyConfig) -> DevicePlan:
     """The device. Sets threads and seeds from the configuration."""
     plan = DeviceManager(config).plan(processes=1)
     torch.set_num_threads(plan.threads)
-    seed_and_fix(config)
+    make_reproducible(config)
     return plan
 
 

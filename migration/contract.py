@@ -37,7 +37,7 @@ _ABSOLUTE_LITERAL = re.compile(r"""["']((?:/\w|~/|[A-Za-z]:[\\/])[^"'\n]*)["']""
 
 
 @dataclass(frozen=True)
-class Breach:
+class Violation:
     """One violation: the rule, the file and the problem."""
 
     rule: str
@@ -95,11 +95,13 @@ class Assets:
         return (self.root / file).read_text(encoding="utf-8", errors="replace") if self.has(file) else ""
 
 
-def breaches(root: Path, tracked: Iterable[str] = (), *, rules: Sequence[str] | None = None) -> list[Breach]:
+def violations(root: Path, tracked: Iterable[str] = (), *, rules: Sequence[str] | None = None) -> list[Violation]:
     """Every violation in the workspace, in the order of the rules. tracked: files that git tracks. rules: default:
     all."""
     assets = Assets(root, frozenset(tracked))
-    return [breach for name, check in _RULES.items() if rules is None or name in rules for breach in check(assets)]
+    return [
+        violation for name, check in _RULES.items() if rules is None or name in rules for violation in check(assets)
+    ]
 
 
 def colab_originals() -> dict[str, str]:
@@ -133,71 +135,71 @@ def required_values(stream: str) -> dict[str, Any]:
     }
 
 
-def _paths_are_relative(assets: Assets) -> Iterator[Breach]:
+def _paths_are_relative(assets: Assets) -> Iterator[Violation]:
     for file, values in assets.composed.items():
         if isinstance(values, str):
             continue  # the rule for configurations reports it
         for key, value in values.items():
             for text in _path_texts(key, value):
                 if not is_repository_path(text):
-                    yield Breach("paths", file, f"{key} = {text} is not relative to the repository root")
+                    yield Violation("paths", file, f"{key} = {text} is not relative to the repository root")
         required = required_values(values["stream"]) if file == local_config_file(values["stream"]) else {}
         for key, expected in required.items():
             if values.get(key) != expected:
-                yield Breach("paths", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
+                yield Violation("paths", file, f"{key} = {values.get(key)!r}, expected {expected!r}")
         # `data.root: auto` stands for the workspace, or for the folder of the sample data while there is no other.
         root = "" if values["data.root"] in (".", SAMPLES) else f"{values['data.root']}/"
         for key, prefix, folder in (("data.splits.", root, "data/"), ("dqvl.report_dir", "", "artifacts/dqvl/")):
             for found, value in values.items():
                 if found.startswith(key):
                     yield from (
-                        Breach("paths", file, f"{found} = {text} is not under {folder}")
+                        Violation("paths", file, f"{found} = {text} is not under {folder}")
                         for text in _path_texts(found, value)
                         if not f"{prefix}{text}".startswith(folder)
                     )
     for notebook in assets.notebooks:
         for text in _ABSOLUTE_LITERAL.findall(_source(assets.text(notebook))):
-            yield Breach("paths", notebook, f"{text} is not relative to the repository root")
+            yield Violation("paths", notebook, f"{text} is not relative to the repository root")
 
 
-def _local_files_name_no_colab_path(assets: Assets) -> Iterator[Breach]:
+def _local_files_name_no_colab_path(assets: Assets) -> Iterator[Violation]:
     for file in [*assets.configs, *assets.notebooks]:
         if found := _COLAB_PATH.search(assets.text(file)):
-            yield Breach("Colab leftovers", file, f"names {found.group()}")
+            yield Violation("Colab leftovers", file, f"names {found.group()}")
     for file, values in assets.composed.items():
         for key, value in values.items() if isinstance(values, dict) else ():
             if any(_COLAB_PATH.search(text) for text in _path_texts(key, value)):
-                yield Breach("Colab leftovers", file, f"{key} = {value} is composed from a Colab path")
+                yield Violation("Colab leftovers", file, f"{key} = {value} is composed from a Colab path")
 
 
-def _colab_originals_are_unchanged(assets: Assets) -> Iterator[Breach]:
+def _colab_originals_are_unchanged(assets: Assets) -> Iterator[Violation]:
     for file, digest in colab_originals().items():
         if not assets.has(file):
-            yield Breach("Colab originals", file, "the Colab original is missing")
+            yield Violation("Colab originals", file, "the Colab original is missing")
         elif digest_of(assets.root / file) != digest:
-            yield Breach("Colab originals", file, "differs from the Colab original")
+            yield Violation("Colab originals", file, "differs from the Colab original")
 
 
-def _local_notebooks_are_complete(assets: Assets) -> Iterator[Breach]:
+def _local_notebooks_are_complete(assets: Assets) -> Iterator[Violation]:
     for file in assets.notebooks:
         if not assets.has(file):
-            yield Breach("local notebooks", file, "the local notebook is missing")
+            yield Violation("local notebooks", file, "the local notebook is missing")
         elif not _code_cells(assets.text(file)):
-            yield Breach("local notebooks", file, "is not a complete notebook with code cells")
+            yield Violation("local notebooks", file, "is not a complete notebook with code cells")
 
 
-def _local_configs_compose(assets: Assets) -> Iterator[Breach]:
+def _local_configs_compose(assets: Assets) -> Iterator[Violation]:
     for file in assets.configs:
         values = assets.composed.get(file)
         if not assets.has(file):
-            yield Breach("configurations", file, "the local configuration is missing")
+            yield Violation("configurations", file, "the local configuration is missing")
         elif isinstance(values, str):
-            yield Breach("configurations", file, values)
+            yield Violation("configurations", file, values)
         elif values is None and (problem := _fault_of_group(assets, file)):
-            yield Breach("configurations", file, problem)
+            yield Violation("configurations", file, problem)
 
 
-_RULES: dict[str, Callable[[Assets], Iterator[Breach]]] = {
+_RULES: dict[str, Callable[[Assets], Iterator[Violation]]] = {
     "paths": _paths_are_relative,
     "Colab leftovers": _local_files_name_no_colab_path,
     "Colab originals": _colab_originals_are_unchanged,

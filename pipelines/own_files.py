@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from core.config.compose import LoadedConfig, with_values
-from core.config.overrides import stream_meant
+from core.config.overrides import stream_hint
 from core.config.schema import STREAMS, Stream
 from core.data.files import ARRAY_SUFFIXES, data_stem, data_suffix, matches
 from core.data.labels import label_file
@@ -30,7 +30,7 @@ def sensor_files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            hint = stream_meant(str(path)) or "name a sensor file or a folder with sensor files"
+            hint = stream_hint(str(path)) or "name a sensor file or a folder with sensor files"
             raise DataError("does not exist", path=path, hint=hint)
         files = matches("**/*", path.resolve()) if path.is_dir() else matches(glob.escape(path.name), path.parent)
         if not files:

@@ -22,7 +22,7 @@ from pathlib import Path
 from core.cli import add_root_argument, root_of, run_command, run_name
 from core.config.compose import LoadedConfig
 from core.devices.host import usable_cores
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
 from core.lock import Lock
 from core.names import run_folder
@@ -148,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.run_id and not arguments.resume:
         _refuse_used_name(order, steps, root)
     if arguments.owns_process:  # every step inherits the environment of this process
-        start_right(next(iter(order.configs.values())).config)
+        prepare_process(next(iter(order.configs.values())).config)
     how = How(
         jobs=arguments.jobs or default_jobs(order.configs.values()), resume=arguments.resume,
         keep_going=arguments.keep_going, timeout_s=arguments.timeout, cell_timeout_s=arguments.cell_timeout,

@@ -15,7 +15,7 @@ from core import checkpoint
 from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, UsageError
 from core.runlog import read_status
 from core.workspace import new_run_id
@@ -63,7 +63,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
             last = checkpoint.last_path(root_of(arguments) / loaded.config.logging.checkpoint_path)
             return Supervisor(training_command(stream, words), last=last).run()
         if arguments.owns_process:
-            start_right(loaded.config)
+            prepare_process(loaded.config)
         manager = _manager_of_processes(loaded)
         if manager is not None and (manager.num_processes > 1 or loaded.config.distributed.nodes > 1):
             return _train_in_processes(loaded.config, manager.num_processes, arguments, words)

@@ -21,7 +21,7 @@ from core.data.overlap import rows_of
 from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
-from core.devices.process import seed_and_fix
+from core.devices.process import make_reproducible
 from core.devices.record import RECORD_FILE, device_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
@@ -156,7 +156,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
         log.warning(
             "training in this process only; `landfall train` starts one for each of %d devices", manager.num_processes
         )
-    seed_and_fix(config)
+    make_reproducible(config)
     torch.set_num_threads(plan.threads)
 
     requested, run_id = context.run_id, saved["run_id"] if saved else context.run_id or new_run_id()

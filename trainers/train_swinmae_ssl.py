@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from core.signals import heed_signals
+from core.signals import install_signal_handlers
 from trainers import elastic
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
-        heed_signals(elastic.record_exit)
+        install_signal_handlers(elastic.record_exit)
         elastic.record_process()
     from trainers.command import main_for  # after the signal handlers, because the import is slow
 

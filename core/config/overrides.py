@@ -124,7 +124,7 @@ def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
     return values
 
 
-def stream_meant(text: str) -> str | None:
+def stream_hint(text: str) -> str | None:
     """A hint, if the text is the name of a stream or similar to one; otherwise None."""
     close = get_close_matches(text, STREAMS, n=1, cutoff=0.7)
     return f"a stream is an option: --stream {close[0]}" if close else None
@@ -140,5 +140,5 @@ def _parsed(text: str, source: str) -> Override:
     try:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
-        hint = stream_meant(text) or "write key=value or group=option, such as training.epochs=2"
+        hint = stream_hint(text) or "write key=value or group=option, such as training.epochs=2"
         raise UsageError(f"cannot read the override {source[:200]!r}", hint=hint) from error

@@ -69,7 +69,8 @@ class Pages:
         self.array = array if array is not None and _mapping_of(array) is not None else None
         self._num_bytes = 0
 
-    def looked_at(self, num_bytes: int) -> None:
+    def count_read(self, num_bytes: int) -> None:
+        """Counts bytes that were read, and releases the pages of the array after enough of them."""
         if self.array is None:
             return
         self._num_bytes += num_bytes

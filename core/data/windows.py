@@ -140,7 +140,7 @@ class WindowSet:
 
         starts_b = torch.from_numpy(self.starts_w)[index_b].to(self.series.values_nc.device)
         batch_bf = self._view_nf.index_select(0, starts_b)
-        self.series.pages.looked_at(batch_bf.nbytes)
+        self.series.pages.count_read(batch_bf.nbytes)
         return self.series.scaled_(batch_bf.unflatten(1, (self.window, -1)))
 
     def batches(self, size: int) -> Iterator[torch.Tensor]:
@@ -155,7 +155,7 @@ class WindowSet:
         for first in range(0, len(self), size):
             starts_b = self.starts_w[first : first + size]
             values_btc = self.series.rows_nc[starts_b[:, np.newaxis] + np.arange(self.window)]
-            self.series.pages.looked_at(values_btc.nbytes)
+            self.series.pages.count_read(values_btc.nbytes)
             yield self.series.scaled(values_btc)
 
     def recording_of(self) -> np.ndarray:

@@ -82,7 +82,7 @@ class DeviceManager:
         ordered = sorted(self._usable(), key=lambda found: found is not self._chosen)
         return [device for found in ordered for device in torch_devices(found)]
 
-    def broken_and_allowed(self) -> list[DeviceCapabilities]:
+    def unusable_devices(self) -> list[DeviceCapabilities]:
         """Devices that were found but do not work, except on platforms that the configuration excludes."""
         return [found for found in self.found if not found.usable and self._is_wanted(found.kind)]
 

@@ -57,9 +57,9 @@ def prepare_cublas(profile: Profile, environ: MutableMapping[str, str] = os.envi
         )  # fmt: skip
 
 
-def start_right(profile: Profile) -> None:
-    """For commands, before they import torch: stores the start time of the command, and restarts it if its hash seed is
-    wrong. It restarts only once, in case the environment is lost again."""
+def prepare_process(profile: Profile) -> None:
+    """Prepares the process of a command; call it before torch is imported. Sets the workspace of cuBLAS, stores the
+    start time of the command, and restarts it if its hash seed is wrong: only once, in case the environment is lost."""
     prepare_cublas(profile)
     os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
     reason = wrong_hash_seed(profile)
@@ -79,11 +79,11 @@ def start_right(profile: Profile) -> None:
     os.execve(sys.executable, command, environment)
 
 
-def seed_and_fix(profile: Profile) -> None:
+def make_reproducible(profile: Profile) -> None:
     """Seeds Python, NumPy and torch, and sets how torch chooses its kernels; the only place for both.
 
     Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted before
-    (`start_right`); in a notebook it is only logged.
+    (`prepare_process`); in a notebook it is only logged.
     """
     import numpy as np
     import torch

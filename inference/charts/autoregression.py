@@ -63,7 +63,7 @@ class Autoregression:
             for first in range(start, stop, size):
                 rows_nc = values_nc[first : min(first + size, stop)]
                 yield lagged(rows_nc, segment)
-                pages.looked_at(rows_nc.nbytes)
+                pages.count_read(rows_nc.nbytes)
 
     def residual(self, rows: Rows) -> np.ndarray:
         """Row minus prediction: float64 (n, C) in standard deviations, NaN where a value is missing."""

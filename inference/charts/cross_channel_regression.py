@@ -65,7 +65,7 @@ class CrossChannelRegression:
             for first in range(start, stop, self.rows_at_a_time):
                 rows_nc = values_nc[first : min(first + self.rows_at_a_time, stop)]
                 yield lagged(rows_nc, segment)
-                pages.looked_at(rows_nc.nbytes)
+                pages.count_read(rows_nc.nbytes)
 
     @property
     def rows_at_a_time(self) -> int:

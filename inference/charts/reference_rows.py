@@ -52,7 +52,7 @@ def _pieces(values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarr
         for first in range(start, stop, size):
             rows_nc = values_nc[first : min(first + size, stop)]
             yield rows_nc.astype(np.float64)
-            pages.looked_at(rows_nc.nbytes)
+            pages.count_read(rows_nc.nbytes)
 
 
 def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from core.checkpoint import detector_path
 from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock
 from core.switching import finish
@@ -179,7 +179,7 @@ def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.mqtt is not None and arguments.once:
         raise UsageError("--once cannot be used with --mqtt, which never ends", hint="omit --mqtt, or --once")
     if arguments.owns_process:
-        start_right(loaded.config)
+        prepare_process(loaded.config)
     _follow(arguments, loaded, root_of(arguments))
     return EXIT_OK
 

@@ -57,7 +57,7 @@ def device(context: Context) -> str:
         if plan.fallback:
             problems[plan.device_reason] = None
         problems |= dict.fromkeys(
-            f"{found.name} is present and cannot be used: {found.reason}" for found in manager.broken_and_allowed()
+            f"{found.name} is present and cannot be used: {found.reason}" for found in manager.unusable_devices()
         )
     if problems:
         raise CheckWarned("; ".join(problems), "`landfall devices --doctor` tests each device and names a remedy")

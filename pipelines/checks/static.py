@@ -12,7 +12,7 @@ from pathlib import Path
 
 from core.numbers import counted
 from core.workspace import relative
-from migration.contract import breaches
+from migration.contract import violations
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 
 
@@ -46,8 +46,8 @@ def lint(context: Context) -> str:
 
 def migration_contract(context: Context) -> str:
     """Violations in Landfall's own files fail; in other notebooks and configurations they are warnings."""
-    found = breaches(context.root, context.own_files or ())
-    own = [str(breach) for breach in found if context.is_own(breach.file)]
+    found = violations(context.root, context.own_files or ())
+    own = [str(violation) for violation in found if context.is_own(violation.file)]
     hint = "docs/pipeline.md explains each rule and what to do"
     if own:
         raise CheckFailed("; ".join(own[:5]), hint)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from core.cli import add_root_argument, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.overrides import FLEET_FILE
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 from core.errors import EXIT_OK, EXIT_RESUMABLE, LandfallError, UsageError
 from core.progress import Progress, span
 from core.workspace import new_run_id
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--workers is below 1", hint="leave it out, or pass 1 or more")
     first = load_config(local_config_file(machines[0].stream), machines[0].overrides, root=root).config
     if arguments.owns_process:  # workers inherit the environment of this process
-        start_right(first)
+        prepare_process(first)
     try:
         from pipelines.fleet.cluster import gpus_here, run_jobs
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ _HEEDING = (
 )
 # The module that is imported lets the test know, and takes its time.
 _SLOW = "import pathlib, time\nprint('importing', flush=True)\ntime.sleep(30)\n"
-_COMMAND = "from core.signals import heed_signals\nheed_signals()\nimport slow_to_import\n"
+_COMMAND = "from core.signals import install_signal_handlers\ninstall_signal_handlers()\nimport slow_to_import\n"
 _IN_COMMAND = """
 import argparse, sys, time
 from core.cli import run_command
@@ -44,15 +44,15 @@ sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 _WITH_EXIT_CODE = """
 import argparse, sys
 from core.cli import run_command
-from core.signals import heed_signals
-heed_signals(lambda code: code + 100)
+from core.signals import install_signal_handlers
+install_signal_handlers(lambda code: code + 100)
 def work(arguments):
     import slow_to_import
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
 _BEFORE = """
-from core.signals import heed_signals
-heed_signals()
+from core.signals import install_signal_handlers
+install_signal_handlers()
 import time
 print("starting", flush=True)
 time.sleep(30)
@@ -113,7 +113,8 @@ def test_a_signal_after_a_command_does_not_change_its_exit_code(number, tmp_path
 def test_a_process_that_ends_while_it_imports_leaves_no_lock(number, code, tmp_path):
     folder = tmp_path / "artifacts"
     program = (
-        "import pathlib\nfrom core.lock import Lock\nfrom core.signals import heed_signals\nheed_signals()\n"
+        "import pathlib\nfrom core.lock import Lock\n"
+        "from core.signals import install_signal_handlers\ninstall_signal_handlers()\n"
         f"with Lock() as lock:\n    lock.take(pathlib.Path({str(folder / 'report')!r}), key='x')\n"
         "    import slow_to_import\n"
     )
@@ -137,7 +138,8 @@ def test_slow_commands_handle_signals_before_their_imports(module):
         f"import sys, {module} as entry\n"
         "import core.signals as signals\n"
         "def stop(*_):\n    print(*sorted(sys.modules))\n    sys.exit()\n"
-        "entry.heed_signals = signals.heed_signals = stop\nsys.argv = ['landfall', 'score']\nentry.main()"
+        "entry.install_signal_handlers = signals.install_signal_handlers = stop\n"
+        "sys.argv = ['landfall', 'score']\nentry.main()"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
     assert {"torch", "numpy", "pandas", "pydantic", "yaml"} & set(done.stdout.split()) == set()

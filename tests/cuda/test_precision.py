@@ -14,7 +14,7 @@ from core.config.compose import load_config, local_config_file
 from core.config.execution import Profile
 from core.config.schema import PatchTSTModel, Scalogram, SwinMAEModel
 from core.data.scalogram import Scalogram as Transform
-from core.devices.process import seed_and_fix
+from core.devices.process import make_reproducible
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 from core.runlog import read_metrics
@@ -79,7 +79,7 @@ def test_loss_and_gradients_are_those_of_the_cpu(stream, arithmetic, kind, recor
 @pytest.mark.parametrize("stream", STREAMS)
 def test_scores_are_those_of_the_cpu(stream, kind, record_property):
     """In fp32, as in every scoring run."""
-    seed_and_fix(Profile())
+    make_reproducible(Profile())
     model, x = model_of(stream).eval(), input_of(stream)
     expected, _ = infer_score(x, model, stream)
     scores, _ = infer_score(x.to(kind), model.to(kind), stream)

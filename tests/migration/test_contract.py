@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.workspace import write_text
-from migration.contract import breaches, colab_originals, digest_of, is_repository_path
+from migration.contract import colab_originals, digest_of, is_repository_path, violations
 from tests.support import REPO_ROOT, copy_notebooks
 
 HOME = "/".join(["", "home", "someone"])
@@ -32,13 +32,13 @@ def append_cell(notebook: Path, source: str) -> None:
 
 def test_this_repository_keeps_the_contract():
     of_the_user = "notebooks/local_"
-    assert [breach for breach in breaches(REPO_ROOT) if not breach.file.startswith(of_the_user)] == []
+    assert [violation for violation in violations(REPO_ROOT) if not violation.file.startswith(of_the_user)] == []
 
 
 def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
     write_text(copy / "samples/data/fdc/train_1.csv", "t,a\n0,1\n")
     shutil.rmtree(copy / "data", ignore_errors=True)
-    assert breaches(copy) == []
+    assert violations(copy) == []
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
 )
 def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, problem):
     rewrite(copy / "configs/patchtst_ssl_local.yaml", old, new)
-    found = breaches(copy, rules=[rule])
-    assert any(problem in breach.problem for breach in found), found
-    assert "configs/patchtst_ssl_local.yaml" in {breach.file for breach in found}, "with those that build on it"
+    found = violations(copy, rules=[rule])
+    assert any(problem in violation.problem for violation in found), found
+    assert "configs/patchtst_ssl_local.yaml" in {violation.file for violation in found}, "with those that build on it"
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, pro
 )
 def test_each_violation_in_a_notebook_is_reported(copy, source, rule, problem):
     append_cell(copy / "notebooks/local_swinmae_ssl.ipynb", source)
-    (breach,) = breaches(copy, rules=[rule])
-    assert breach.file == "notebooks/local_swinmae_ssl.ipynb"
-    assert problem in breach.problem
+    (violation,) = violations(copy, rules=[rule])
+    assert violation.file == "notebooks/local_swinmae_ssl.ipynb"
+    assert problem in violation.problem
 
 
 ORIGINALS = sorted(colab_originals())
@@ -95,19 +95,21 @@ ORIGINALS = sorted(colab_originals())
 def test_a_changed_colab_original_is_reported(copy, file, damage):
     path = copy / file
     path.write_text(damage(path.read_text()))
-    assert [breach.file for breach in breaches(copy, rules=["Colab originals"])] == [file]
+    assert [violation.file for violation in violations(copy, rules=["Colab originals"])] == [file]
 
 
 def test_a_changed_value_of_a_colab_configuration_is_reported(copy):
     rewrite(copy / "configs/patchtst_ssl.yaml", "learning_rate: 3.0e-3", "learning_rate: 3.1e-3")
-    assert [breach.file for breach in breaches(copy, rules=["Colab originals"])] == ["configs/patchtst_ssl.yaml"]
+    assert [violation.file for violation in violations(copy, rules=["Colab originals"])] == [
+        "configs/patchtst_ssl.yaml"
+    ]
 
 
 def test_line_ends_are_ignored(copy):
     for file in ORIGINALS:
         path = copy / file
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert breaches(copy, rules=["Colab originals"]) == []
+    assert violations(copy, rules=["Colab originals"]) == []
 
 
 def test_the_digests_equal_those_of_the_originals():
@@ -134,7 +136,7 @@ def test_the_digests_equal_those_of_the_originals():
 ])  # fmt: skip
 def test_every_local_asset_is_checked(copy, file, text, rule):
     (copy / file).write_text(text)
-    assert file in {breach.file for breach in breaches(copy, rules=[rule])}
+    assert file in {violation.file for violation in violations(copy, rules=[rule])}
 
 
 @pytest.mark.parametrize("file, rule", [
@@ -142,7 +144,7 @@ def test_every_local_asset_is_checked(copy, file, text, rule):
     ("configs/third_ssl_local.yaml", "configurations"),
 ])  # fmt: skip
 def test_tracked_files_must_exist(copy, file, rule):
-    assert [breach.file for breach in breaches(copy, [file, "core/x.py"], rules=[rule])] == [file]
+    assert [violation.file for violation in violations(copy, [file, "core/x.py"], rules=[rule])] == [file]
 
 
 @pytest.mark.parametrize(
@@ -155,12 +157,12 @@ def test_tracked_files_must_exist(copy, file, rule):
 )
 def test_each_missing_file_is_reported(copy, file, rule):
     (copy / file).unlink()
-    assert (rule, file) in {(breach.rule, breach.file) for breach in breaches(copy)}
+    assert (rule, file) in {(violation.rule, violation.file) for violation in violations(copy)}
 
 
 def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()
-    found = {(breach.rule, breach.file) for breach in breaches(copy)}
+    found = {(violation.rule, violation.file) for violation in violations(copy)}
     assert ("Colab originals", "configs/swinmae_ssl.yaml") in found
     assert ("configurations", "configs/swinmae_ssl_local.yaml") in found
 

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE
-from core.signals import SignalStop, heed_signals, raise_signals
+from core.signals import SignalStop, install_signal_handlers, raise_signals
 from tests.support.waiting import until
 from trainers import elastic
 
 
 def main() -> int:
     what, folder = sys.argv[1], Path(sys.argv[2])
-    heed_signals(elastic.record_exit)
+    install_signal_handlers(elastic.record_exit)
     raise_signals()
     elastic.record_process()
     if (code := elastic.final_exit_code()) is not None:

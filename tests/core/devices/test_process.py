@@ -16,13 +16,13 @@ import os
 import sys
 
 from core.config.execution import Profile
-from core.devices.process import start_right
+from core.devices.process import prepare_process
 
 with open("starts", "a") as starts:
     starts.write(f"{os.getpid()}\\n")
 if "--forgetful" in sys.argv:
     os.environ.pop("PYTHONHASHSEED", None)
-start_right(Profile(pythonhashseed=42))
+prepare_process(Profile(pythonhashseed=42))
 assert "torch" not in sys.modules
 print(hash("x"), os.environ.get("KEPT"), *sys.argv[1:])
 """

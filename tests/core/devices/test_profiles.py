@@ -16,7 +16,7 @@ from core.config.overrides import PROFILE_DIR
 from core.config.schema import STREAMS
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import Misfit, misfits
-from core.devices.process import seed_and_fix
+from core.devices.process import make_reproducible
 from core.errors import ConfigError, UsageError
 from core.reproducibility import derive_seed
 from tests.support import REPO_ROOT
@@ -234,7 +234,7 @@ def draw() -> tuple[float, float, float]:
 def test_all_global_generators_follow_the_seed():
     draws = []
     for seed in (1, 1, 2):
-        seed_and_fix(Profile(seed=seed))
+        make_reproducible(Profile(seed=seed))
         draws.append(draw())
     assert draws[0] == draws[1]
     assert all(one != other for one, other in zip(draws[0], draws[2], strict=True))
@@ -242,7 +242,7 @@ def test_all_global_generators_follow_the_seed():
 
 @pytest.mark.usefixtures("_process_as_it_was")
 def test_numpy_may_have_a_seed_of_its_own():
-    seed_and_fix(Profile(seed=1, numpy_seed=42))
+    make_reproducible(Profile(seed=1, numpy_seed=42))
     assert np.random.rand() == np.random.RandomState(42).rand()
     assert random.random() == random.Random(derive_seed(1, "python")).random(), "the others keep theirs"
 
@@ -252,26 +252,26 @@ def test_numpy_may_have_a_seed_of_its_own():
     (False, True, True), (False, False, False), (True, False, False), (True, True, False),
 ])  # fmt: skip
 def test_cudnn_benchmark_is_off_in_deterministic_mode(deterministic, benchmark, timed):
-    seed_and_fix(Profile(deterministic=deterministic, cudnn_benchmark=benchmark))
+    make_reproducible(Profile(deterministic=deterministic, cudnn_benchmark=benchmark))
     assert torch.backends.cudnn.benchmark is timed
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
 def test_convolutions_are_computed_in_fp32():
     torch.backends.cudnn.allow_tf32 = True
-    seed_and_fix(Profile())
+    make_reproducible(Profile())
     assert not torch.backends.cudnn.allow_tf32
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
 def test_deterministic_kernels_are_enabled():
     """`put_` of several values in one place has no deterministic form, not even on a CPU."""
-    seed_and_fix(Profile(deterministic=True))
+    make_reproducible(Profile(deterministic=True))
     assert torch.are_deterministic_algorithms_enabled()
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     with pytest.raises(RuntimeError, match="deterministic"):
         torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
-    seed_and_fix(Profile(deterministic=False))
+    make_reproducible(Profile(deterministic=False))
     torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
 
 
@@ -280,5 +280,5 @@ def test_deterministic_kernels_are_enabled():
 def test_a_wrong_hash_seed_is_reported_if_no_restart_is_possible(monkeypatch, caplog, found, warned):
     monkeypatch.setenv("PYTHONHASHSEED", found)
     with caplog.at_level(logging.WARNING):
-        seed_and_fix(Profile(pythonhashseed=42))
+        make_reproducible(Profile(pythonhashseed=42))
     assert ("PYTHONHASHSEED is 7, the profile requires 42" in caplog.text) is warned
