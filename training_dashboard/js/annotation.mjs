@@ -1,41 +1,41 @@
-/** Users' notes: a time span with a label and a comment, which the dashboard server stores next to the scores. */
+/** Annotations by users: a time span with a label and a comment, which the server stores next to the scores. */
 import { block, el, fold, picker, quiet, small, warning } from "./dom.mjs";
 import { clock, time } from "./format.mjs";
 import { dataTable, text } from "./table.mjs";
 
 const LABELS = ["fault", "false alarm", "maintenance"].map((label) => [label, label]);
-/** Without content, a note removes the one of its span. */
+/** An annotation without content removes the one of its span. */
 const NOTHING = { acknowledged: false, label: null, comment: "" };
 
 /** The state of an event: open, acknowledged, or its label. */
-export const standing = ({ annotation }) =>
+export const stateOf = ({ annotation }) =>
   [annotation?.acknowledged ? "acknowledged" : "open", annotation?.label].filter(Boolean).join(", ");
 
-/** The note about an event. */
+/** The annotation of an event. */
 export function annotation(store, stream, event) {
   const { acknowledged = false, label, comment = "", at } = event.annotation ?? {};
   const noted = at && quiet(`Noted ${time(at)}.`);
   if (!store.isServed)
-    return at ? block("Annotation", el("p", {}, standing(event)), quiet(comment), noted) : null;
+    return at ? block("Annotation", el("p", {}, stateOf(event)), quiet(comment), noted) : null;
   const box = el("input", { type: "checkbox", id: "acknowledged", checked: acknowledged });
-  const labels = picker("label", "It was a", [["", "not labelled"], ...LABELS], label ?? "", () => null);
+  const labels = picker("label", "Label", [["", "not labelled"], ...LABELS], label ?? "", () => null);
   const words = commentBox("comment", comment);
   const note = () => ({ acknowledged: box.checked, label: chosen(labels) || null, comment: words.value });
-  const [keep, answer] = keeper("keep", () => store.annotate(stream, event, note()));
+  const [keep, result] = keeper("keep", () => store.annotate(stream, event, note()));
   return block(
     "Annotation",
     el("div", { class: "controls" }, el("label", { class: "control" }, box, "Acknowledged"), labels, keep),
     words,
-    answer,
+    result,
     noted,
   );
 }
 
 /**
- * The notes about a recording, and a form for one about any of its time spans, such as maintenance.
+ * The annotations of a recording, and a form to annotate any of its time spans, such as maintenance.
  *
- * axis: `{origin, isClock}`: where its second 0 is on the axis. visible: the range that the chart shows. show: marks a
- * range in the chart. Ranges are `[from, to]` on the axis.
+ * axis: `{origin, isClock}`: position of its second 0 on the axis. visible: the range that the chart shows. show: marks
+ * a range in the chart. Ranges are `[from, to]` on the axis.
  */
 export function annotations(store, stream, { recording, items, axis, visible, show }) {
   return [
@@ -110,11 +110,11 @@ function form(store, stream, recording, { origin, isClock }, visible, show) {
     [from.value, to.value] = [write(Math.floor(start)), write(Math.ceil(end))];
     oninput();
   };
-  const labels = picker("span-label", "It was a", LABELS, "maintenance", () => null);
+  const labels = picker("span-label", "Label", LABELS, "maintenance", () => null);
   const words = commentBox("span-comment", "");
-  const [keep, answer] = keeper("span-keep", () => {
+  const [keep, result] = keeper("span-keep", () => {
     const [start, end] = range();
-    if (!(start <= end)) return "set when it begins, and an end after it";
+    if (!(start <= end)) return "enter a start, and an end after the start";
     const span = { recording, start_seconds: start - origin, end_seconds: end - origin };
     return store.annotate(stream, span, { acknowledged: true, label: chosen(labels), comment: words.value });
   });
@@ -126,16 +126,16 @@ function form(store, stream, recording, { origin, isClock }, visible, show) {
       { class: "controls" },
       el("label", { class: "control" }, `From${unit}`, from),
       el("label", { class: "control" }, `To${unit}`, to),
-      el("button", { type: "button", id: "span-visible", onclick: take }, "Take the visible range"),
+      el("button", { type: "button", id: "span-visible", onclick: take }, "Use the visible range"),
       labels,
       keep,
     ),
     words,
     quiet(
-      "Its events are acknowledged. From the next scoring on, maintenance is not judged, and neither maintenance nor faults " +
-        "are used as normal operation.",
+      "Its events are acknowledged. From the next scoring on, maintenance is not evaluated, and neither maintenance nor " +
+        "faults are used as normal operation.",
     ),
-    answer,
+    result,
   );
 }
 
@@ -143,12 +143,12 @@ const commentBox = (id, value) =>
   el("textarea", { id, rows: 2, maxlength: 2000, "aria-label": "Comment", placeholder: "Comment" }, value);
 const chosen = (labels) => labels.querySelector("select").value;
 
-/** A button that saves, and its answer; `save` returns the reason of a failure, or null. */
+/** A button that saves, and a message about the result; `save` returns the reason of a failure, or null. */
 function keeper(id, save) {
-  const answer = el("div", { role: "status" });
+  const result = el("div", { role: "status" });
   const onclick = async () => {
     const problem = await save();
-    answer.replaceChildren(problem ? warning(`It was not saved: ${problem}.`) : quiet("Saved."));
+    result.replaceChildren(problem ? warning(`It was not saved: ${problem}.`) : quiet("Saved."));
   };
-  return [el("button", { type: "button", id, onclick }, "Save"), answer];
+  return [el("button", { type: "button", id, onclick }, "Save"), result];
 }

@@ -13,8 +13,8 @@ import { overview } from "./views/overview.mjs";
 import { runs } from "./views/runs.mjs";
 import { training } from "./views/training.mjs";
 
-/** The views, in order, by the name that addresses them: functions `(store, route, signal)` that return nodes or a
- * promise of them. One that follows a run listens to `live` events of the store; other changes draw it again. */
+/** The views, in order, by their name in the address: functions `(store, route, signal)` that return nodes or a promise
+ * of them. A view that follows a run listens to `live` events of the store; it is drawn again for other changes. */
 const VIEWS = { overview, fleet, monitor, training, runs, data, anomalies, device, migration };
 
 const part = (id) => document.getElementById(id);
@@ -38,15 +38,15 @@ async function draw(store) {
   if (signal.aborted) return;
   main.dataset.view = name;
   fill(main, el("h1", { class: "unseen" }, wordOf(name)), content);
-  surround(store, name);
+  drawFrame(store, name);
   if (address !== location.hash) (part("aim") ?? document.body).scrollIntoView();
   address = location.hash;
   main.setAttribute("aria-busy", "false");
 }
 
 /** The frame of a view: verdict, navigation, time of the export, and state of the server. */
-function surround(store, shown) {
-  judge(store);
+function drawFrame(store, shown) {
+  showVerdict(store);
   const isThere = { fleet: Boolean(store.state.fleet), monitor: Object.keys(store.monitors).length > 0 };
   fill(
     part("views"),
@@ -65,14 +65,14 @@ function surround(store, shown) {
     part("contact"),
     store.lost &&
       warning(
-        "The server does not answer. This page shows its last state. ",
+        "The server does not respond. This page shows its last state. ",
         code("landfall dashboard"),
         " starts it again.",
       ),
   );
 }
 
-function judge({ pipeline: { verdict } }) {
+function showVerdict({ pipeline: { verdict } }) {
   document.title = `${wordOf(main.dataset.view)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
   fill(part("verdict"), verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(verdict.detail)]);
 }
@@ -83,7 +83,7 @@ async function start() {
   await redraw();
   addEventListener("hashchange", redraw);
   for (const event of ["state", "contact"]) store.addEventListener(event, redraw);
-  store.addEventListener("live", () => judge(store));
+  store.addEventListener("live", () => showVerdict(store));
 }
 
 start().catch((error) => {

@@ -4,30 +4,30 @@ import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
 import { cells, colourBar, curves } from "./plots.mjs";
 
 const HEIGHT = 220;
-/** Width of a chart on paper, which is A4 or Letter with usual margins, in pixels. */
+/** Width of a printed chart in pixels, for A4 or Letter paper. */
 const PAPER = 640;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
 
 /** A chart is drawn when its frame is near the screen or printed, and again when colours or size change. */
-const tell = (event) => (seen) => {
+const notify = (event) => (seen) => {
   for (const { target } of seen) target.dispatchEvent(new Event(event));
 };
 const isNear = ({ isIntersecting }) => isIntersecting;
-const onScreen = new IntersectionObserver((seen) => tell("near")(seen.filter(isNear)), {
+const onScreen = new IntersectionObserver((seen) => notify("near")(seen.filter(isNear)), {
   rootMargin: "200px",
 });
-const onResize = new ResizeObserver(tell("fit"));
-const tellAll = (event) => () =>
-  tell(event)([...document.querySelectorAll(".frame")].map((target) => ({ target })));
+const onResize = new ResizeObserver(notify("fit"));
+const notifyAll = (event) => () =>
+  notify(event)([...document.querySelectorAll(".frame")].map((target) => ({ target })));
 let isPrinting = false;
 for (const [event, begins] of Object.entries({ beforeprint: true, afterprint: false }))
   addEventListener(event, () => {
     isPrinting = begins;
-    tellAll("near")();
-    tellAll("fit")();
+    notifyAll("near")();
+    notifyAll("fit")();
   });
 for (const media of ["(prefers-color-scheme: dark)", "print"]) {
-  matchMedia(media).addEventListener("change", tellAll("dye"));
+  matchMedia(media).addEventListener("change", notifyAll("dye"));
 }
 
 /**
@@ -41,7 +41,7 @@ export const lineChart = (spec) => new Chart(curves, spec);
  * lowest row. */
 export const heatMap = (spec) => new Chart(cells, spec);
 
-/** A title as it is without the card around the chart. */
+/** A title that is also clear outside of the card of the chart. */
 const nameOf = ({ title, of }) => (of ? `${title}, ${of}` : title);
 
 /** Colours of the current scheme by their name in the style sheet. */
@@ -193,9 +193,9 @@ class Chart {
       const at = "x" in one ? x(one.x) : y(one.y);
       const ends = "x" in one ? { x1: at, x2: at, y1: 0, y2: h } : { x1: 0, x2: w, y1: at, y2: at };
       const isLate = "x" in one && at > w - 60;
-      const beside = { x: isLate ? at - 4 : at + 4, "text-anchor": isLate ? "end" : "start" };
+      const nextTo = { x: isLate ? at - 4 : at + 4, "text-anchor": isLate ? "end" : "start" };
       const place =
-        "x" in one ? { ...beside, y: one.isBelow ? 28 : 12 } : { x: w - 4, y: at - 5, "text-anchor": "end" };
+        "x" in one ? { ...nextTo, y: one.isBelow ? 28 : 12 } : { x: w - 4, y: at - 5, "text-anchor": "end" };
       const stroke = { stroke: colour(one.colour), "stroke-width": 1.5, "stroke-dasharray": "6 4" };
       return [svg("line", { ...ends, ...stroke }), text(one.label, place)];
     };

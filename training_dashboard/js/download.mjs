@@ -45,7 +45,7 @@ export function pictureOf(plot, title, legend, marks, { ink, line, surface }) {
   const [width, height] = [plot.width, plot.height + HEAD];
   const text = (x, y, value, more) => svg("text", { x, y, fill: ink, ...more }, value);
   const rule = (x1, y1, x2, y2) => svg("line", { x1, y1, x2, y2, stroke: line });
-  // The ticks as uPlot has placed and named them.
+  // Positions and labels of the ticks, computed by uPlot.
   const ticks = (axis, draw) => axis._splits.map((split, at) => draw(split, axis._values[at]));
   const across = (split, value, x = left + plot.valToPos(split, "x")) => [
     rule(x, top, x, top + h),

@@ -40,12 +40,13 @@ export async function about(store, stream, event, scores) {
     ),
     envelopes.length > 0 && block("Envelope spectra", envelopeCharts(envelopes, detail.bearing ?? [])),
     scalograms.map((map) => scalogram(map, detail.expected_by)),
-    scalograms.length > 0 && quiet("0 dB is the usual level in training."),
+    scalograms.length > 0 &&
+      quiet("0 dB is an amplitude of one standard deviation of the axis in the training data."),
     !event.detail && advice("Signals are stored for the worst events only", "landfall score", "writes those"),
   ];
 }
 
-/** The recording's own clock if it has one, otherwise its seconds: maps seconds to the axis, with the axis. */
+/** The time axis of an event: time stamps of the recording, otherwise its seconds. `at` maps seconds to the axis. */
 function clockOf({ start, start_seconds: seconds }) {
   if (!start) return { at: (second) => second, x: { label: "time (s)" } };
   const origin = Date.parse(`${start.slice(0, 23)}Z`) / 1000 - seconds;
@@ -82,7 +83,7 @@ function scoreChart(event, { t, score, threshold }, axis) {
 function signal(event, { name, t, seen, expected }, axis, { expected_by: by, window_s: window }) {
   const [x, what] = [t.map(axis.at), by ? `expected by ${COMPONENTS[by]}` : "expected"];
   const common = shared(event, axis);
-  // What surrounds the window with the highest score is context.
+  // The curves show more than the window with the highest score, which is marked.
   const scored = window && {
     from: axis.at(window[0]),
     to: axis.at(window[1]),
@@ -103,7 +104,7 @@ function signal(event, { name, t, seen, expected }, axis, { expected_by: by, win
   }).node;
 }
 
-/** How strongly the power of a carrier band rises and falls, and how often: a bearing defect has lines here. */
+/** Strength and frequency of the modulation of a carrier band: a bearing defect has lines here. */
 function envelopeCharts(envelopes, bearing) {
   const chart = ({ axis, band_hz: band, frequencies_hz: x, event, neighbours }) =>
     lineChart({
@@ -111,7 +112,7 @@ function envelopeCharts(envelopes, bearing) {
       summary: `Envelope spectrum of ${axis} during the event and of its normal neighbours`,
       isWide: true,
       x: { label: "frequency of the modulation (Hz)" },
-      y: { label: "share of the power", size: AXIS_WIDTH },
+      y: { label: "modulation of the power", size: AXIS_WIDTH },
       curves: [
         { name: "event", x, y: event, colour: "curve-1" },
         { name: "normal neighbours", x, y: neighbours, colour: "curve-2", dash: [6, 4] },
@@ -122,7 +123,7 @@ function envelopeCharts(envelopes, bearing) {
           x: hz,
           colour: "idle",
           label: `${name} ${figure(hz)} Hz`,
-          // Neighbouring labels stand on two lines, so that they do not overlap.
+          // Neighbouring labels alternate between two lines, so that they do not overlap.
           isBelow: at % 2 === 1,
         })),
     }).node;

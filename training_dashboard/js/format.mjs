@@ -41,7 +41,7 @@ const ratio = format((value) => {
   return value < 1 ? value.toFixed(2) : value < 99.95 ? value.toPrecision(3) : whole.format(value);
 });
 export const severity = format((value) => `${ratio(value)} ×`);
-/** As reports have it: 43 ms, 70 s, 8.2 min; then 1 h 5 min. */
+/** As in reports: 43 ms, 70 s, 8.2 min; then 1 h 5 min. */
 export const duration = format((seconds) => {
   const brief = (value) => String(Number(value.toFixed(value < 9.95 ? 1 : 0)));
   if (seconds > 0 && seconds < 1) return `${brief(1000 * seconds)} ms`;
@@ -57,8 +57,8 @@ export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 export const hardware = (device) =>
   [device?.name, device?.precision === "32" ? "fp32" : device?.precision].filter(Boolean).join(" · ");
 /**
- * What events are worth, as rows of name, value and note: faults found never without what chance finds, nor without
- * false events in their time.
+ * The evaluation of events against labels, as rows of name, value and note: faults found, compared with chance, and
+ * false events per recorded time.
  */
 export function faults({
   faults_total: total,
@@ -85,21 +85,21 @@ export function faults({
 /** The two components of a score. */
 export const COMPONENTS = { charts: "the control charts", model: "the model" };
 /** Above this upper bound of false events per day, the calibration data is too short to state a rate. */
-const TELLING = 1000;
+const MOST_PER_DAY = 1000;
 
 /** The stated rate of false alarms of a threshold, in events per day; null if an export does not contain it. */
-export function promise(threshold) {
-  const { expected, false_events_per_day: asked, departure } = threshold ?? {};
+export function statedRate(threshold) {
+  const { expected, false_events_per_day: requested, departure } = threshold ?? {};
   if (!expected) return null;
   if (departure) return "The stated rate does not hold: the process has changed.";
   const { events_per_day_low: low, events_per_day_high: high } = expected;
   if (!isNumber(high)) return "Events per day are unknown: the data has no time stamps.";
-  if (high > TELLING) return "The calibration data is too short to predict false events per day.";
-  const limit = isNumber(asked) ? `; limit: ${rate(asked)}` : "";
+  if (high > MOST_PER_DAY) return "The calibration data is too short to predict false events per day.";
+  const limit = isNumber(requested) ? `; limit: ${rate(requested)}` : "";
   return `${low < 0.05 ? 0 : rate(low)} to ${rate(high)} false events per day (95 % interval)${limit}`;
 }
 
-/** How often normal operation had an event with a peak of this multiple of the threshold. */
+/** The rate of events in normal operation with at least this multiple of the threshold as peak. */
 export function rareness({ what_if: steps = [], threshold }, peak) {
   const step = steps.filter(({ threshold: value }) => value <= peak * (threshold?.value ?? 0)).at(-1);
   return isNumber(step?.per_day_high) ? falsePerDay(step, "such event") : null;
@@ -109,7 +109,7 @@ export function rareness({ what_if: steps = [], threshold }, peak) {
 export function falsePerDay({ per_day: seen, per_day_high: high }, noun = "event") {
   if (!isNumber(high)) return "unknown: the data has no time stamps";
   const found = `${seen > 0 ? `${rate(seen)} ${noun}s per day` : `no ${noun}`} in the calibration data`;
-  return high > TELLING
-    ? `${found}, which is too short to say more`
+  return high > MOST_PER_DAY
+    ? `${found}, which is too short for an upper limit`
     : `${found}; at most ${rate(high)} per day (95 % interval)`;
 }

@@ -26,7 +26,7 @@ const DIGITS = [
   [1, 2, 3, 4, 5, 6, 7, 8, 9],
   Array.from({ length: 90 }, (none, at) => 1 + at / 10),
 ];
-/** Distances between ticks if only whole numbers are possible. */
+/** Distances between ticks if only integers are possible. */
 const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
 const plain = (value) => String(Number(value.toPrecision(10)));

@@ -4,8 +4,8 @@ import { time } from "./format.mjs";
 const [SCHEMA_VERSION, STATE] = [1, "dashboard-state.json"];
 const [TICK_MS, TICKS_PER_STATE, SOON_MS, SILENCE_MS] = [2000, 5, 500, 120_000];
 
-/** The live state of a run; a running one without updates for long is silent. */
-const heard = (live) =>
+/** The live state of a run; a running one is silent after a long time without updates. */
+const withSilence = (live) =>
   live?.state === "running" && Date.now() - Date.parse(live.updated_at) > SILENCE_MS
     ? { ...live, state: "silent" }
     : live;
@@ -19,11 +19,10 @@ const report = JSON.parse(document.getElementById("landfall-data")?.textContent 
 /** The text of a document, null if there is none; the browser revalidates its cached copy. */
 async function fetchText(path) {
   const response = await fetch(`data/${path}`, { cache: "no-cache" }).catch(() => {
-    throw fault("offline", path, "could not be fetched: the server does not answer");
+    throw fault("offline", path, "could not be fetched: the server does not respond");
   });
   if (response.status === 404 || response.status === 204) return null;
-  if (!response.ok)
-    throw fault("offline", path, `could not be fetched: the server answers ${response.status}`);
+  if (!response.ok) throw fault("offline", path, `could not be fetched: status ${response.status}`);
   return response.text();
 }
 
@@ -40,15 +39,15 @@ function parse(path, text) {
   throw fault("version", path, `has schema version ${version}; this page reads ${SCHEMA_VERSION}`);
 }
 
-/** Events: `state` (anything may have changed), `live` (a run made progress), `monitor` (a monitor has news), `contact`
- * (the server stopped or returned). */
+/** Events: `state` (anything may have changed), `live` (a run made progress), `monitor` (a monitor has new data),
+ * `contact` (the server stopped or returned). */
 export class Store extends EventTarget {
   state = null;
   problems = [];
   index = { runs: [] };
   /** Why the server does not respond; null if it does. */
   lost = null;
-  /** What each monitor wrote last, by stream. */
+  /** The last document of each monitor, by stream. */
   monitors = {};
   #live = {};
   #texts = new Map();
@@ -64,7 +63,7 @@ export class Store extends EventTarget {
     return store;
   }
 
-  /** Whether a server can store notes; a report in a single file has no server. */
+  /** Whether a server can store annotations; a report in a single file has no server. */
   get isServed() {
     return !report;
   }
@@ -75,7 +74,7 @@ export class Store extends EventTarget {
     return report.workspace ? report.workspace + file : null;
   }
 
-  /** Sends a note about an event to the server; returns the reason of a failure, or null. */
+  /** Sends an annotation to the server; returns the reason of a failure, or null. */
   async annotate(stream, { recording, start_seconds, end_seconds }, note) {
     const body = JSON.stringify({ recording, start_seconds, end_seconds, ...note });
     const headers = { "Content-Type": "application/json" };
@@ -83,7 +82,7 @@ export class Store extends EventTarget {
       () => null,
     );
     if (!response?.ok)
-      return response ? `the server answers ${response.status}` : "the server does not answer";
+      return response ? `the server returned status ${response.status}` : "the server does not respond";
     await this.#renew(true);
     return null;
   }
@@ -117,7 +116,7 @@ export class Store extends EventTarget {
   /** A stream as exported, or from the live document of its run if that is newer. */
   stream(name) {
     const stated = this.state.streams[name];
-    const live = heard(this.#live[name]);
+    const live = withSilence(this.#live[name]);
     if (!live || Date.parse(live.updated_at) < Date.parse(stated.updated_at)) return stated;
     const [seen, started] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
     const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
@@ -128,7 +127,7 @@ export class Store extends EventTarget {
   /** Verdict and stages as exported, or as the running pipeline reports them. */
   get pipeline() {
     const { verdict, pipeline: stages = [], generated_at: at } = this.state;
-    const live = heard(this.#live.pipeline);
+    const live = withSilence(this.#live.pipeline);
     if (!(Date.parse(live?.updated_at) > Date.parse(at))) return this.#withTraining(verdict, stages);
     const detail = `No update since ${time(live.updated_at)}; landfall export shows its results.`;
     if (live.state === "silent")
@@ -153,7 +152,7 @@ export class Store extends EventTarget {
 
   /** The record of one stream in a run, or its live document if that is newer; null if there is none. */
   async run(id, name) {
-    const live = this.#live[name]?.run_id === id ? heard(this.#live[name]) : null;
+    const live = this.#live[name]?.run_id === id ? withSilence(this.#live[name]) : null;
     const record = await this.record(id).catch((error) => {
       if (!live) throw error;
     });
@@ -200,17 +199,17 @@ export class Store extends EventTarget {
   }
 
   async #look(everything) {
-    const asked = [...this.streams, "pipeline"].filter(
+    const followed = [...this.streams, "pipeline"].filter(
       (name) => everything || this.#live[name]?.state === "running",
     );
-    const found = await Promise.all(asked.map((name) => this.#follow(name)));
+    const found = await Promise.all(followed.map((name) => this.#follow(name)));
     const watched = await this.#watched(everything);
     // A run that has started or ended may have been exported.
     const state = everything || found.includes("state") ? await this.#news(STATE) : null;
     if (state) await this.#take(state);
     // A run can become silent without a new document.
     const isLive =
-      found.includes("live") || asked.some((name) => heard(this.#live[name])?.state === "silent");
+      found.includes("live") || followed.some((name) => withSilence(this.#live[name])?.state === "silent");
     if (watched === "monitor") this.dispatchEvent(new Event("monitor"));
     if (state || watched === "state" || found.includes("state")) this.dispatchEvent(new Event("state"));
     else if (isLive) this.dispatchEvent(new Event("live"));
@@ -224,14 +223,14 @@ export class Store extends EventTarget {
     return old?.run_id === live.run_id && old.state === live.state ? "live" : "state";
   }
 
-  /** The name of the event for news of monitors: `state` for a first one, null without news. */
+  /** The name of the event for new data of monitors: `state` for the first monitor, null without new data. */
   async #watched(everything) {
-    const asked = everything ? this.allStreams : Object.keys(this.monitors);
+    const watched = everything ? this.allStreams : Object.keys(this.monitors);
     const isFirst = Object.keys(this.monitors).length === 0;
     const before = { ...this.monitors };
-    for (const name of asked) {
+    for (const name of watched) {
       const monitor = (await this.#news(`live/watch-${name}.json`)) ?? this.monitors[name];
-      if (monitor) this.monitors[name] = heard(monitor);
+      if (monitor) this.monitors[name] = withSilence(monitor);
     }
     const isNew = Object.keys(this.monitors).some((name) => this.monitors[name] !== before[name]);
     return isNew ? (isFirst ? "state" : "monitor") : null;

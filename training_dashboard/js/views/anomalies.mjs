@@ -14,7 +14,7 @@ import {
   severity,
   time,
 } from "../format.mjs";
-import { annotations, standing } from "../annotation.mjs";
+import { annotations, stateOf } from "../annotation.mjs";
 import { about, begin } from "../event.mjs";
 import { go, href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -23,7 +23,7 @@ import { dataTable, number, text } from "../table.mjs";
 const CLOSE_UP = 100_000;
 const SEVERITIES = ["1", "2", "5", "10", "100"];
 const MATCHED =
-  "A fault is found if an event starts in it, or at most scoring.event_gap + 1 scores before it; " +
+  "A fault is found if an event starts or has its peak in it, or at most scoring.event_gap + 1 scores before it; " +
   "other events are false. By chance: the same events at random times.";
 
 export async function anomalies(store, route) {
@@ -64,7 +64,7 @@ export async function anomalies(store, route) {
       ),
     card(
       "Events",
-      quiet("Severity is the highest score over the threshold."),
+      quiet("Severity is the highest score divided by the threshold."),
       table(route, stream, events, total),
     ),
     card("Figures", quiet(`Scored ${time(scores.scored_at)}`), figures(scores)),
@@ -72,8 +72,8 @@ export async function anomalies(store, route) {
 }
 
 function timeline(store, stream, { recordings, threshold }, wanted, event, { events, notes, scores }) {
-  const asked = wanted ?? (event ?? events[0])?.recording;
-  const recording = recordings.find(({ name }) => name === asked) ?? recordings[0];
+  const selected = wanted ?? (event ?? events[0])?.recording;
+  const recording = recordings.find(({ name }) => name === selected) ?? recordings[0];
   if (!recording) return quiet("No recording was scored.");
   const { name, start, labels = [] } = recording;
   const origin = start ? Date.parse(`${start.slice(0, 23)}Z`) / 1000 : 0;
@@ -142,8 +142,8 @@ function timeline(store, stream, { recordings, threshold }, wanted, event, { eve
     picker("recording", "Recording", names, name, choose),
     chart.node,
     quiet(
-      "Red: events, to click on; blue: the one shown below; grey: labelled ones; purple: annotations. " +
-        "Drag to zoom, double click for all.",
+      "Red: events (click to open); blue: the event below; grey: labelled anomalies; purple: annotations. " +
+        "Drag to zoom, double-click to reset.",
     ),
     annotations(store, stream, {
       recording: name,
@@ -156,11 +156,11 @@ function timeline(store, stream, { recordings, threshold }, wanted, event, { eve
   ];
 }
 
-/** A slider over other thresholds: how many events the scored data then has, and false ones per day. */
+/** A slider over other thresholds: the number of events in the scored data, and false events per day. */
 function whatIf({ what_if: steps = [], threshold }, show) {
   const now = steps.findIndex((step) => step.threshold === threshold?.value);
   if (now < 0) return null;
-  const answer = el("output", { for: "what-if" });
+  const result = el("output", { for: "what-if" });
   const slider = el("input", {
     type: "range",
     id: "what-if",
@@ -169,20 +169,20 @@ function whatIf({ what_if: steps = [], threshold }, show) {
     value: now,
     oninput: () => {
       const step = steps[slider.valueAsNumber];
-      tell(step);
+      describe(step);
       show(step === steps[now] ? null : step.threshold);
     },
   });
-  const tell = (step) => {
+  const describe = (step) => {
     const times =
       step === steps[now] ? "in use" : `${severity(step.threshold / threshold.value)} the one in use`;
     slider.setAttribute("aria-valuetext", `threshold ${plain(step.threshold)}`);
-    answer.textContent =
+    result.textContent =
       `Threshold ${plain(step.threshold)} (${times}): ${plural(step.events, "event")} in the scored data; ` +
       `in normal operation ${falsePerDay(step)}.`;
   };
-  tell(steps[now]);
-  return block("Try another threshold", el("label", { class: "control" }, "Threshold", slider), answer);
+  describe(steps[now]);
+  return block("Try another threshold", el("label", { class: "control" }, "Threshold", slider), result);
 }
 
 /** The minimum and maximum score of each segment; one curve if they are equal. */
@@ -235,14 +235,14 @@ function table(route, stream, all, total) {
     number("severity", "Severity", (event) => event.severity, severity),
     number(
       "duration",
-      "Lasts",
+      "Duration",
       (one) => one.duration_seconds,
       (span) => (span === 0 ? "a moment" : duration(span)),
     ),
-    text("channels", "Mostly in", ({ channels = [] }) =>
+    text("channels", "Top channels", ({ channels = [] }) =>
       channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
     ),
-    text("standing", "State", standing),
+    text("state", "State", stateOf),
     text("comment", "Comment", ({ annotation }) => annotation?.comment ?? ""),
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
   ];
@@ -254,9 +254,9 @@ function table(route, stream, all, total) {
   ];
 }
 
-/** The events that the pickers select, as the address has it; `draw` shows them, with the pickers. */
+/** The events that the pickers select, with the selection in the address; `draw` shows them, with the pickers. */
 function filtered(route, all, draw) {
-  const [names, states] = [all.flatMap(channelsOf), all.map(standing)].map((each) =>
+  const [names, states] = [all.flatMap(channelsOf), all.map(stateOf)].map((each) =>
     [...new Set(each)].sort(),
   );
   const filters = [
@@ -268,7 +268,7 @@ function filtered(route, all, draw) {
       (least) => `${least} ×`,
     ],
     ["channel", "Channel", ["", ...names], (event, name) => channelsOf(event).includes(name)],
-    ["state", "State", ["", ...states], (event, state) => standing(event) === state],
+    ["state", "State", ["", ...states], (event, state) => stateOf(event) === state],
   ];
   const node = el("div");
   const show = () => {
@@ -323,9 +323,7 @@ function figures({ threshold, scores, recordings, alarms, events, detection: fou
       "Against the labels",
       found
         ? [facts(tiles, "tiles"), quiet(MATCHED)]
-        : quiet(
-            "No labels, so no detection figures: put a label file next to the data to evaluate the alarms.",
-          ),
+        : quiet("No labels to compare with: put a label file next to the data to evaluate the alarms."),
     ),
   ];
 }

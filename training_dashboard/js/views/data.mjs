@@ -1,11 +1,11 @@
-/** What the quality report decided about each data file, and where values are missing or constant. */
+/** The quality report of each data file, and maps of missing and repeated values. */
 import { heatMap } from "../chart.mjs";
 import { advice, badge, card, choice, el, facts, fill, finding, fold, quiet, small } from "../dom.mjs";
 import { figure, percent, plural } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
-const KINDS = { missing: "missing values", stuck: "values that stand still" };
+const KINDS = { missing: "missing values", stuck: "repeated values" };
 
 export const data = (store, route) =>
   Promise.all(
@@ -23,7 +23,7 @@ export const data = (store, route) =>
         title,
         quiet(subject),
         el("p", {}, `${kept} of ${plural(all, "file")} kept, ${dropped} dropped, ${warned} with warnings`),
-        // Older exports have the gravest findings alone.
+        // Older exports contain only the worst findings.
         report
           ? [files(name, title, report.files), map(name, title, report.files, route)]
           : findings(quality.worst ?? []),
@@ -35,7 +35,7 @@ const files = (name, title, items) =>
   dataTable({
     id: `files-${name}`,
     label: `Files of ${title}`,
-    items: [...items].sort((one, other) => gravity(other) - gravity(one)),
+    items: [...items].sort((one, other) => urgency(other) - urgency(one)),
     columns: [
       text("file", "File", (file) => file.file_id),
       text(
@@ -72,7 +72,7 @@ const files = (name, title, items) =>
   });
 
 /** Dropped files are first, then those with warnings. */
-const gravity = (file) => (file.decision === "drop" ? Infinity : file.warnings.length);
+const urgency = (file) => (file.decision === "drop" ? Infinity : file.warnings.length);
 
 const messages = ({ hard_fails: hard, warnings }) => [
   ...hard.map((found) => ({ ...found, severity: "drop" })),

@@ -1,11 +1,11 @@
-/** What `landfall watch` sees now: the newest events, and the newest score of each file. */
+/** The state of `landfall watch`: the newest events, and the newest score of each file. */
 import { advice, badge, block, card, el, fill, quiet, wordOf } from "../dom.mjs";
 import { MISSING, clock, count, figure, plural, severity, time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
 export function monitor(store, route, signal) {
   const node = el("div");
-  const none = advice("No monitor has run yet", "landfall watch STREAM", "scores rows as they come");
+  const none = advice("No monitor has run yet", "landfall watch STREAM", "scores new rows in real time");
   const draw = () => {
     const monitors = Object.values(store.monitors);
     fill(node, monitors.length > 0 ? monitors.map((each) => shown(store, each)) : none);

@@ -2,7 +2,7 @@
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
 import { file, quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
 import { COMPONENTS, clock, count, duration, faults, figure, isNumber, percent, plural } from "../format.mjs";
-import { promise, rareness, severity, time } from "../format.mjs";
+import { rareness, severity, statedRate, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { sparkline } from "../sparkline.mjs";
 
@@ -68,7 +68,7 @@ function machineCard(store, name, stream) {
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
-    small(`Watched by ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
+    small(`Model ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
   );
 }
 
@@ -116,7 +116,7 @@ function detection(stream, scores, detections) {
     ),
     facts(
       [
-        ["False alarms", promise(scores.threshold) ?? detections?.false_alarms],
+        ["False alarms", statedRate(scores.threshold) ?? detections?.false_alarms],
         ...labelled.map(([term, value, note]) => [term, [el("b", {}, value), `, ${note}`]]),
       ],
       "facts single",
@@ -143,7 +143,8 @@ function runCard(store, name) {
   return card(
     title,
     badge(shown),
-    stream.collapsed && warning("The model has collapsed: its check failed, or its loss never changed."),
+    stream.collapsed &&
+      warning("The model has collapsed: its check failed, or its training loss was constant or diverged."),
     reason && el("p", { class: `reason ${toneOf(state)}` }, reason),
     state === "silent" && warning(`No update since ${time(stream.updated_at)}.`),
     stream.run_id

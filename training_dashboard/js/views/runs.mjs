@@ -55,7 +55,7 @@ const columnsOf = (store, chosen, pick) => [
     (run) => [
       badge(run.state),
       run.reason && small(run.reason),
-      !run.folder_present && small("only the record is left"),
+      !run.folder_present && small("its folder was deleted"),
       small(
         el(
           "a",
@@ -167,7 +167,7 @@ const listing = (what, tree) =>
       )
     : quiet(`The ${what} of this run was not recorded.`);
 
-/** A tree as `a.b.c` → value as JSON has it, texts without their quotes. */
+/** A tree as `a.b.c` → value in JSON, strings without quotes. */
 const leaves = (tree, prefix = "") =>
   new Map(
     Object.entries(tree ?? {}).flatMap(([key, value]) => {
@@ -177,7 +177,7 @@ const leaves = (tree, prefix = "") =>
     }),
   );
 
-/** What is not the same in all of `trained`. */
+/** A table of the settings and facts that differ between the runs `trained`. */
 function difference(title, trained) {
   const trees = trained.map(({ detection, notes, config, environment }) =>
     leaves({ ...(detection && { detection }), ...(notes && { notes }), config, environment }),

@@ -185,7 +185,7 @@ function head(run, leave) {
         `The loss or its gradient was NaN or infinite ${run.recoveries} times. The step was rolled back, `,
         "and the run continued with a higher precision or a lower learning rate. The run folder lists the files and rows of that step.",
       ),
-    run.collapsed && warning("The model has collapsed: its output is the same for every input."),
+    run.collapsed && warning("The model has collapsed: its training loss was constant or diverged."),
   ];
 }
 
@@ -235,7 +235,7 @@ const perEpoch = (run) => run.steps / run.epochs || 1;
 const epochOf = (run, point) => (point.step ? point.step / perEpoch(run) : point.epoch);
 const stepOf = (run, point) => point.step ?? point.epoch * perEpoch(run);
 
-/** What there is of a measure, as name, points, field and dash: steps where they are asked for or all there is. */
+/** The curves of a measure, as name, points, field and dash: of steps if requested or if there are no epochs. */
 function partsOf({ title, step, epoch, validation }, { history, step_history: steps }, isPerStep) {
   const isFine = step && (isPerStep || !epoch || history.length === 0);
   const [points, key] = isFine ? [steps, step] : [history, epoch];
@@ -247,7 +247,8 @@ function partsOf({ title, step, epoch, validation }, { history, step_history: st
   return parts.filter(([, all, field]) => all.some((point) => isNumber(point[field])));
 }
 
-/** The curve, or, faint, under its exponential mean; a validation loss, which is dashed, is a mean already. */
+/** The curve, or its exponential mean over the faint raw curve. A validation loss (dashed) is already a mean, so it is
+ * not smoothed. */
 function smoothed(curve, weight) {
   if (!weight || curve.dash) return [curve];
   let [mean, norm] = [0, 0];
