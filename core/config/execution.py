@@ -83,8 +83,8 @@ class Device(Section):
     strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
     allow_tpu: bool | None = Field(
         None,
-        description="Whether a TPU may be used: `true`: `auto` may use one; `false`: never; empty: only if `prefer` "
-        "names it.",
+        description="Whether a TPU may be used. `true`: by `auto` too; `false`: never; empty: only if `prefer` names "
+        "it.",
     )
     tpu_batch_factor: Count = Field(
         TPU_BATCH_FACTOR,
@@ -134,7 +134,7 @@ class Hardware(Section):
     memory_gb: float = Field(0.0, ge=0.0, description="Minimum memory of one device, in GB.")
     compute_capability: float = Field(0.0, ge=0.0, description="Minimum CUDA compute capability.")
     session_hours: Positive | None = Field(
-        None, description="Longest session of the platform; a later `timeout_hours` is reported. Empty: no limit."
+        None, description="Maximum session time of the platform; a longer `timeout_hours` is reported. Empty: no limit."
     )
 
 
@@ -149,11 +149,11 @@ class Profile(Section):
     )
     deterministic: bool = Field(
         True,
-        description="The same command gives the same numbers on the same hardware: refuses operations without a "
-        "deterministic implementation, and turns `cudnn_benchmark` off.",
+        description="The same command gives the same numbers on the same hardware. An operation without a "
+        "deterministic implementation is an error, and `cudnn_benchmark` has no effect.",
     )
     cudnn_benchmark: bool = Field(
-        False, description="Let cuDNN time its kernels and keep the fastest; no effect under `deterministic`."
+        False, description="cuDNN benchmarks its kernels and uses the fastest; no effect with `deterministic`."
     )
     seed: int = Field(42, ge=0, description="Seed of weights, shuffling and masks, each from its own generator.")
     numpy_seed: int | None = Field(None, ge=0, lt=2**32, description="Seed of NumPy; empty: derived from `seed`.")
