@@ -90,9 +90,9 @@ class Detector:
         return self.model_weight > 0
 
     def attribution(self, file_id: str) -> Attribution | None:
-        """How events of a recording are attributed to channels. None: by the errors of the channels, also if the model
-        has most of the weight, because it predicts each channel from itself."""
-        return self.charts.attribution(file_id) if self.model_weight < 0.5 else None
+        """How events of a recording are attributed to channels. None: by the errors of the channels, also if the score
+        is that of the model alone."""
+        return self.charts.attribution(file_id) if self.model_weight < 1.0 else None
 
     def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
         """Scores of a split. errors: errors of the model on these windows; only the entries if the model is not

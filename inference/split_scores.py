@@ -22,8 +22,11 @@ log = logging.getLogger(__name__)
 # Without it, a channel that the model predicts almost exactly would raise an alarm at one step of its resolution.
 BASELINE_FLOOR = 1e-3
 _VALUES_AT_A_TIME = 2**19
-# Components are clipped from below at this share of their reference, so that a very small one does not hide the other.
-_QUIET = 0.1
+# The model raises a score of the charts by this factor at most. Chosen with the labels of public sets (dev/LOG.md,
+# 2026-11-26: A model that can raise a score, but not lower it).
+LARGEST_RAISE = 1.5
+# Components are clipped from below, because 0 has no logarithm.
+_SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,11 @@ def score_split(
 ) -> SplitScores:
     """Scores from the model's errors, relative to their baseline and smoothed, and from those of the charts.
 
-    Each component is averaged over the channels observed at each entry. The score is the weighted geometric mean of
-    both components. So a component that is ten times its reference has the same effect, however large the other usually
-    becomes in a fault (after Fisher's combination of independent tests, 1925). If one component has no value for an
-    entry, the score is the other one. Without a model, or with weight 0, the score is that of the charts.
+    Each component is averaged over the channels observed at each entry. The score is that of the charts, which the
+    model can raise but not lower: by its own component to the power w / (1 - w), w being its weight, and at most by
+    `LARGEST_RAISE`. So the model decides where the charts are close to their threshold, and it cannot hide what they
+    find. If one component has no value for an entry, the score is the other one. With weight 1 the score is that of the
+    model; without a model, or with weight 0, that of the charts.
 
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
     smoothing_span: span of the causal exponentially weighted mean of the model's errors within a segment; 1 does not
@@ -134,23 +138,24 @@ def score_split(
 
 
 def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:
-    """Errors (n, C) whose mean over channels is the weighted geometric mean of the means of both components, and the
-    share (n,) of its logarithm that comes from the model.
+    """Errors (n, C) whose mean over channels is the mean of the charts, raised by the model (`score_split`), and the
+    share (n,) of the logarithm of this mean that comes from the model.
 
-    The share of a channel is the weighted sum of its shares in both components. If one component has no value, the
-    other counts alone.
+    The share of a channel is the sum of its shares in both components, weighted by the shares of the components.
     """
     mean_2n = np.stack([_mean_of_observed(each) for each in (model_nc, chart_nc)])
     known_2n = ~np.isnan(mean_2n)
-    weight_2n = known_2n * np.array([[model_weight], [1 - model_weight]])
-    weight_2n = np.where(known_2n.all(axis=0), weight_2n, known_2n)
-    log_2n = weight_2n * np.log(np.maximum(np.where(known_2n, mean_2n, 1.0), _QUIET))
-    is_known_nc = ~np.isnan(model_nc) | ~np.isnan(chart_nc)
-    share_nc = sum(weight_2n[at][:, np.newaxis] * _shares(each) for at, each in enumerate((model_nc, chart_nc)))
-    fused_nc = np.exp(log_2n.sum(axis=0))[:, np.newaxis] * is_known_nc.sum(axis=1, keepdims=True) * share_nc
+    log_2n = np.log(np.maximum(np.where(known_2n, mean_2n, 1.0), _SMALLEST))
+    raised_n = np.clip(log_2n[0] * model_weight / (1 - model_weight), 0.0, np.log(LARGEST_RAISE))
+    log_2n[0] = np.where(known_2n[1], raised_n, log_2n[0])
     above_2n = np.maximum(log_2n, 0.0)
-    both_n = above_2n.sum(axis=0)
-    model_share_n = np.divide(above_2n[0], both_n, out=weight_2n[0].copy(), where=both_n > 0)
+    model_share_n = np.divide(above_2n[0], above_2n.sum(axis=0), out=1.0 - known_2n[1], where=above_2n.any(axis=0))
+    share_nc = sum(
+        weight_n[:, np.newaxis] * _shares(each)
+        for weight_n, each in ((model_share_n, model_nc), (1 - model_share_n, chart_nc))
+    )
+    is_known_nc = ~np.isnan(model_nc) | ~np.isnan(chart_nc)
+    fused_nc = np.exp(log_2n.sum(axis=0))[:, np.newaxis] * is_known_nc.sum(axis=1, keepdims=True) * share_nc
     return np.where(is_known_nc, fused_nc, np.nan), model_share_n
 
 

@@ -46,9 +46,10 @@ class Scoring(Section):
     batch_size: Count = Field(64, description="Windows per scoring pass.")
     model_weight: FractionOrAuto = Field(
         1.0,
-        description="Weight of the model in a score, the weighted geometric mean of model and control charts. 0 uses "
-        "the charts only, 1 the model only. `auto` gives both the same weight, unless one finds less than half of what "
-        "the other finds of faults that are injected into the calibration split; no label is used.",
+        description="Weight w of the model in a score: 0 uses the control charts only, 1 the model only. With both, "
+        "the model raises the score of the charts by its component to the power w / (1 - w), at most by half. `auto` "
+        "is 0.5, unless one finds less than half of what the other finds of faults that are injected into the "
+        "calibration split; no label is used.",
     )
     look_ahead: bool = Field(
         False,

@@ -23,10 +23,9 @@ from core.devices.plan import DevicePlan
 from inference import split_scores
 from inference.entries import SplitErrors
 from inference.model_errors import split_errors
-from inference.running import ERROR_CAP
 from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel
-from inference.split_scores import BASELINE_FLOOR, channel_baseline, score_split
+from inference.split_scores import BASELINE_FLOOR, LARGEST_RAISE, channel_baseline, score_split
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
 
@@ -237,17 +236,31 @@ def test_the_split_with_the_largest_error_sets_the_baseline():
     assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
 
-def test_the_score_is_the_geometric_mean_of_model_and_charts():
-    errors = errors_of([[2.0, np.nan], [1e9, 4.0], [np.nan, np.nan], [1.0, 1.0]])
-    chart_sc = np.array([[1.0, 3.0], [0.0, np.nan], [5.0, np.nan], [np.nan, np.nan]], dtype=np.float32)
-    scores = score_split(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=0.25)
-    capped = (ERROR_CAP + 2) / 2
-    first, second = 1**0.25 * 2**0.75, capped**0.25 * 0.1**0.75  # charts without an error count as a tenth of 1
-    np.testing.assert_allclose(scores.score_s, [first, second, 5.0, 0.5], rtol=1e-6)
-    # A channel has its shares in the model (1 and 0) and in the charts (1/4 and 3/4), by the weights of both.
-    np.testing.assert_allclose(scores.channel_error_sc[0], 2 * first * np.array([0.4375, 0.5625]), rtol=1e-6)
+def test_the_model_raises_the_score_of_the_charts_up_to_a_limit():
+    nan = np.nan
+    errors = errors_of([[2.88, nan], [1e9, 4.0], [nan, nan], [1.0, 1.0], [0.2, 0.2], [4.0, 4.0]])
+    chart_sc = np.array([[1, 3], [0, nan], [5, nan], [nan, nan], [8, 8], [0.8, 1.0]], dtype=np.float32)
+    scores = score_split(errors, np.array([2.0, 2.0]), smoothing_span=1, chart_sc=chart_sc, model_weight=1 / 3)
+    first = 2 * np.sqrt(1.44)  # the model's component to the power w / (1 - w) = 1/2
+    second, last = 1e-6 * LARGEST_RAISE, 0.9 * np.sqrt(2)
+    np.testing.assert_allclose(scores.score_s, [first, second, 5.0, 0.5, 8.0, last], rtol=1e-6)
+    share = np.log(1.2) / np.log(2.4)
+    np.testing.assert_allclose(scores.model_share_s, [share, 1.0, 0.0, 1.0, 0.0, 1.0], rtol=1e-6)
+    # A channel has its shares in the model (1 and 0) and in the charts (1/4 and 3/4), by the shares of both.
+    shares = np.array([share + (1 - share) / 4, (1 - share) * 3 / 4])
+    np.testing.assert_allclose(scores.channel_error_sc[0], 2 * first * shares, rtol=1e-6)
     np.testing.assert_allclose(np.nanmean(scores.channel_error_sc, axis=1), scores.score_s, rtol=1e-6)
-    assert scores.model_share_s.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("model_weight", [0.03, 0.5, 0.97])
+def test_the_model_never_hides_what_the_charts_find(model_weight):
+    rng = np.random.default_rng(0)
+    errors, chart_sc = errors_of(np.exp(rng.normal(size=(500, 2)))), np.exp(rng.normal(size=(500, 2)))
+    scores = score_split(errors, np.ones(2), smoothing_span=1, chart_sc=chart_sc, model_weight=model_weight)
+    of_charts = chart_sc.mean(axis=1)
+    assert (scores.score_s >= of_charts * (1 - 1e-6)).all()
+    assert (scores.score_s <= of_charts * LARGEST_RAISE * (1 + 1e-6)).all()
+    assert (scores.score_s > of_charts * 1.01).any()
 
 
 def test_scores_larger_than_memory_are_computed_in_pieces(monkeypatch, tmp_path):
