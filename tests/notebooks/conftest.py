@@ -8,10 +8,9 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import websocket
 
 from tests.support import REPO_ROOT
 from tests.support.small_workspace import CONFIGS, build_small_workspace
+from tests.support.waiting import until
 
 NOTEBOOK = "local_patchtst_ssl.ipynb"
 
@@ -33,7 +33,7 @@ class Lab:
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"token {self.token}"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=120) as answer:
             return json.load(answer)
 
     def connect(self, kernel: str) -> websocket.WebSocket:
@@ -48,23 +48,30 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     notebook = root / "notebooks" / NOTEBOOK
     text = notebook.read_text(encoding="utf-8")
     notebook.write_text(text.replace("configs/patchtst_ssl_local.yaml", CONFIGS["patchtst"]), encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    token = secrets.token_hex(16)
+    for _ in range(5):  # another process may be faster to use a free port
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        lab = Lab(root, f"http://127.0.0.1:{port}", secrets.token_hex(16))
+        with _running(lab, port, folder) as process:
+            if _answers(lab, process):
+                yield lab
+                return
+    pytest.fail((folder / "server.log").read_text(encoding="utf-8", errors="replace"))
+
+
+@contextmanager
+def _running(lab: Lab, port: int, folder: Path) -> Iterator[subprocess.Popen]:
     command = [
         sys.executable, "-m", "pipelines.open_lab", "--", "--no-browser", "--ip=127.0.0.1", f"--port={port}",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", "--allow-root",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={lab.token}", "--allow-root",
     ]  # fmt: skip
     own = {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
     own["PYTHONPATH"] = str(REPO_ROOT)
-    log = folder / "server.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=file, stderr=file)
+    with (folder / "server.log").open("wb") as file:
+        process = subprocess.Popen(command, cwd=lab.root, env=os.environ | own, stdout=file, stderr=file)
     try:
-        lab = Lab(root, f"http://127.0.0.1:{port}", token)
-        _wait_for(lab, process, log)
-        yield lab
+        yield process
     finally:
         process.terminate()
         try:
@@ -74,12 +81,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             process.wait()
 
 
-def _wait_for(lab: Lab, process: subprocess.Popen, log: Path) -> None:
-    for _ in range(600):
+def _answers(lab: Lab, process: subprocess.Popen) -> bool:
+    """Waits until the server answers, or has ended."""
+
+    def has_status() -> bool:
         try:
             lab.ask("/api/status")
-            return
-        except urllib.error.URLError:
-            assert process.poll() is None, log.read_text(encoding="utf-8", errors="replace")
-            time.sleep(0.1)
-    pytest.fail(log.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            return False
+        return True
+
+    return until(lambda: has_status() or process.poll() is not None, patience_s=300) and process.poll() is None

@@ -17,7 +17,7 @@ from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 # A window longer than any split.
 WIDE = "wide = load_config(config, ['data.window=8192'], root=root).config"
 
