@@ -18,7 +18,7 @@
 - `detector`: everything that is fitted to reference data, as one object
 - `detector_file`: its file
 - `injected_faults`: faults in copies of reference data
-- `model_weight`: the weight of the model that finds most of them
+- `model_weight`: the weight of the model, chosen by these faults
 - `fitting`: fits a detector
 - `fitted_charts`: fits one of the control charts alone
 - `stored_detector`: selects the detector for scoring

@@ -46,12 +46,12 @@ class WeightChoice:
 
 
 def not_compared(reason: str) -> WeightChoice:
-    """Equal weights, because there is no evidence that a component is less informative."""
+    """The weight `BOTH`, because there is no evidence that a component is uninformative."""
     return WeightChoice(BOTH, 0, {}, reason)
 
 
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
-    """Equal weights, unless one component finds less than half of what the other finds.
+    """The weight `BOTH`, unless one component finds less than half of what the other finds; then the other alone.
 
     score_of: from a weight to scores (S,), NaN where unscored. fault_s: int64 (S,), as in `InjectedFaults`.
     """
