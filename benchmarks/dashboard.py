@@ -59,14 +59,14 @@ PAINT, ARRIVAL, CLOSE = LOADING = (
     "every score of the part has been fetched and drawn",
 )
 LISTEN = """for (const name of ['pointerup', 'click', 'keydown', 'input']) {
-  addEventListener(name, (event) => { window.asked = event.timeStamp; }, { capture: true });
+  addEventListener(name, (event) => { window.inputTime = event.timeStamp; }, { capture: true });
 }"""
 # Checks once per frame; the task after a frame runs when that frame is being displayed.
 WATCH = """() => {{
-  window.asked = null;
+  window.inputTime = null;
   window.shown = new Promise((resolve) => {{
-    const look = () => requestAnimationFrame(() => (window.asked && ({}))
-      ? setTimeout(() => resolve(performance.now() - window.asked)) : look());
+    const look = () => requestAnimationFrame(() => (window.inputTime && ({}))
+      ? setTimeout(() => resolve(performance.now() - window.inputTime)) : look());
     look();
   }});
 }}"""

@@ -191,19 +191,19 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     for the limit of events, no event remains in it. `shortfall` describes this.
     Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
-    asked, num_scores = settings.threshold, len(sample.score_n)
-    if num_scores < asked.min_calibration:
-        raise _too_few(num_scores, asked.min_calibration, "or lower scoring.threshold.min_calibration")
-    method, find = _METHODS[asked.method]
-    value, shortfall = find(sample, asked)
-    if asked.false_events_per_day is not None and sample.days:
-        value, of_events = _with_rare_events(sample, value, settings, asked.false_events_per_day)
+    options, num_scores = settings.threshold, len(sample.score_n)
+    if num_scores < options.min_calibration:
+        raise _too_few(num_scores, options.min_calibration, "or lower scoring.threshold.min_calibration")
+    method, find = _METHODS[options.method]
+    value, shortfall = find(sample, options)
+    if options.false_events_per_day is not None and sample.days:
+        value, of_events = _with_rare_events(sample, value, settings, options.false_events_per_day)
         shortfall = ". ".join(each for each in (shortfall, of_events) if each)
     found = CalibratedThreshold(
         value=value,
         method=method,
-        false_alarm_rate=asked.false_alarm_rate,
-        false_events_per_day=asked.false_events_per_day,
+        false_alarm_rate=options.false_alarm_rate,
+        false_events_per_day=options.false_events_per_day,
         calibration_scores=num_scores,
         calibration_days=sample.days,
         expected=sample.false_alarms(value, settings),
@@ -212,7 +212,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     return found.with_achieved(None)
 
 
-def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
+def _conformal(sample: CalibrationSample, options: Threshold) -> tuple[float, str]:
     """The lowest calibration score that leaves room for one more burst: with k of n scores above it, and s alarms per
     burst, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then at most that rate.
     If the sample is too small, the value is extrapolated from its highest bursts. Also returns the shortfall as text,
@@ -220,7 +220,7 @@ def _conformal(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]
 
     For independent scores, s = 1, this is the split-conformal quantile.
     """
-    sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
+    sorted_n, rate = sample.sorted_n, options.false_alarm_rate
     num_scores = len(sorted_n)
     most = min(math.ceil((num_scores + 1) * rate + 1e-9) - 1, num_scores - 1)
     for above in _counts_down(most):
@@ -272,14 +272,14 @@ def _counts_down(most: int) -> list[int]:
     return [*np.unique(geometric)[::-1].tolist(), 0]
 
 
-def _peaks_over_threshold(sample: CalibrationSample, asked: Threshold) -> tuple[float, str]:
+def _peaks_over_threshold(sample: CalibrationSample, options: Threshold) -> tuple[float, str]:
     """The score at which a generalised Pareto tail has the requested rate; it may exceed the largest calibration score.
 
     The excesses over a high quantile follow that distribution for most distributions of scores (Pickands, Annals of
     Statistics 1975; as an alarm threshold: Siffer et al., Anomaly Detection in Streams with Extreme Value Theory,
     KDD 2017). It is fitted by maximum likelihood. Unlike the conformal quantile, it has no guarantee.
     """
-    sorted_n, rate = sample.sorted_n, asked.false_alarm_rate
+    sorted_n, rate = sample.sorted_n, options.false_alarm_rate
     n, tail = len(sorted_n), max(_TAIL, _TAIL_OVER_RATE * rate)
     if n < (needed := math.ceil(_FEWEST_EXCESSES / tail - 1e-9)):
         raise _too_few(

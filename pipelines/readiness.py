@@ -280,15 +280,15 @@ def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Fi
 
 def _of_calibration(config: AnyConfig, states: Sequence[SplitState]) -> Iterator[Finding]:
     """A note if the calibration data is too short for the limit of false events."""
-    asked = config.scoring.threshold.false_events_per_day
+    limit = config.scoring.threshold.false_events_per_day
     state = next((state for state in states if state.name == "calibration"), None)
-    if asked is None or state is None or not state.seconds or state.seconds >= _SECONDS_PER_DAY / asked:
+    if limit is None or state is None or not state.seconds or state.seconds >= _SECONDS_PER_DAY / limit:
         return
     yield Finding(
         "note",
         f"the split calibration lasts {duration_in_words(state.seconds)}: too short to show whether false events stay "
-        f"below {asked:g} per day",
-        f"this needs {duration_in_words(_SECONDS_PER_DAY / asked)} of normal operation or more",
+        f"below {limit:g} per day",
+        f"this needs {duration_in_words(_SECONDS_PER_DAY / limit)} of normal operation or more",
     )
 
 

@@ -108,8 +108,8 @@ def _log_folders(root: Path, configs: Mapping[Stream, AnyConfig]) -> Iterator[tu
 
 def kept_records(records: Path, present: Iterable[str], problems: Problems) -> list[RunRecord]:
     """Records of runs whose folders were deleted."""
-    gone = [path for path in sorted(records.glob("*.json")) if path.stem not in {"index", *present}]
-    return [record for path in gone if (record := read_model(path, RunRecord, problems)) is not None]
+    removed = [path for path in sorted(records.glob("*.json")) if path.stem not in {"index", *present}]
+    return [record for path in removed if (record := read_model(path, RunRecord, problems)) is not None]
 
 
 def newest_first(records: Iterable[RunRecord]) -> list[RunRecord]:

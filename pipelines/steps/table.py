@@ -143,12 +143,12 @@ def trained(loaded: LoadedConfig, root: Path) -> tuple[str, ...]:
 def scores_step(stream: Stream, order: Order, root: Path) -> Step:
     """Scores again, unless the notebook already scored with this checkpoint."""
     loaded = order.configs[stream]
-    asked = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)
+    options = ("--stream", stream, "--config", loaded.source, "--unless-current", *order.overrides)
     return Step(
         name=f"scores-{stream}",
         title=f"scores, {stream}",
         stage="score",
-        command=("inference.run_scoring_example", *asked),
+        command=("inference.run_scoring_example", *options),
         needs=(f"notebook-{stream}",),
         inputs=Inputs((stream,), data=True, code=("core", "inference"), files=(loaded.config.logging.checkpoint_path,)),
         outputs=_scored(stream, order),
