@@ -73,6 +73,8 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     try:
         try:
             raise_signals()
+            if getattr(arguments, "config", None) == "":  # a variable of a script that is not set
+                raise UsageError("--config is empty", hint="name a file, or omit --config")
             code = command(arguments)
             sys.stdout.flush()
         finally:
@@ -217,8 +219,6 @@ def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> Loaded
     configuration of another stream."""
     from core.config.compose import load_config, local_config_file
 
-    if arguments.config == "":  # a variable of a script that is not set
-        raise UsageError("--config is empty", hint="name a file, or omit --config")
     file = arguments.config or local_config_file(stream)
     loaded = load_config(file, arguments.overrides, root=root_of(arguments))
     if stream is not None and loaded.config.stream != stream:

@@ -14,6 +14,7 @@ from core import checkpoint, promotion
 from core.cli import root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
+from core.names import is_run_id
 from core.numbers import aligned
 from core.redaction import printable
 from core.run_facts import read_detection, read_notes
@@ -40,6 +41,9 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
         if not may_be_listed(folder):
             log.warning("%s cannot be read: Permission denied; the run is left out", folder)
         if (status := read_status(folder)) is None:
+            continue
+        if not is_run_id(folder.name):
+            log.warning("%s is left out: its name is not that of a run", folder)
             continue
         best = status["best"] if isinstance(status.get("best"), dict) else {}
         found.append(

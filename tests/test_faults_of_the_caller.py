@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
+from pipelines import list_runs
 from tests.support import REPO_ROOT
 
 TRAIN = "trainers.train_patchtst_ssl"
@@ -120,6 +121,17 @@ def test_any_status_of_a_run_is_listed(workspace, status):
     (folder / "status.json").write_text(json.dumps(status))
     (folder / "detection.json").write_text('{"events": [], "faults_total": 3, "auroc": "high"}')
     assert "imported" in ended(f"landfall runs --stream patchtst --repo-root {workspace}").stdout
+
+
+def test_a_copy_of_a_run_by_hand_is_left_out_with_a_warning(workspace, capsys, caplog):
+    """A file manager names it `first copy`."""
+    for name in ("first", "first copy"):
+        folder = workspace / f"runs/patchtst_ssl/{name}"
+        folder.mkdir(parents=True)
+        (folder / "status.json").write_text('{"state": "completed"}')
+    assert list_runs.main(["--stream", "patchtst", "--json", "--repo-root", str(workspace)]) == EXIT_OK
+    assert [run["run_id"] for run in json.loads(capsys.readouterr().out)] == ["first"]
+    assert "first copy" in caplog.text
 
 
 def test_an_empty_resume_argument_is_reported(workspace):

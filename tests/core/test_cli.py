@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from core.cli import add_config_arguments, add_root_argument, config_of, root_of, run_command, run_name
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
+from core.cli import add_config_arguments, add_root_argument, root_of, run_command, run_name
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE
 from core.signals import SignalStop
 
 
@@ -61,12 +61,12 @@ def test_a_library_that_fails_while_it_is_interrupted_does_not_hide_the_signal(c
     assert "AttributeError" in last
 
 
-def test_an_empty_configuration_is_not_the_default():
+def test_an_empty_configuration_is_not_the_default(capsys):
     """`--config "$FILE"` with a variable that is not set would train another configuration."""
     parser = argparse.ArgumentParser()
     add_config_arguments(parser)
-    with pytest.raises(UsageError, match="--config"):
-        config_of(parser.parse_args(["--config", ""]), stream="patchtst")
+    assert run_command(lambda arguments: EXIT_OK, parser, ["--config", ""]) == EXIT_USAGE
+    assert "--config is empty" in capsys.readouterr().err
 
 
 def test_an_empty_path_is_not_the_current_folder(capsys):
