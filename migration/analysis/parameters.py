@@ -18,6 +18,7 @@ from core.secrets import find_secrets, is_placeholder, masked
 from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,
+    HEADING,
     MARK,
     OPTIONS,
     Declaration,
@@ -106,11 +107,15 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
         return {name: (starts[rows.index(row)], row, ends[rows.index(row)]) for name, row in own.items()}
     texts = source.text.split("\n")
     marked = {source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"}
+    names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
     found = {}
     for name, row in own.items():
         first = row
         while first - 1 in marked and texts[first - 1].lstrip().startswith("#"):
             first -= 1
+        words, before = re.findall(r"\w+", "\n".join(texts[first:row])), names.get(first - 1)
+        if before in words and name not in words:  # the texts describe the field above them
+            first = row
         found[name] = first, row, row
     return found
 
@@ -128,6 +133,7 @@ def _plain_comment(line: str) -> str:
     if mark is None:
         return line.strip()
     text = OPTIONS.sub("", mark["text"]).strip() if mark["kind"] == "title" else mark["text"].strip()
+    text = HEADING.sub("", text)
     return masked(f"{line[: mark.start()].strip()} # {text}".strip())
 
 

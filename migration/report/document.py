@@ -31,7 +31,7 @@ _DESCRIBED = {"use_attribute_docstrings": True}
 # Commands that change the machine, or delete its files.
 HAZARDS = frozenset({"LF822", "LF824"})
 # Rules whose findings make the notebook fail until the user acts.
-BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF521", "LF523", "LF545"})
+BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.

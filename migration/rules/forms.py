@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, rows_of
-from migration.colab.forms import FIELD_TRIGGER, OPTIONS, FormField, Mark, form_fields, marks, plain_comment
+from migration.colab.forms import FIELD_TRIGGER, HEADING, OPTIONS, FormField, Mark, form_fields, marks, plain_comment
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
-_HEADING = re.compile(r"\A#{1,6}\s+")
 _MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 
 
@@ -33,7 +32,7 @@ def _find_markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _plain(text: str) -> str:
     """The comment for a text of a form, without the marks of a Markdown heading; empty if there is no text."""
-    text = _HEADING.sub("", text.strip())
+    text = HEADING.sub("", text.strip())
     return f"# {text}" if text else ""
 
 

@@ -17,7 +17,7 @@ from migration.rules import paths_shell, paths_strings, paths_texts
 from migration.rules.paths_found import Found
 from migration.rules.rule import Example, Find, Match, Rule
 
-_MY_DRIVE = re.compile(r"(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
+_MY_DRIVE = re.compile(r"(?<!content/drive/)(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
 
 
 Places = Callable[[CellSource, NotebookFacts], Iterator[Found]]

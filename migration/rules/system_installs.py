@@ -78,7 +78,13 @@ def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     return message, f"install {wanted} with the system's package manager{listed}", Keeps.NEEDS_HUMAN
 
 
-def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from _lines(source)
+    yield from _segments(source)
+    yield from _calls(source)
+
+
+def _lines(source: CellSource) -> Iterator[Match]:
     removed_texts = [found for found in shell_texts(source) if _becomes_comment(found)]
     commands = [found.command for found in removed_texts if found.command]
     only_ones = _only_in_block(source, commands) if removed_texts else set()
@@ -130,7 +136,7 @@ def _opens_block(text: str, command: Command) -> bool:
     return bool(command.indent) and above.split("\n")[-1].split("#")[0].rstrip().endswith(":")
 
 
-def _find_segments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _segments(source: CellSource) -> Iterator[Match]:
     for found in shell_texts(source):
         if found.magic or found.automagic or found.is_colab_magic or found.literal or _becomes_comment(found):
             continue
@@ -172,7 +178,7 @@ def _without_effect(found: ShellText, call: SystemCall) -> Match:
     return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
 
 
-def _find_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _calls(source: CellSource) -> Iterator[Match]:
     for found in shell_texts(source):
         if found.literal:
             for call in _system_calls(found):
@@ -216,34 +222,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF520",
         name="system packages",
-        matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, alone in a line, also in "
-        "`%%bash`",
-        writes="the line as a comment; the packages are listed in the system requirements",
+        matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, also in `%%bash`, next to "
+        'other commands, and in `os.system("apt-get …")` and `subprocess.run(["apt-get", …])`',
+        writes="a comment, as a line of its own; where a line cannot be split, `: apt-get …` or `true apt-get …`, "
+        "which does nothing and succeeds. The packages are listed in the system requirements",
         keeps=Keeps.NEEDS_HUMAN,
-        find=_find_lines,
-        trigger=_SYSTEM,
-        example=Example("!apt-get install ffmpeg", "# !apt-get install ffmpeg"),
-    ),
-    Rule(
-        id="LF521",
-        name="system packages in compound lines",
-        matches="`!apt-get install x && make`, `apt-get` in a block of `%%bash`",
-        writes="a line for each, as for those alone; where a line cannot be split, `: apt-get install x`, which does "
-        "nothing and succeeds",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_segments,
+        find=_find_installs,
         trigger=_SYSTEM,
         example=Example("!apt-get install cmake && make", "# !apt-get install cmake\n!make"),
-    ),
-    Rule(
-        id="LF522",
-        name="system packages installed from Python",
-        matches='`os.system("apt-get …")`, `subprocess.run(["apt-get", …])`',
-        writes='`os.system(": apt-get …")`, `subprocess.run(["true", "apt-get", …])`',
-        keeps=Keeps.NEEDS_HUMAN,
-        find=_find_calls,
-        trigger=_SYSTEM,
-        example=Example('os.system("apt-get install ffmpeg")', 'os.system(": apt-get install ffmpeg")'),
     ),
     Rule(
         id="LF523",

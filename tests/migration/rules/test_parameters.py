@@ -156,6 +156,14 @@ def test_the_output_of_the_cell_is_unchanged(text, expected):
     assert cell["source"] == expected
 
 
+def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
+    text = "a1 = f() #@param\n#@markdown (a1: 0 for all)\nb1 = 1 #@param\n#@markdown ## Third\nc1 = 2 #@param\n"
+    (parameters, cell), _ = _migrate(text)
+    assert "(a1" not in parameters["source"]
+    assert "# Third\nc1 = 2" in parameters["source"]
+    assert "(a1: 0 for all)" in cell["source"]
+
+
 # ------------------------------------------------------------------------------------------------ paths and secrets
 @pytest.mark.parametrize(
     "line",

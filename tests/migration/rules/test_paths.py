@@ -260,6 +260,7 @@ def test_the_mount_point_is_only_equivalent():
         ("x = 'MyDrive'", True),
         ("x = os.path.join(root, 'My Drive', 'y')", True),
         ("x = root + '/MyDrive/y'", True),
+        ("x = f'{WORK_DIR}/content/drive/MyDrive/y'", False),
         ("!ls $base/My\\ Drive/x", True),
         ("%%bash\nls $base/MyDrive", True),
         ("x = f'{DRIVE_DIR}/x'  # in 'MyDrive'", False),

@@ -58,6 +58,6 @@ os.system('apt-get install -y -qq ffmpeg')
 # ----
 subprocess.run(['apt-get', 'install', '-y', 'ffmpeg']).returncode
 """),
-        ("LF520", "LF521", "LF522"),
+        ("LF520",),
     ),
 )
