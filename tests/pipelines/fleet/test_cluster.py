@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import ssl
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.support.waiting import PATIENCE_S
 dask = pytest.importorskip("dask", reason="the extra fleet is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra fleet is not installed")
 
-from pipelines.fleet.cluster import _outcome_of, gpus_here, workers_for  # noqa: E402
+from pipelines.fleet.cluster import _connected, _outcome_of, gpus_here, workers_for  # noqa: E402
 from pipelines.fleet.jobs import Job, _choose_gpu, read_outcome  # noqa: E402
 from pipelines.fleet.machines import Machine  # noqa: E402
 
@@ -39,6 +41,26 @@ def test_a_worker_uses_the_gpu_of_its_number():
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         client.submit(_choose_gpu, ("3", "5")).result()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+@pytest.mark.slow
+def test_only_connections_with_the_certificate_of_the_fleet_are_accepted():
+    with _connected(None, 1) as (_, cluster):
+        assert cluster.scheduler_address.startswith("tls://127.0.0.1:")
+        assert _answer_to_a_stranger(int(cluster.scheduler_address.rpartition(":")[2])) == b""
+
+
+def _answer_to_a_stranger(port: int) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as plain,
+            context.wrap_socket(plain) as connection,
+        ):
+            return connection.recv(1)
+    except (ssl.SSLError, ConnectionError):
+        return b""
 
 
 @pytest.mark.nightly
