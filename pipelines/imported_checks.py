@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from core.config.schema import Stream
 from core.errors import OutputError
+from core.names import checked_run_id
 from core.reading import UnreadableError, read_json, read_json_object, read_yaml
 from core.redaction import printable
 from core.workspace import relative
@@ -106,7 +107,8 @@ def _scaler(artifact: Artifact, sources: dict[str, Path]) -> None:
     from core.data.scaling import Scaler
 
     values = read_json_object(artifact.source)
-    values.pop("run_id", None)
+    if (run := values.pop("run_id", None)) is not None:
+        checked_run_id(run)
     scaler = Scaler.from_dict(values)
     model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
     if model is not None and tuple(load(model)["channels"]) != tuple(scaler.channels):

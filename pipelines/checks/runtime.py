@@ -13,6 +13,7 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
+from core.names import is_run_id
 from core.numbers import counted, finite, plain
 from core.promotion import compare, weights_path
 from core.reading import read_json_object
@@ -98,6 +99,8 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
 def scaler_matches(context: Context, stream: Stream) -> str:
     path = _scaler_path(context, stream)
     written = _json(path, context)
+    if not is_run_id(written.get("run_id", "x")):  # those of earlier versions have none
+        raise CheckFailed(f"{path.name} names a run that cannot exist", "train again")
     own = weights_path(context.root, context.config(stream), _last_run(context, stream))
     saved = json.loads(json.dumps(checkpoint.load(own if own.is_file() else context.checkpoint(stream))["scaler"]))
     differing = [key for key, value in saved.items() if written.get(key) != value]
@@ -339,7 +342,7 @@ def _last_run(context: Context, stream: Stream) -> str:
         written = _json(_scaler_path(context, stream), context).get("run_id")
     except CheckFailed:  # the check of the scaler reports it
         written = None
-    return written or checkpoint.describe(context.checkpoint(stream))["run_id"]
+    return written if is_run_id(written) else checkpoint.describe(context.checkpoint(stream))["run_id"]
 
 
 def _scaler_path(context: Context, stream: Stream) -> Path:

@@ -146,6 +146,11 @@ def damage(name: str, text: str | None):
     return apply
 
 
+def foreign_run(folder: Path) -> None:
+    path = folder / "artifacts/scaler_patchtst.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"run_id": "../../x"}))
+
+
 def other_scaler(folder: Path) -> None:
     path = folder / "artifacts/scaler_patchtst.json"
     values = json.loads(path.read_text())
@@ -174,6 +179,7 @@ DAMAGES = {
     "torn detector": (damage(DETECTOR, "half"), r"patchtst_ssl\.detector\.npz: .*cannot be read"),
     "losses": (damage(LOSSES, "epoch,what\n"), r"patchtst_loss_history\.csv: "),
     "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
+    "run of the scaler": (foreign_run, r"scaler_patchtst\.json: '\.\./\.\./x' is not a valid name"),
     "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),
     "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is not a PNG"),
     "scores": (damage("artifacts/scores/patchtst_scores.parquet", "PAR0"), r"scores\.parquet: "),

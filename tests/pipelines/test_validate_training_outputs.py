@@ -227,6 +227,9 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "scaler changed": (
         change_json("artifacts/scaler_patchtst.json", lambda scaler: scaler["scale"].reverse()), "scaler"
     ),
+    "scaler of no run": (
+        change_json("artifacts/scaler_patchtst.json", lambda scaler: scaler.update(run_id=["../../x"])), "scaler"
+    ),
     "scaler gone": (remove("artifacts/scaler_patchtst.json"), "scaler"),
     "scaler torn": (cut("artifacts/scaler_patchtst.json"), "scaler"),
     "TensorBoard events deleted": (remove("runs/patchtst_ssl/*/events.out.tfevents.*"), "tensorboard"),
