@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
-from core.errors import LandfallError
+from core.errors import LandfallError, WriteError
 from core.git import tracked_files
 from core.redaction import printable, redacted
 from inference.summary import read_summary
@@ -160,10 +160,14 @@ class Check:
         except LandfallError as error:
             status, detail, hint = "FAIL", error.message, error.hint
         except Exception as error:
-            # A damaged file fails this check only; the traceback is in the log.
-            log.exception("check %s", identity)
-            status, hint = "FAIL", "the log contains the traceback; `landfall pipeline` creates every output again"
-            detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            status = "FAIL"
+            if isinstance(error, OSError) and error.errno in WriteError.HINTS:  # no permission, a bad disk
+                detail, hint = f"{error.filename}: {error.strerror}", WriteError.HINTS[error.errno]
+            else:
+                # A damaged file fails this check only; the traceback is in the log.
+                log.exception("check %s", identity)
+                hint = "the log contains the traceback; `landfall pipeline` creates every output again"
+                detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         # The report is published with the dashboard: it does not contain the path of the workspace.
         detail, hint = redacted((detail.replace(f"{root}/", ""), hint))
         return Item(identity, self.group, title, status, printable(detail), hint and printable(hint))

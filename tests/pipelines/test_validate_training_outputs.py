@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
@@ -246,6 +248,16 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "notebook torn": (cut(f"artifacts/notebooks/{RUN_ID}/local_patchtst_ssl.ipynb"), "notebook"),
     "notebook that stopped": (change_notebook(lambda cell: cell.update(execution_count=None)), "notebook"),
 }  # fmt: skip
+
+
+def test_a_folder_without_permission_fails_its_check_without_a_traceback(tmp_path, caplog):
+    def read(context):
+        raise PermissionError(errno.EACCES, "Permission denied", f"{tmp_path}/runs/first")
+
+    (item,) = Check("x", "V-03", "Runs", read).items(SimpleNamespace(root=tmp_path))
+    assert (item.status, item.detail) == ("FAIL", "runs/first: Permission denied")
+    assert "owner" in item.hint
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("name", DAMAGES)
