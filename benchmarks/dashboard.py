@@ -133,24 +133,26 @@ def measure(chromium: Any, url: str) -> dict[str, float]:
     found = {PAINT: page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")}
     found[ARRIVAL] = page.evaluate(ARRIVED)
 
-    def ask(what: str, act: Callable[[], Any], ready: str) -> None:
+    def measure(what: str, act: Callable[[], Any], ready: str) -> None:
         page.evaluate(WATCH.format(ready))
         act()
         found[what] = page.evaluate("window.shown")
 
     for view in ("training", "runs", "data", "device", "overview"):
-        ask(f"show {view}", page.locator(f"#to-{view}").click, DRAWN.format(view))
+        measure(f"show {view}", page.locator(f"#to-{view}").click, DRAWN.format(view))
     page.locator("#to-runs").click()
     page.wait_for_selector("#runs")
-    ask("sort the runs", page.locator("#runs-duration").click, "document.querySelector('#runs [aria-sort=descending]')")
+    measure(
+        "sort the runs", page.locator("#runs-duration").click, "document.querySelector('#runs [aria-sort=descending]')"
+    )
     rows = "document.querySelector('#runs tbody').rows.length"
     fewer = f"{rows} < {page.evaluate(rows)}"
-    ask("filter the runs", lambda: page.locator("#runs-filter").fill("00c"), fewer)
-    ask("pick a run", page.locator("#runs input").first.click, "document.querySelector('.cards .card')")
+    measure("filter the runs", lambda: page.locator("#runs-filter").fill("00c"), fewer)
+    measure("pick a run", page.locator("#runs input").first.click, "document.querySelector('.cards .card')")
     page.locator("#to-training").click()
     page.wait_for_selector("figure canvas")
-    ask("turn the loss logarithmic", page.locator("#scale-log + span").click, "location.hash.includes('scale=log')")
-    ask("show anomalies", page.locator("#to-anomalies").click, DRAWN.format("anomalies"))
+    measure("turn the loss logarithmic", page.locator("#scale-log + span").click, "location.hash.includes('scale=log')")
+    measure("show anomalies", page.locator("#to-anomalies").click, DRAWN.format("anomalies"))
     page.wait_for_selector("figure canvas")
     box = page.locator(".u-over").first.bounding_box()
     middle = box["y"] + box["height"] / 2
@@ -162,10 +164,10 @@ def measure(chromium: Any, url: str) -> dict[str, float]:
         page.mouse.up()
 
     legend, value = (f"document.querySelector('.u-{part}').innerText" for part in ("legend", "value"))
-    ask("zoom into the scores", drag, "true")
+    measure("zoom into the scores", drag, "true")
     page.locator(".u-over").first.dblclick()
-    ask(CLOSE, drag, f"{legend}.includes('every score')")
-    ask("read a value", lambda: page.locator("figure").first.press("ArrowRight"), f"{value} !== '–'")
+    measure(CLOSE, drag, f"{legend}.includes('every score')")
+    measure("read a value", lambda: page.locator("figure").first.press("ArrowRight"), f"{value} !== '–'")
     context.close()
     return found
 

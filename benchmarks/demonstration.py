@@ -53,12 +53,12 @@ def demonstration(stream: Stream, seed: int, *, is_trained: bool = False) -> dic
         table = score_table(
             scores, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold
         )
-    judged = table[table["label"].notna() & table["score"].notna()]
-    healthy = judged[judged.groupby("recording", observed=True)["label"].transform("max") == 0]
+    evaluated = table[table["label"].notna() & table["score"].notna()]
+    healthy = evaluated[evaluated.groupby("recording", observed=True)["label"].transform("max") == 0]
     return {
         **event_figures(table, config.scoring),
         "model_weight": detector.model_weight,
-        "auroc": auroc(judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")),
+        "auroc": auroc(evaluated["score"].to_numpy(), evaluated["label"].to_numpy(dtype="int8")),
         "healthy_recordings": int(healthy["recording"].nunique()),
         "healthy_with_alarms": int(healthy.loc[healthy["alarm"], "recording"].nunique()),
     }

@@ -37,18 +37,18 @@ class Implementation:
         if limit:
             limit.start()
         try:
-            self._answer()
+            self._reply()
         finally:
             if limit:
                 limit.cancel()
 
     def seconds(self, *, idle_s: float = 0.0) -> float:
         """Runs the workload twice, and times the second run, which starts after `idle_s` seconds of sleep."""
-        return float(self._ask(f"run {idle_s}")["seconds"])
+        return float(self._request(f"run {idle_s}")["seconds"])
 
     def facts(self) -> dict[str, Any]:
         """The peak memory of the process in MiB, and the attribute `facts` of the workload, which may replace it."""
-        return self._ask("facts")
+        return self._request("facts")
 
     def close(self) -> None:
         self._process.kill()
@@ -60,22 +60,22 @@ class Implementation:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _ask(self, word: str) -> dict[str, Any]:
+    def _request(self, word: str) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
-        return self._answer()
+        return self._reply()
 
-    def _answer(self) -> dict[str, Any]:
+    def _reply(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer = dict(json.loads(line)) if line else {"error": "see its output above"}
-        if "error" in answer:
-            raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: {answer['error']}")
-        return answer
+        reply = dict(json.loads(line)) if line else {"error": "see its output above"}
+        if "error" in reply:
+            raise RuntimeError(f"{self._maker} ended with status {self._process.wait()}: {reply['error']}")
+        return reply
 
 
-def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: TextIO) -> None:
+def serve(maker: str, settings: dict[str, Any], requests: TextIO, replies: TextIO) -> None:
     """Builds the workload, warms it up twice, and serves requests until the input ends."""
     import torch
 
@@ -94,29 +94,29 @@ def serve(maker: str, settings: dict[str, Any], questions: TextIO, answers: Text
     for _ in range(2):
         work()
 
-    def answer(**values: Any) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
+    def reply(**values: Any) -> None:
+        replies.write(json.dumps(values) + "\n")
+        replies.flush()
 
-    answer(ready=True)
-    for question in questions:
-        word, *idle_s = question.split()
+    reply(ready=True)
+    for request in requests:
+        word, *idle_s = request.split()
         if word == "run":
             work()  # warm up: caches and threads were idle while the other implementation ran
             time.sleep(float(idle_s[0]))
             started = time.perf_counter()
             work()
-            answer(seconds=time.perf_counter() - started)
+            reply(seconds=time.perf_counter() - started)
         else:
-            answer(**{"peak_mb": process_memory.peak_meter().peak_mb(), **getattr(work, "facts", {})})
+            reply(**{"peak_mb": process_memory.peak_meter().peak_mb(), **getattr(work, "facts", {})})
 
 
 if __name__ == "__main__":
     # Text that libraries print must not be mixed with the responses.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)
         try:
-            serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, answers)
+            serve(sys.argv[1], json.loads(sys.argv[2]), sys.stdin, replies)
         except Exception as error:
-            answers.write(json.dumps({"error": f"{type(error).__name__}: {first_line(error)}"}) + "\n")
+            replies.write(json.dumps({"error": f"{type(error).__name__}: {first_line(error)}"}) + "\n")
             raise

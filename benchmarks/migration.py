@@ -48,7 +48,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         report, seconds = _migrate(arguments.folder, once, arguments.jobs)
         survey = Survey(arguments.show)
         for entry in report["notebooks"]:
-            survey.judge(entry, Path(entry["input"]))
+            survey.check(entry, Path(entry["input"]))
         survey.count("inputs changed", sum(now != before[path] for path, now in _hashes(arguments.folder).items()))
         twice = Path(scratch) / "twice"
         _migrate(once, twice, arguments.jobs)
@@ -86,14 +86,14 @@ class Survey:
         if example and len(shown) < self.show:
             shown.append(example)
 
-    def judge(self, entry: dict[str, Any], source: Path) -> None:
+    def check(self, entry: dict[str, Any], source: Path) -> None:
         """One notebook: its report's entry and the files before and after."""
         self.count("notebooks")
         if entry["output"] is None:
             self.count("failed", example=f"{source}: {entry.get('error')}")
             return
         migrated = json.loads(Path(entry["output"]).read_text(encoding="utf-8"))
-        self._judge_file(Path(entry["output"]), migrated)
+        self._check_file(Path(entry["output"]), migrated)
         try:
             original = _load(source)
         except (
@@ -112,10 +112,10 @@ class Survey:
             if finding["keeps"] == "needs-human"
             for cell in (finding["cell"], *finding["also"])
         }
-        self._judge_leftovers(source, migrated, {new: old for old, new in places.items()}, human)
+        self._check_leftovers(source, migrated, {new: old for old, new in places.items()}, human)
         self.count("cells added", len(migrated["cells"]) - len(places))
         added = [cell for cell, old in zip(migrated["cells"], entry["cells"], strict=True) if old is None]
-        self._judge_prose(source, cells, migrated["cells"])
+        self._check_prose(source, cells, migrated["cells"])
         if sum(cell["cell_type"] == "code" for cell in added) > 2:
             self.count("more than two code cells added", example=str(source))
         touched: dict[int, set[int]] = {}
@@ -127,12 +127,12 @@ class Survey:
             if new is not None and _text(cell).strip() and not _text(new).strip():
                 self.count("cells emptied", example=f"{source}:{index}")
             if cell["cell_type"] == "code":
-                self._judge_cell(f"{source}:{index}", _text(cell), new, touched.get(index, set()))
+                self._check_cell(f"{source}:{index}", _text(cell), new, touched.get(index, set()))
         for finding in entry["findings"]:
             if finding["keeps"] == "needs-human" and not finding["action"]:
                 self.count("needs-human without an action", example=f"{source}: {finding['rule']}")
 
-    def _judge_file(self, path: Path, notebook: dict[str, Any]) -> None:
+    def _check_file(self, path: Path, notebook: dict[str, Any]) -> None:
         import nbformat
         from papermill.iorw import load_notebook_node
         from papermill.utils import nb_kernel_name, nb_language
@@ -147,7 +147,7 @@ class Survey:
         except Exception as error:
             self.count("refused by papermill", example=f"{path}: {error!s:.200}")
 
-    def _judge_leftovers(self, source: Path, notebook: dict[str, Any], old: dict[int, int], human: set[int]) -> None:
+    def _check_leftovers(self, source: Path, notebook: dict[str, Any], old: dict[int, int], human: set[int]) -> None:
         unexplained = []
         for found in leftovers(notebook):
             explained = found.cell is not None and old.get(found.cell) in human
@@ -158,7 +158,7 @@ class Survey:
             cell, construct, text = unexplained[0]
             self.count("unexplained leftovers", example=f"{source}:{cell and old.get(cell)} {construct}: {text:.160}")
 
-    def _judge_prose(self, source: Path, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+    def _check_prose(self, source: Path, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
         """Comment lines whose words do not occur in the migrated notebook; those of forms are moved to another
         comment."""
         kept = _words("\n".join(_text(cell) for cell in after))
@@ -169,7 +169,7 @@ class Survey:
                 if words and words not in kept:
                     self.count("comment lines lost", example=f"{source}: {line.strip()!r:.120}")
 
-    def _judge_cell(self, place: str, before: str, new: dict[str, Any] | None, touched: set[int]) -> None:
+    def _check_cell(self, place: str, before: str, new: dict[str, Any] | None, touched: set[int]) -> None:
         self.count("code cells")
         after = _text(new or {})
         if new and new["cell_type"] == "code" and before != after and not _compiles(after) and _compiles(before):

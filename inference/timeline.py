@@ -88,7 +88,7 @@ def plot_timeline(
     """
     scores = scores.reset_index(drop=True)
     recordings = [table for _, table in scores.groupby("recording", sort=False, observed=True)]
-    panels = [_own_time(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
+    panels = [_panel_of(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
     if panels[-1].x_label:  # only below the last panel
         panels[:-1] = [replace(panel, x_label="") for panel in panels[:-1]]
     line_e2 = event_lines(scores, events)
@@ -136,7 +136,7 @@ def _worst_channels(channel_error_sc: np.ndarray, line_e2: np.ndarray) -> np.nda
 
 
 # --------------------------------------------------------------------------------------------------------------- panels
-def _own_time(table: pd.DataFrame) -> _Panel:
+def _panel_of(table: pd.DataFrame) -> _Panel:
     title = str(table["recording"].iloc[0])
     if table["time"].notna().all():
         return _Panel(title, date2num(table["time"].to_numpy()), table, "", has_dates=True)

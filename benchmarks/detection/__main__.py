@@ -97,7 +97,10 @@ def _one_set(
 
     constants = findings.constants_of(benchmark)
     for seed in range(1, arguments.seeds + 1):
-        common = (*_common(benchmark, arguments, pack, seed), *(f"{key}={each}" for key, each in constants.items()))
+        common = (
+            *_common_overrides(benchmark, arguments, pack, seed),
+            *(f"{key}={each}" for key, each in constants.items()),
+        )
         with _left_out_if_it_fails(benchmark.name, findings):
             start_from = _pretrained(benchmark, arguments, root=root, pack=pack, work=work, seed=seed)
             for unit in islice(benchmark.units(pack, work), _QUICK_UNITS if arguments.quick else None):
@@ -110,7 +113,7 @@ def _one_set(
                     _log_result(unit, seed, judged[LANDFALL], time.perf_counter() - start)
 
 
-def _common(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
+def _common_overrides(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
     """The overrides for every unit of a set."""
     from benchmarks.detection.unit import place
 
@@ -127,7 +130,7 @@ def _constants(
     from core.config.schema import STREAMS
 
     def train(benchmark: BenchmarkSet, unit: Unit) -> Trained:
-        overrides = (*_common(benchmark, arguments, pack, 1), *unit.overrides)
+        overrides = (*_common_overrides(benchmark, arguments, pack, 1), *unit.overrides)
         loaded = load(benchmark.stream, overrides, root=root, work=out / "work", name=unit.name)
         return trained(loaded, root=root, reuse=True)
 
@@ -188,7 +191,7 @@ def _models(
     start_from: Path | None,
 ) -> dict[str, Trained]:
     from benchmarks.detection.detectors import LANDFALL, trained
-    from benchmarks.detection.peers import TRANSFORMERS, in_place_of_ours
+    from benchmarks.detection.peers import TRANSFORMERS, with_transformers_model
     from benchmarks.detection.pretraining import PRETRAINED
 
     reuse = arguments.reuse or arguments.leave_one_out
@@ -196,7 +199,7 @@ def _models(
     if start_from is not None:
         models[PRETRAINED] = trained(configure(name=f"{name}.pretrained", start_from=start_from), root=root)
     if arguments.peers and benchmark.stream == "patchtst":
-        with in_place_of_ours():
+        with with_transformers_model():
             models[TRANSFORMERS] = trained(configure(name=f"{name}.transformers"), root=root)
     return models
 

@@ -68,7 +68,7 @@ _ROUNDS, _SMALLEST_GAIN = 2, 5e-3
 
 
 @dataclass(frozen=True)
-class Judge:
+class UnitCase:
     """The input to evaluate constants on a unit: its data and the model's errors."""
 
     unit: Unit
@@ -106,16 +106,16 @@ class Judge:
 class Choosing:
     """Constants of a stream, chosen on all of its sets but one family at a time.
 
-    judges: one per unit, evaluated in order. memo: the file of stored evaluations.
+    cases: one per unit, evaluated in order. memo: the file of stored evaluations.
     """
 
-    def __init__(self, stream: Stream, judges: Sequence[Judge], memo: Path):
-        self.grid, self.judges, self._memo_file = GRID[stream], judges, memo
+    def __init__(self, stream: Stream, cases: Sequence[UnitCase], memo: Path):
+        self.grid, self.cases, self._memo_file = GRID[stream], cases, memo
         self._memo: dict[str, float | None] = json.loads(memo.read_text()) if memo.is_file() else {}
 
     @property
     def families(self) -> list[str]:
-        return list(dict.fromkeys(judge.benchmark.family for judge in self.judges))
+        return list(dict.fromkeys(case.benchmark.family for case in self.cases))
 
     def neutral(self) -> dict[str, float]:
         return {key: values[0] for key, values in self.grid.items()}
@@ -142,9 +142,9 @@ class Choosing:
     def mean(self, constants: Constants, without: str | None) -> float:
         """The mean over families of the mean main metric of their units."""
         of_family: dict[str, list[float]] = {}
-        for judge in self.judges:
-            if judge.benchmark.family != without and (found := self._headline(judge, constants)) is not None:
-                of_family.setdefault(judge.benchmark.family, []).append(found)
+        for case in self.cases:
+            if case.benchmark.family != without and (found := self._headline(case, constants)) is not None:
+                of_family.setdefault(case.benchmark.family, []).append(found)
         return float(np.mean([np.mean(found) for found in of_family.values()]))
 
     def effect(self, point: Constants) -> Iterator[tuple[str, float, float]]:
@@ -154,10 +154,10 @@ class Choosing:
             found = [self.mean({**point, key: value}, None) for value in values]
             yield key, point[key], max(found) - min(found)
 
-    def _headline(self, judge: Judge, constants: Constants) -> float | None:
-        key = f"{judge.unit.name} {judge.model.scoring.sha256[:12]} {json.dumps(dict(constants), sort_keys=True)}"
+    def _headline(self, case: UnitCase, constants: Constants) -> float | None:
+        key = f"{case.unit.name} {case.model.scoring.sha256[:12]} {json.dumps(dict(constants), sort_keys=True)}"
         if key not in self._memo:
-            self._memo[key] = judge.headline(constants)
+            self._memo[key] = case.headline(constants)
             write_json(self._memo_file, self._memo)
         return self._memo[key]
 
@@ -168,16 +168,16 @@ def choose(
 ) -> dict[str, Any]:  # fmt: skip
     """The constants for each set, chosen without its labels, those of all sets, and the effect of each constant."""
     sets = [each for each in SETS if each.stream == stream and each.judged_by == "alarms" and each.name in wanted]
-    judges = [
-        Judge(unit, benchmark, train(benchmark, unit), root)
+    cases = [
+        UnitCase(unit, benchmark, train(benchmark, unit), root)
         for benchmark in sets
-        for unit in _some(list(benchmark.units(pack, work)), _UNITS.get(benchmark.name, _UNITS_OF_OTHERS))
+        for unit in _evenly_spaced(list(benchmark.units(pack, work)), _UNITS.get(benchmark.name, _UNITS_OF_OTHERS))
     ]
-    choosing = Choosing(stream, judges, work / f"chosen_{stream}.json")
+    choosing = Choosing(stream, cases, work / f"chosen_{stream}.json")
     of_family = {family: choosing.chosen_without(family) for family in choosing.families}
     everywhere = choosing.chosen_without(None)
     return {
-        "units": [judge.unit.name for judge in judges],
+        "units": [case.unit.name for case in cases],
         "neutral": choosing.neutral(),
         "of_all": everywhere,
         "effects": [
@@ -187,7 +187,7 @@ def choose(
     }
 
 
-def _some(units: Sequence[Unit], count: int) -> list[Unit]:
+def _evenly_spaced(units: Sequence[Unit], count: int) -> list[Unit]:
     """At most `count` items, evenly spaced."""
     places = np.linspace(0, len(units) - 1, min(count, len(units))).round().astype(int)
     return [units[place] for place in places]

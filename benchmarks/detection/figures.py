@@ -40,14 +40,14 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     normal, test = (
         _decisions(table, unit, benchmark, which) for table, which in ((scored.normal, "normal"), (scored.test, "test"))
     )
-    judged, others = _judged(test, unit)
+    evaluated, others = _by_session(test, unit)
     by_row = benchmark.decision == "row"
-    score_n, label_n = judged["score"].to_numpy(), judged["label"].to_numpy(dtype="int8")
+    score_n, label_n = evaluated["score"].to_numpy(), evaluated["label"].to_numpy(dtype="int8")
     settings = _of_decisions(settings, by_row=by_row)
     calibrated = calibrate(sample_of(normal, span=settings.smoothing_span), settings)
     threshold = calibrated.value
     at = detection_metrics(score_n, label_n, threshold)
-    parts = _parts(judged, benchmark)
+    parts = _parts(evaluated, benchmark)
     found = {
         "f1": at.f1,
         "far": at.false_alarm_rate,
@@ -60,14 +60,14 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
         "far_expected_low": calibrated.expected.low,
         "far_expected_high": calibrated.expected.high,
         "threshold": threshold,
-        "decisions": len(judged),
+        "decisions": len(evaluated),
         "normal_decisions": int(normal["score"].notna().sum()),
         "unscored": int(test["score"].isna().sum()),
         "train_seconds": scored.train_seconds,
         "score_seconds": scored.score_seconds,
-        "drift_median": _drift(normal, judged, 0.5),
-        "drift_90": _drift(normal, judged, 0.9),
-        "achieved": {str(rate): _achieved(normal, judged, rate, settings) for rate in RATES},
+        "drift_median": _drift(normal, evaluated, 0.5),
+        "drift_90": _drift(normal, evaluated, 0.9),
+        "achieved": {str(rate): _achieved(normal, evaluated, rate, settings) for rate in RATES},
         **(_events(_without(scored.test, unit.other_sessions), threshold, settings) if by_row else {}),
     }
     return {
@@ -79,9 +79,9 @@ def headline(test: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet) -> float |
     """The main metric of a set; None if the labels leave it undefined. test: a score table. Raises DataError if no
     scored row is labelled.
     """
-    judged, _ = _judged(_decisions(test, unit, benchmark, "test"), unit)
+    evaluated, _ = _by_session(_decisions(test, unit, benchmark, "test"), unit)
     measure = {"auroc": auroc, "vus_pr": vus_pr}[benchmark.headline]
-    return _mean(measure(*part) for part in _parts(judged, benchmark))
+    return _mean(measure(*part) for part in _parts(evaluated, benchmark))
 
 
 def over_units(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -125,20 +125,22 @@ def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: 
     )
 
 
-def _judged(test: pd.DataFrame, unit: Unit) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _by_session(test: pd.DataFrame, unit: Unit) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The decisions that are scored and labelled: those of the same session, and those of other sessions."""
-    judged = test[test["label"].notna() & test["score"].notna()]
-    if judged.empty:
+    evaluated = test[test["label"].notna() & test["score"].notna()]
+    if evaluated.empty:
         raise DataError("no row of its test is both labelled and scored", hint="see its values and NAME.labels.csv.gz")
     if not unit.other_sessions:
-        return judged, judged.iloc[:0]
-    elsewhere = judged["recording"].astype(str).str.contains(unit.other_sessions)
-    return judged[~elsewhere], judged[elsewhere]
+        return evaluated, evaluated.iloc[:0]
+    elsewhere = evaluated["recording"].astype(str).str.contains(unit.other_sessions)
+    return evaluated[~elsewhere], evaluated[elsewhere]
 
 
-def _parts(judged: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarray, np.ndarray]]:
+def _parts(evaluated: pd.DataFrame, benchmark: BenchmarkSet) -> list[tuple[np.ndarray, np.ndarray]]:
     """Scores and labels of all decisions, or of each recording."""
-    tables = [judged] if benchmark.per == "unit" else [part for _, part in judged.groupby("recording", observed=True)]
+    tables = (
+        [evaluated] if benchmark.per == "unit" else [part for _, part in evaluated.groupby("recording", observed=True)]
+    )
     return [(table["score"].to_numpy(), table["label"].to_numpy(dtype="int8")) for table in tables]
 
 
@@ -150,14 +152,14 @@ def _of_decisions(settings: Scoring, *, by_row: bool) -> Scoring:
     return settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed), **smoothing})
 
 
-def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
+def _achieved(normal: pd.DataFrame, evaluated: pd.DataFrame, rate: float, settings: Scoring) -> dict[str, float] | None:
     """The share of normal test decisions that are alarms, and its 95 % interval; None if there is too little
     calibration data."""
     changed = {"false_alarm_rate": rate, "false_events_per_day": None}
     settings = settings.model_copy(update={"threshold": settings.threshold.model_copy(update=changed)})
     calibrated, healthy = (
         calibrate(sample_of(normal, span=settings.smoothing_span), settings),
-        judged[judged["label"] == 0],
+        evaluated[evaluated["label"] == 0],
     )
     if calibrated.shortfall or healthy.empty:
         return None
@@ -165,8 +167,8 @@ def _achieved(normal: pd.DataFrame, judged: pd.DataFrame, rate: float, settings:
     return {"rate": found.rate, "low": found.low, "high": found.high}
 
 
-def _drift(normal: pd.DataFrame, judged: pd.DataFrame, level: float) -> float | None:
-    healthy = judged.loc[judged["label"] == 0, "score"]
+def _drift(normal: pd.DataFrame, evaluated: pd.DataFrame, level: float) -> float | None:
+    healthy = evaluated.loc[evaluated["label"] == 0, "score"]
     usual = float(normal["score"].quantile(level))
     return float(healthy.quantile(level)) / usual if len(healthy) and usual > 0 else None
 

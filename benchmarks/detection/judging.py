@@ -39,7 +39,7 @@ def _alarms(
         PRETRAINED: {PRETRAINED: weight, PRETRAINED_ALONE: 1.0},
     }
     found = [each for name, model in models.items() for each in scored(model, data, weights.get(name, {name: 1.0}))]
-    looks_ahead = {each.detector for each in found if each.detector != CHARTS_ALONE} if _ahead(ours) else set()
+    looks_ahead = {each.detector for each in found if each.detector != CHARTS_ALONE} if _looks_ahead(ours) else set()
     if with_simple and benchmark.stream == "patchtst":
         found += simple_methods(data)
     elif with_simple:
@@ -53,7 +53,7 @@ def _alarms(
     }
 
 
-def _ahead(model: Trained) -> bool:
+def _looks_ahead(model: Trained) -> bool:
     """Whether the score of a row depends on later rows."""
     return model.scoring.stream == "patchtst" and model.config.scoring.look_ahead
 

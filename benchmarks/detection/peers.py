@@ -52,7 +52,7 @@ class TransformersPatchTST(PatchTST):
 
 
 @contextmanager
-def in_place_of_ours() -> Iterator[None]:
+def with_transformers_model() -> Iterator[None]:
     """While active, the configuration of the stream `patchtst` describes transformers' model."""
 
     def build(config: PatchTSTConfig, num_channels: int) -> TransformersPatchTST:

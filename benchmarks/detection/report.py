@@ -53,9 +53,9 @@ class Findings:
         self.constants: dict[str, Any] = {}
         self._begun = time.perf_counter()
 
-    def add(self, benchmark: str, unit: str, seed: int, judged: Mapping[str, Mapping[str, Any]]) -> None:
+    def add(self, benchmark: str, unit: str, seed: int, evaluated: Mapping[str, Mapping[str, Any]]) -> None:
         of_unit = self.units.setdefault(benchmark, {}).setdefault(unit, {})
-        for detector, figures in judged.items():
+        for detector, figures in evaluated.items():
             of_unit.setdefault(detector, []).append({"seed": seed, **figures})
 
     def constants_of(self, benchmark: BenchmarkSet) -> Mapping[str, float]:

@@ -55,7 +55,7 @@ def journey(
         if detector == "model":
             run(root, "train", "patchtst")
         run(root, "score", "--stream", "patchtst", "--detector", detector)
-        found.append(judged(plant, root, detector))
+        found.append(metrics_of(plant, root, detector))
     return found
 
 
@@ -69,7 +69,7 @@ def run(root: Path, *words: str) -> str:
     return ended.stdout
 
 
-def judged(plant: Plant, root: Path, detector: str) -> Found:
+def metrics_of(plant: Plant, root: Path, detector: str) -> Found:
     """Metrics of the latest scoring."""
     folder = root / "artifacts/scores"
     summary = json.loads((folder / "patchtst_summary.json").read_text(encoding="utf-8"))

@@ -186,13 +186,14 @@ class RunningCharts(Running):
     residual_nc = None
 
     def __init__(self, charts: ControlCharts):
-        self._charts, self._lagged, self._add_up = charts, autoregression.LaggedRows(charts.regression), _AddUp(charts)
+        self._charts, self._chart_sum = charts, _ChartSum(charts)
+        self._lagged = autoregression.LaggedRows(charts.regression)
         self._cross = None if charts.cross is None else _RunningCross(charts.cross, charts.span)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
-        error_nc = self._add_up(*residuals, np.full(len(values_nc), segment))
+        error_nc = self._chart_sum(*residuals, np.full(len(values_nc), segment))
         if self._cross is not None:
             chart_nc = np.minimum(self._cross(values_nc, segment), of.settings.cross_channel_limit)
             error_nc = error_nc + of.cross.explained_c * chart_nc
@@ -212,7 +213,7 @@ class _RunningCross(Running):
         return self._smooth(relative_nc, np.full(len(values_nc), segment))
 
 
-class _AddUp(Running):
+class _ChartSum(Running):
     """The weighted sum of all charts but the fourth over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):

@@ -103,7 +103,7 @@ class RunningChart(Running):
         scale_nc = of.scale(self._extract(rows.filled_nc, segment_n))
         residual_nc = of.regression.residual(rows)
         self.residual_nc = of.attribution.scaled(residual_nc)
-        smoothed_nc = self._smooth(_unlikeliness(residual_nc, scale_nc), segment_n)
+        smoothed_nc = self._smooth(_negative_log_likelihood(residual_nc, scale_nc), segment_n)
         return np.minimum(_excess(smoothed_nc, of.level_2c) / of.usual_c, ERROR_CAP)
 
 
@@ -130,13 +130,13 @@ def fit(
     ])  # fmt: skip
     feature_nf = features.extractor()(filled_nc, segment_n)
     scale, reference_m = ResidualScale.fit(feature_nf, residual_nc)
-    unlikely = []
+    loss = []
     for row_n in np.array_split(np.arange(len(residual_nc)), max(1, residual_nc.size // _VALUES_AT_A_TIME)):
         scale_nc = scale.of_references(feature_nf[row_n], row_n, reference_m, APART_SPANS * span)
-        unlikely.append(_unlikeliness(residual_nc[row_n], scale_nc))
-    unlikely_nc = np.concatenate(unlikely)
-    mean_c = mean_of_observed(unlikely_nc)
-    smoothed_nc = _Smooth(span, mean_c)(unlikely_nc, segment_n)
+        loss.append(_negative_log_likelihood(residual_nc[row_n], scale_nc))
+    loss_nc = np.concatenate(loss)
+    mean_c = mean_of_observed(loss_nc)
+    smoothed_nc = _Smooth(span, mean_c)(loss_nc, segment_n)
     deviation_c = np.sqrt(mean_of_observed(np.square(smoothed_nc - mean_c)))
     level_2c = np.stack([mean_c, np.maximum(deviation_c, DEVIATION_FLOOR)])
     usual_c = np.maximum(mean_of_observed(_excess(smoothed_nc, level_2c)), DEVIATION_FLOOR)
@@ -154,7 +154,7 @@ def process_recurrence(values_nc: np.ndarray, segments_k2: np.ndarray, span: int
     return recurrence(np.concatenate([rows.filled_nc for rows in pieces]), segment_n, span)
 
 
-def _unlikeliness(residual_nc: np.ndarray, scale_nc: np.ndarray) -> np.ndarray:
+def _negative_log_likelihood(residual_nc: np.ndarray, scale_nc: np.ndarray) -> np.ndarray:
     """Negative log-likelihood of residuals under a Student t distribution of that scale, without its constant."""
     square_nc = np.square(residual_nc / np.maximum(scale_nc, RESIDUAL_FLOOR))
     return 0.5 * (FREEDOM + 1) * np.log1p(square_nc / FREEDOM)

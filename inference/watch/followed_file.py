@@ -84,7 +84,7 @@ class FollowedFile(Running):
         for problem in rows.problems:
             self._log("row", problem)
         rows = self._in_order(rows)
-        begins_n = self._begins(rows.time_n)
+        begins_n = self._starts_segment(rows.time_n)
         bounds = [0, *(np.flatnonzero(begins_n[1:]) + 1).tolist(), len(begins_n)]
         return [
             scored
@@ -112,7 +112,7 @@ class FollowedFile(Running):
             self._log(kind, DataError(f"{problem}: it is left out", path=self.path, row=row, hint=hint))
         return NewRows(rows.values_nc[kept_n], rows.time_n[kept_n], rows.line_n[kept_n])
 
-    def _begins(self, time_n: np.ndarray) -> np.ndarray:
+    def _starts_segment(self, time_n: np.ndarray) -> np.ndarray:
         """Which rows begin a segment: bool (n,)."""
         is_first = self.segment < 0
         step_n = np.diff(time_n, prepend=time_n[:1] if is_first else self.newest_ns)

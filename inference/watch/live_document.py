@@ -34,7 +34,7 @@ class LiveDocument:
                     if line.endswith("\n"):
                         self._add(json.loads(line))
 
-    def saw(self, scored: Scored) -> None:
+    def add_scores(self, scored: Scored) -> None:
         """Adds events, and the newest score of a recording."""
         for report in scored.reports:
             self._add(report)

@@ -38,9 +38,9 @@ class RunningEvents(Running):
     ):  # fmt: skip
         self.recording, self.channels, self.threshold, self.settings = recording, tuple(channels), threshold, settings
         self.first_ns, self._has_dates, self._attribution = first_ns, has_dates, attribution
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         # Figures of the event that later scores can join, empty if there is none, and the rows after its last score.
         none_2 = np.empty((2, 0), dtype=np.int64)
         none_c = np.empty((0, len(self.channels)))
@@ -86,7 +86,7 @@ class RunningEvents(Running):
     def end(self) -> list[dict[str, Any]]:
         """Reports of the end of a segment: no later alarm can join its last event."""
         reports = [self._report("closed", self._event)] if self.is_open else []
-        self._forget()
+        self._reset()
         return reports
 
     def _rows(

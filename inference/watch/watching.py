@@ -224,7 +224,7 @@ class Watch:
     # ----------------------------------------------------------------------------------------------------------- output
     def _write(self, scored: list[Scored]) -> None:
         for each in scored:
-            self._live.saw(each)
+            self._live.add_scores(each)
             for report in each.reports:
                 self._events.add(report)
                 self._is_tabled &= report["state"] != "closed"

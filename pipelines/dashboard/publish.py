@@ -50,13 +50,13 @@ def remove_stale(data: Path, state: DashboardState, active: Iterable[str]) -> No
     kept. active: live documents to keep, relative to `data`."""
     for folder in data.glob("**/"):
         remove_abandoned(folder)
-    wanted = {*referred(data, state), *active}
+    wanted = {*referenced_files(data, state), *active}
     for path in itertools.chain.from_iterable(map(data.glob, _OWN_FILES)):
         if path.relative_to(data).as_posix() not in wanted:
             path.unlink(missing_ok=True)
 
 
-def referred(data: Path, state: DashboardState) -> Iterator[str]:
+def referenced_files(data: Path, state: DashboardState) -> Iterator[str]:
     """Every file that the state refers to, relative to it, except runs."""
     yield from filter(None, [state.fleet])
     for stream in state.streams.values():

@@ -15,7 +15,7 @@ from core.errors import UsageError
 from core.workspace import write_text
 from pipelines.dashboard.detail_documents import Series
 from pipelines.dashboard.inputs import Problems, read_model
-from pipelines.dashboard.publish import referred
+from pipelines.dashboard.publish import referenced_files
 from pipelines.dashboard.run_documents import RunsIndex
 from pipelines.dashboard.state_documents import DashboardState, StreamState
 
@@ -92,7 +92,7 @@ def _by_importance(data: Path, state: DashboardState) -> Iterator[str]:
     """Documents in order of importance: files with single scores are last."""
     yield INDEX
     yield from (f"runs/{stream.run_id}.json" for stream in state.streams.values() if stream.run_id)
-    names = list(referred(data, state))
+    names = list(referenced_files(data, state))
     every_score = [name for name in names if _EVERY_SCORE.match(name)]
     yield from (name for name in names if name not in every_score)
     index = read_model(data / INDEX, RunsIndex, Problems(data))

@@ -208,11 +208,11 @@ class Run:
         except queue.Empty:
             return
         if isinstance(message, str):
-            self._pass_on(job, message)
+            self._log_problem_once(job, message)
         else:
             self._finish(job, message)
 
-    def _pass_on(self, job: Job, text: str) -> None:
+    def _log_problem_once(self, job: Job, text: str) -> None:
         """Several steps read the same files and find the same problems: each problem is logged once."""
         if self.how.verbose or (is_problem(text) and text not in self._problems):
             self._problems.add(text)

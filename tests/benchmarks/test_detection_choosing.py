@@ -37,20 +37,20 @@ def grid(monkeypatch):
 
 
 def test_constants_of_a_set_are_chosen_on_other_sets(grid, tmp_path):
-    judges = [Wishes("a", share=0.0, span=20), Wishes("b", share=0.0, span=20), Wishes("c", share=1.0, span=5)]
-    found = Choosing("patchtst", judges, tmp_path / "memo.json")
+    cases = [Wishes("a", share=0.0, span=20), Wishes("b", share=0.0, span=20), Wishes("c", share=1.0, span=5)]
+    found = Choosing("patchtst", cases, tmp_path / "memo.json")
     assert found.families == ["a", "b", "c"]
     assert found.chosen_without("c") == {SHARE: 0.0, SPAN: 20}
-    assert judges[2].asked == 0
+    assert cases[2].asked == 0
     assert found.chosen_without(None) == {SHARE: 0.0, SPAN: 20}
-    assert judges[2].asked > 0
+    assert cases[2].asked > 0
     effects = {key: effect for key, _, effect in found.effect({SHARE: 0.0, SPAN: 20})}
     assert effects[SHARE] == pytest.approx(1 / 3)
 
 
 def test_neutral_constants_are_kept_unless_others_are_better(grid, tmp_path):
-    judges = [Wishes("a", share=0.5, span=10), Wishes("b", share=0.5, span=10)]
-    assert Choosing("patchtst", judges, tmp_path / "memo.json").chosen_without("a") == {SHARE: 0.5, SPAN: 10}
+    cases = [Wishes("a", share=0.5, span=10), Wishes("b", share=0.5, span=10)]
+    assert Choosing("patchtst", cases, tmp_path / "memo.json").chosen_without("a") == {SHARE: 0.5, SPAN: 10}
 
 
 def test_an_evaluated_set_is_not_evaluated_again(grid, tmp_path):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.plants.files import START, STYLES, write_plant
-from benchmarks.plants.journey import journey, judged
+from benchmarks.plants.journey import journey, metrics_of
 from benchmarks.plants.plant import FAULTS, SENSORS, make_plant, signals
 from core.config.schema import Data
 from core.data.readers import read_recordings
@@ -56,7 +56,7 @@ def test_the_figures_follow_from_the_events(tmp_path):
     events.to_csv(folder / "patchtst_events.csv", index=False)
     summary = {"detection": {"f1": 0.5, "false_events": 1, "auroc": None}}
     (folder / "patchtst_summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    found = judged(plant, tmp_path, "charts")
+    found = metrics_of(plant, tmp_path, "charts")
     assert (found.events, found.onset_s, found.end_s, found.sensors) == (2, 40.0, 0.0, True)
     assert found.event_f1 == pytest.approx(2 * 360 / (40 + 360 + 400))
 

@@ -44,7 +44,7 @@ def test_new_events_of_a_monitor_appear(tmp_path, visit):
         assert first_cells(page, "events-patchtst") == ["data/live/press_1.csv"]
         assert page.locator("main h2").all_inner_texts() == ["Process sensors (FDC)"]
         assert "Running" in page.locator("main").inner_text()
-        document.saw(scored(2, "open"))
+        document.add_scores(scored(2, "open"))
         document.refresh(ended=True)
         page.locator("#events-patchtst tbody tr").nth(1).wait_for()
         assert first_cells(page, "events-patchtst") == ["data/live/press_2.csv", "data/live/press_1.csv"]

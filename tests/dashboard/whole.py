@@ -117,7 +117,7 @@ def write_monitor(root: Path, *, ended: bool = True) -> None:
             "severity": 2.5 + number, "sentence": sentence,
         }  # fmt: skip
         time_n = np.array([start], dtype="datetime64[ns]").astype(np.int64)
-        document.saw(Scored(recording, np.array([5]), time_n, np.array([0.4 + number]), np.array([0]), [report]))
+        document.add_scores(Scored(recording, np.array([5]), time_n, np.array([0.4 + number]), np.array([0]), [report]))
     document.refresh(ended=ended)
 
 

@@ -86,7 +86,7 @@ def test_the_channels_shown_are_those_of_the_events():
 def test_cells_keep_peaks_and_leave_gaps_empty(make_table):
     table = make_table({"a": np.ones(2000)})
     table = pd.concat([table[:500], table[1500:]])
-    panel = timeline._own_time(table)
+    panel = timeline._panel_of(table)
     error_sk = np.ones((1000, 2))
     error_sk[333, 1] = 70.0
     edges_x, error_kx = timeline._cells(panel, error_sk)
