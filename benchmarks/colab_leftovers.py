@@ -26,7 +26,7 @@ _CODE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("mounted drive", re.compile(r"(?<![\w.\-/])(?:\./)?g?drive/My ?Drive\b|(?<![\w.\-/])/g?drive/My\\? ?Drive\b")),
     ("form", re.compile(r"#\s*@\s*(?:param|title|markdown)\b")),
     ("detection", re.compile(r"\bCOLAB_(?:GPU|TPU|RELEASE|JUPYTER|BACKEND|NOTEBOOK)|[\"']COLAB_?[\"']")),
-    ("magic", re.compile(r"^\s*(?:%tensorflow_version|%%shell|%shell\b|%xterm)", re.MULTILINE)),
+    ("magic", re.compile(r"^\s*(?:%tensorflow_version|%%shell|%shell\b)", re.MULTILINE)),
     ("apt", re.compile(r"^\s*!\s*(?:sudo\s+(?:-\S+\s+)*)?(?:apt|apt-get|add-apt-repository)\s", re.MULTILINE)),
     ("background command", re.compile(r"^\s*![^\n]*[^&\s\\]\s*&[ \t]*$", re.MULTILINE)),
     ("restart", re.compile(r"os\.kill\(\s*os\.getpid\(\)|\.do_shutdown\(")),
