@@ -38,7 +38,7 @@ def migrate(line: str) -> None:
         if exit_.code:
             raise UsageError("see %migrate --help") from None
         return
-    if not arguments.inputs and not arguments.rules:
+    if not (arguments.inputs or arguments.rules or arguments.schema):
         arguments.inputs = [_open_notebook()]
     try:
         code = run(arguments)

@@ -9,6 +9,7 @@ from traitlets.config import Config
 
 from tests.migration.made_notebooks import code, save
 from tests.support import REPO_ROOT
+from tests.support.kernels import own_sockets
 
 COLAB = code("x = open('/content/x.txt', 'w')")
 
@@ -46,6 +47,7 @@ def test_the_magic_has_help(shell, capsys):
     assert shell.run_cell("%migrate --help").success
     assert capsys.readouterr().out.startswith("usage: migrate ")
     assert shell.run_cell("%migrate --rules").success
+    assert shell.run_cell("%migrate --schema").success
     assert "LF901" in capsys.readouterr().out
 
 
@@ -80,7 +82,9 @@ def test_the_magic_works_in_a_kernel(tmp_path):
         "%migrate many --out-dir out --jobs 2",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    with own_sockets() as config:
+        place = {"metadata": {"path": tmp_path}}
+        NotebookClient(notebook, timeout=400, kernel_name="python3", resources=place, config=config).execute()
     printed = ["".join(output.get("text", "") for output in cell["outputs"]) for cell in notebook["cells"]]
     assert printed[2].startswith("colab_a.ipynb → local_a.ipynb\n")
     assert "3 notebooks: 3 migrated" in printed[3]
