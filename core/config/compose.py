@@ -38,7 +38,7 @@ from core.config.overrides import (
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import calls_resolver
-from core.errors import ConfigError, ConfigFault, UsageError
+from core.errors import ConfigError, ConfigFault, UsageError, first_line
 from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
 from core.workspace import SAMPLES, find_root, holds_files, relative
@@ -292,7 +292,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _first_line(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return str(error).strip().splitlines()[0]
+    return first_line(error) if str(error).strip() else f"a key or value that cannot be used ({type(error).__name__})"
 
 
 # ---------------------------------------------------------------------------------------------------------- rendering

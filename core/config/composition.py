@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config.overrides import CONFIG_DIR
 from core.config.sources import Source, read_sources
+from core.errors import UsageError, first_line
 from core.workspace import relative
 
 if TYPE_CHECKING:
@@ -60,12 +61,24 @@ def _compose(
 ) -> tuple[DictConfig, dict[str, str]]:
     """Adds the other files that Hydra reads to `sources`."""
     from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
+    shown = relative(folder / f"{name}.yaml", root) if name else "the chosen groups"
     configs = str((root / CONFIG_DIR).resolve()).replace("'", r"\'")
     texts = [f"hydra.searchpath=['file://{configs}']", *overrides]
     with initialize_config_dir(str(folder.resolve()), version_base="1.3", job_name="landfall"):
-        composed = compose(config_name=name, overrides=texts)
+        try:
+            composed = compose(config_name=name, overrides=texts)
+        except (HydraException, OmegaConfBaseException):
+            raise
+        except RecursionError as error:
+            hint = "remove the file from the defaults list of a file that it includes"
+            raise UsageError(f"{shown}: a defaults list includes its own file", hint=hint) from error
+        except (ValueError, TypeError, AttributeError, AssertionError) as error:  # Hydra does not check their types
+            hint = "write a list of file names, such as defaults: [patchtst_ssl_local, _self_]"
+            raise UsageError(f"{shown}: its defaults list cannot be read: {first_line(error)}", hint=hint) from error
         origins = _file_origins(name, texts, (folder, root / CONFIG_DIR), sources, root=root)
     OmegaConf.set_struct(composed, False)
     return composed, origins
