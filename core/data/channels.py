@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -113,6 +114,14 @@ class _Found:
         self.count += count
 
 
+def _as_float(cell: object) -> float:
+    """NaN for other texts, infinity for numbers that are too large."""
+    try:
+        return float(str(cell)) if isinstance(cell, int | str) else float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
 class _Column:
     """One column, whose cells are added block by block.
 
@@ -145,6 +154,8 @@ class _Column:
             except TypeError:  # lists, structs, times of day
                 self._has_scalars = False
                 return np.full(len(cells), np.nan, dtype=np.float32)
+            except OverflowError:  # a number of more than 308 digits
+                number = cells.map(_as_float).astype(np.float64)
             self._note_texts(cells, present_n, number.isna().to_numpy(dtype=bool), first_row)
         with np.errstate(over="ignore"):  # beyond float32 is infinite, which is read as missing
             return number.to_numpy(dtype=np.float64, na_value=np.nan).astype(np.float32)

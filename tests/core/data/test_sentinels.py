@@ -35,7 +35,7 @@ def test_sentinels_are_counted_per_channel_with_their_first_rows():
     assert all(word in other for word in ("'c'", "1 ", "row 12"))
 
 
-@pytest.mark.parametrize("text", ["3.4028235e38", "-3.4028235e38", "1e38", "inf"])
+@pytest.mark.parametrize("text", ["3.4028235e38", "-3.4028235e38", "1e38", "inf", "9" * 400, "-" + "9" * 400])
 def test_training_data_with_a_sentinel_loads_and_names_the_row(tmp_path, text, caplog):
     data(cells(lambda n, v: text if n == 40 else v))(tmp_path / "f.csv")
     splits = {
