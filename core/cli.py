@@ -45,6 +45,9 @@ log = logging.getLogger("landfall")
 # with Python's default of 700, the collector takes a sixth of the import time.
 _OBJECTS_UNTIL_COLLECTION = 10_000
 
+# Characters at the start and at the end of an error that are printed.
+_LONGEST_PART = 5_000
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -163,9 +166,16 @@ def _print_error(program: str, message: str, code: int, *, show_traceback: bool)
     with suppress(OSError, ValueError):  # stderr is full or closed: only the exit code remains
         if show_traceback:
             sys.stderr.write(redacted_text(traceback.format_exc()))
-        sys.stderr.write(f"{program}: {printable(redacted_text(message))}\n")
+        sys.stderr.write(f"{program}: {_shortened(printable(redacted_text(message)))}\n")
         sys.stderr.flush()
     return code
+
+
+def _shortened(message: str) -> str:
+    """Without the middle of a message that quotes a very long value; the hint is at its end."""
+    if len(message) <= 2 * _LONGEST_PART:
+        return message
+    return f"{message[:_LONGEST_PART]} … {message[-_LONGEST_PART:]}"
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from core.cli import add_config_arguments, add_root_argument, root_of, run_command, run_name
-from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE
+from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
 from core.signals import SignalStop
 
 
@@ -80,3 +80,13 @@ def test_an_empty_path_is_not_the_current_folder(capsys):
             run_command(lambda arguments: EXIT_OK, parser, words)
         assert stop.value.code == EXIT_USAGE
         assert "is empty" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_message_that_quotes_a_very_long_value_is_shortened(capsys):
+    def command(arguments: argparse.Namespace) -> int:
+        raise UsageError(f"the value {'9' * 100_000} is not valid", hint="write another")
+
+    assert run_command(command, argparse.ArgumentParser(prog="landfall x"), []) == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) < 11_000
+    assert line.endswith("is not valid — write another")
