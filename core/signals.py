@@ -23,7 +23,7 @@ STOP_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal,
 # Functions to call if the process ends immediately: they remove leftover files, such as locks.
 RELEASES: list[Callable[[], None]] = []
 _AFTER_DESTRUCTOR_S = 0.01
-_raises = False
+_raises = _is_hung_up = False
 _other_hook = sys.unraisablehook
 _exit_code_of: Callable[[int], int] = int
 _IMPORTING = frozenset({"importlib._bootstrap", "_frozen_importlib"})
@@ -50,6 +50,8 @@ def install_signal_handlers(ended: Callable[[int], int] | None = None) -> None:
         _exit_code_of = ended
 
     def on_signal(number: int, frame: FrameType | None) -> None:
+        if is_repeated(number):
+            return
         if _raises and not _is_importing(frame):
             raise KeyboardInterrupt if number == signal.SIGINT else SignalStop(number)
         code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
@@ -75,8 +77,18 @@ def stop_signals() -> list[int]:
 
 
 def is_hangup(number: int) -> bool:
-    """Whether it says that the terminal was closed. A shell may repeat it."""
+    """Whether it says that the terminal was closed."""
     return number == getattr(signal, "SIGHUP", None)
+
+
+def is_repeated(number: int) -> bool:
+    """Whether it says again that the terminal was closed: a shell repeats what the system sent, and a second exception
+    would end the cleaning up after the first. Call it once for each signal."""
+    global _is_hung_up
+    if not is_hangup(number):
+        return False
+    was_hung_up, _is_hung_up = _is_hung_up, True
+    return was_hung_up
 
 
 def raise_signals() -> None:
@@ -97,6 +109,7 @@ def _send_again(lost: sys.UnraisableHookArgs) -> None:
     lost, and its traceback printed."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         number = getattr(lost.exc_value, "number", signal.SIGINT)
+        number = signal.SIGTERM if is_hangup(number) else number  # a second SIGHUP would be ignored
         again = threading.Timer(_AFTER_DESTRUCTOR_S, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()

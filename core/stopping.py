@@ -17,7 +17,7 @@ import psutil
 
 from core.devices.process import command_start
 from core.errors import LandfallError, StoppedError, UsageError
-from core.signals import SignalStop, stop_signals
+from core.signals import SignalStop, is_repeated, stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class StopRequest:
 
     # ---------------------------------------------------------------------------------------------------------- signals
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if is_repeated(number):
+            return
         if number == signal.SIGINT and (self.reason is not None or not self._is_deferred):
             raise KeyboardInterrupt
         if self.reason is None:

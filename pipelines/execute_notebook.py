@@ -28,7 +28,7 @@ from core.reading import read_json_object
 from core.redaction import hide_values, redacted, redacted_code, redacted_text
 from core.secret_literals import secret_values
 from core.secret_names import has_secret_word
-from core.signals import is_hangup, stop_signals
+from core.signals import is_repeated, stop_signals
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch
 from pipelines.notebook_page import write_page
@@ -322,8 +322,10 @@ def _stop_first(run: NotebookRun) -> Callable[..., None]:
     signals: list[int] = []
 
     def on_signal(number: int, frame: object) -> None:
+        if is_repeated(number):
+            return
         signals.append(number)
-        if len(signals) > 1 and not is_hangup(number):
+        if len(signals) > 1:
             raise KeyboardInterrupt
         run.stop()
 

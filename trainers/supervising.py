@@ -19,7 +19,7 @@ from types import FrameType
 from core import checkpoint
 from core.devices.process import without_start
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_RESUMABLE, CheckpointError
-from core.signals import is_hangup, stop_signals
+from core.signals import is_hangup, is_repeated, stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class Supervisor:
         return -signal.SIGKILL if code == EXIT_KILLED else code
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        if is_repeated(number):
+            return
         self._stop_signal = signal.SIGTERM if is_hangup(number) else number
         self._woken.set()
         if self._process is not None and self._process.poll() is None:

@@ -18,7 +18,7 @@ from typing import Literal
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import Fingerprint, file_digests
 from core.progress import span
-from core.signals import is_hangup, stop_signals
+from core.signals import is_repeated, stop_signals
 from core.workspace import relative
 from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import fingerprint
@@ -285,9 +285,9 @@ class Run:
             return
 
         def on_signal(number: int, frame: object) -> None:
+            if is_repeated(number):
+                return
             if self._stopped_for:
-                if is_hangup(number):
-                    return
                 self._kill()
                 raise KeyboardInterrupt
             self._is_signalled = True

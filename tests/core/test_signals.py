@@ -29,6 +29,19 @@ def work(arguments):
     time.sleep(30)
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
+_CLEANING = """
+import argparse, sys, time
+from core.cli import run_command
+def work(arguments):
+    try:
+        print("working", flush=True)
+        time.sleep(30)
+    finally:
+        print("cleaning", flush=True)
+        time.sleep(0.5)
+        print("clean", flush=True)
+sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
+"""
 _IN_DESTRUCTOR = """
 import argparse, sys, time
 from core.cli import run_command
@@ -102,6 +115,18 @@ def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, progra
 def test_a_signal_while_a_command_imports_gives_the_exit_code_that_its_module_requested(number, code, tmp_path):
     ended, said = ended_by(number, _WITH_EXIT_CODE, tmp_path)
     assert (ended, len(said)) == (code + 100, 1)
+
+
+def test_a_closed_terminal_is_heeded_once(tmp_path):
+    """A shell repeats the signal of the system, which comes while the command cleans up after the first."""
+    command = [sys.executable, "-c", _HEEDING + _CLEANING]
+    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(2):
+            process.stdout.readline()
+            process.send_signal(signal.SIGHUP)
+        said, _ = process.communicate()
+    assert (process.returncode, said) == (EXIT_RESUMABLE, "clean\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -112,7 +112,8 @@ def test_pauses_grow_up_to_a_limit(tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize(
     "number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 76), (signal.SIGHUP, 75)]
 )
-def test_a_signal_is_forwarded_and_ends_the_supervision(tmp_path, request, number, code):
+def test_a_signal_is_forwarded_and_ends_the_supervision(tmp_path, request, monkeypatch, number, code):
+    monkeypatch.setattr("core.signals._is_hung_up", False)
     if number == signal.SIGHUP:  # ignored under nohup
         request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))
     job, before = Job(tmp_path, "saves-75", "waits-0"), signal.getsignal(number)
