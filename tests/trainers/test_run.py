@@ -48,7 +48,7 @@ def command(root: Path, *words: str, **environment: str) -> subprocess.Completed
         env={**os.environ, "PYTHONPATH": str(REPO_ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
     )
 
 
@@ -274,10 +274,12 @@ def test_the_memory_limit_applies_during_training_only(plant, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
-    words = ("training.epochs=100000", "logging.every_steps=1", "timeout_hours=0.01")  # 36 s
-    first = command(plant, *words)
+    for hours in (0.005, 0.02, 0.08):  # 18 s, unless the machine is so busy that training cannot begin in that time
+        first = command(plant, "training.epochs=100000", "logging.every_steps=1", f"timeout_hours={hours}")
+        if (plant / LAST).exists():
+            break
     assert first.returncode == 75, first.stderr
-    assert "the wall-time limit of 0.01 h is near" in first.stderr.splitlines()[-1]
+    assert f"the wall-time limit of {hours} h is near" in first.stderr.splitlines()[-1]
     status = json.loads((plant / "runs/patchtst_ssl/run-1/status.json").read_text())
     assert status["state"] == "stopped"
     assert status["step"] > 0
