@@ -14,7 +14,7 @@ from migration.python.strings import as_format, characters, read_strings
 
 SAMPLES = [
     "x = 'a' \"b\" '''c''' \"\"\"d'e\"f\"\"\"",
-    "r'\\' + R\"\\d\" + b'x' + rb'y' + Br'z' + u'w'",
+    "r'\\\\' + R\"\\d\" + b'x' + rb'y' + Br'z' + u'w'",
     "'it\\'s' # don't\n'x'  # 'not a string'",
     "f'{a}' f\"{b['k']:>{w}} {{q}}\" rf'{c!r}\\d' F'{d=}'",
     "f'{x:#x}' 'after' # comment",
