@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from jupyter_client.manager import start_new_kernel
 
 import landfall_runtime
 from landfall_runtime import _message, ai, auth, drive, files, output, runtime, userdata, widgets
 from tests.support import REPO_ROOT
+from tests.support.kernels import running_kernel
 
 SOURCE = REPO_ROOT / "landfall_runtime.py"
 
@@ -43,22 +43,20 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def shown() -> Iterator[Callable[[str], list[dict[str, Any]]]]:
     """What a cell in a real kernel shows: the contents of its messages, each with its `type`."""
-    manager, client = start_new_kernel(extra_arguments=["--HistoryManager.enabled=False"], cwd=str(REPO_ROOT))
+    with running_kernel(REPO_ROOT, "--HistoryManager.enabled=False") as client:
 
-    def run(code: str) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = []
-        reply = client.execute_interactive(
-            code,
-            allow_stdin=False,
-            timeout=300,
-            output_hook=lambda m: messages.append({"type": m["msg_type"], **m["content"]}),
-        )
-        assert reply["content"]["status"] == "ok", reply["content"]
-        return [message for message in messages if message["type"] not in ("status", "execute_input")]
+        def run(code: str) -> list[dict[str, Any]]:
+            messages: list[dict[str, Any]] = []
+            reply = client.execute_interactive(
+                code,
+                allow_stdin=False,
+                timeout=300,
+                output_hook=lambda m: messages.append({"type": m["msg_type"], **m["content"]}),
+            )
+            assert reply["content"]["status"] == "ok", reply["content"]
+            return [message for message in messages if message["type"] not in ("status", "execute_input")]
 
-    yield run
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+        yield run
 
 
 def test_the_module_runs_on_an_old_python_without_packages():

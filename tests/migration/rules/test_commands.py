@@ -8,6 +8,7 @@ from migration.python.source import CellSource, compiles
 from migration.rules import commands
 from migration.rules.commands import needs_bash
 from migration.rules.rewriting import rewrite
+from tests.support.kernels import running_kernel
 from tests.support.waiting import PATIENCE_S, until
 
 RULES = commands.RULES
@@ -78,20 +79,14 @@ for count in range(10_000):
     "line", ["{python} writer.py &", "nohup {python} writer.py > log &", "cd . && {python} writer.py &"]
 )
 def test_a_background_command_outlives_its_line_in_a_kernel(tmp_path, line):
-    from jupyter_client.manager import start_new_kernel
-
     (tmp_path / "writer.py").write_text(WRITER)
     before = "!" + line.format(python=sys.executable)
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
-    try:
+    with running_kernel(tmp_path) as client:
         run = [client.execute_interactive(text, timeout=PATIENCE_S) for text in (before, _rewrite(before)[0], "!true")]
         assert [reply["content"]["status"] for reply in run] == ["error", "ok", "ok"]
         first = until(lambda: _text(tmp_path / "count"))
         until(lambda: _text(tmp_path / "count") != first)
-    finally:
         (tmp_path / "stop").touch()
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
 
 
 def _text(path):
