@@ -19,7 +19,11 @@ from tests.support import REPO_ROOT  # noqa: E402
 # Examples that Hypothesis draws for a property; $HYPOTHESIS_PROFILE chooses.
 for _profile, _examples in {"dev": 30, "nightly": 1000}.items():
     hypothesis.settings.register_profile(
-        _profile, max_examples=_examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+        _profile,
+        max_examples=_examples,
+        derandomize=_profile == "dev",  # a failure on one machine is one on every machine
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
