@@ -68,7 +68,7 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
     caplog.set_level(logging.INFO)
     caplog.clear()
     new = score(trained, stream)
-    assert "what `landfall calibrate` fitted" in caplog.text
+    assert "`landfall calibrate` fitted" in caplog.text
     assert "train: " not in caplog.text
     assert new.detector.threshold.to_json() == output["threshold"]
     assert np.nanmedian(new.scores.score_s) < np.nanmedian(old.scores.score_s)
