@@ -81,6 +81,22 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
         assert page.complaints == []
 
 
+def test_the_card_of_a_machine_follows_its_first_training(page_folder, visit):
+    train(page_folder, 3)
+    with serving(page_folder) as url:
+        page = visit(url)
+        machine, other = page.locator(".card:has(.light)").all()
+        assert "No model" in machine.inner_text()
+        assert "The first model is being trained: 25 %, 9 min left." in machine.inner_text()
+        assert "landfall score finds the events after the training" in machine.inner_text()
+        assert "train one first" in other.inner_text()
+        train(page_folder, 6)
+        machine.get_by_text("50 %, 6 min left").wait_for()
+        write_state(page_folder, "running", "PatchTST-SSL cell 3 of 15")
+        machine.get_by_text("the running pipeline scores after the training").wait_for()
+        assert page.complaints == []
+
+
 def write_state(page_folder, train, detail, **changes):
     """Writes the pipeline's live document for a state of its training."""
     verdict = {"state": "running", "title": "Pipeline running", "detail": "run 1"}

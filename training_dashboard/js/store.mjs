@@ -124,11 +124,22 @@ export class Store extends EventTarget {
     return { ...stated, ...live, checkpoint, progress, duration_seconds: (seen - started) / 1000 };
   }
 
+  /** What the pipeline has reported since the export; null if nothing. */
+  get #livePipeline() {
+    const live = withSilence(this.#live.pipeline);
+    return Date.parse(live?.updated_at) > Date.parse(this.state.generated_at) ? live : null;
+  }
+
+  /** Whether a pipeline runs, which scores and validates after the training. */
+  get isPipelineRunning() {
+    return this.#livePipeline?.state === "running";
+  }
+
   /** Verdict and stages as exported, or as the running pipeline reports them. */
   get pipeline() {
-    const { verdict, pipeline: stages = [], generated_at: at } = this.state;
-    const live = withSilence(this.#live.pipeline);
-    if (!(Date.parse(live?.updated_at) > Date.parse(at))) return this.#withTraining(verdict, stages);
+    const { verdict, pipeline: stages = [] } = this.state;
+    const live = this.#livePipeline;
+    if (!live) return this.#withTraining(verdict, stages);
     const detail = `No update since ${time(live.updated_at)}; landfall export shows its results.`;
     if (live.state === "silent")
       return { verdict: { state: "silent", title: "Pipeline silent", detail }, stages };

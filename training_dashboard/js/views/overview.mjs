@@ -7,11 +7,21 @@ import { href } from "../route.mjs";
 import { sparkline } from "../sparkline.mjs";
 
 export function overview(store, _route, signal) {
-  const [stages, runs] = [
+  const [machines, stages, runs] = [
+    el("div", { class: "cards" }),
     el("ol", { class: "stages", "aria-label": "Pipeline" }),
     el("div", { class: "cards" }),
   ];
+  const { streams } = store.state;
+  const drawMachines = () =>
+    fill(
+      machines,
+      store.allStreams.map((name) => machineCard(store, name, streams[name])),
+    );
+  drawMachines();
   const follow = () => {
+    // Only the card of a machine without scores follows its training.
+    if (store.allStreams.some((name) => !streams[name].scores)) drawMachines();
     fill(stages, store.pipeline.stages.map(stage));
     fill(
       runs,
@@ -24,11 +34,7 @@ export function overview(store, _route, signal) {
   const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
   return [
     el("h2", { class: "section" }, "Machines"),
-    el(
-      "div",
-      { class: "cards" },
-      store.allStreams.map((name) => machineCard(store, name, store.state.streams[name])),
-    ),
+    machines,
     el("h2", { class: "section" }, "Software"),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread)),
     card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
@@ -58,17 +64,36 @@ function machineCard(store, name, stream) {
   const { state = "no scores", detail = "", warnings = [] } = stream.light ?? {};
   const worst = detections?.events?.[0];
   if (!store.isInUse(name)) return card(wordOf(subject), light(state), el("p", { class: "reason" }, detail));
+  const training = !checkpoint && !scores && firstTraining(store, name);
   return card(
     wordOf(subject),
     light(state),
-    el("p", { class: `reason ${toneOf(state)}` }, detail),
+    el("p", { class: `reason ${toneOf(state)}` }, training || detail),
     warnings.map((text) => warning(text)),
-    !scores &&
-      advice("Nothing scored yet", checkpoint ? "landfall score" : "landfall pipeline", "finds the events"),
+    !scores && nextStep(store, training, checkpoint),
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
     small(`Model ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
+  );
+}
+
+/** How far the first training of a machine is; null if none runs. */
+function firstTraining(store, name) {
+  const { state, progress, eta_seconds: left } = store.stream(name);
+  if (state !== "running") return null;
+  const rest = isNumber(left) ? `, ${duration(left)} left` : "";
+  return `The first model is being trained: ${Math.round(100 * progress)} %${rest}.`;
+}
+
+function nextStep(store, training, checkpoint) {
+  if (store.isPipelineRunning)
+    return quiet("Nothing scored yet: the running pipeline scores after the training.");
+  if (training) return advice("Nothing scored yet", "landfall score", "finds the events after the training");
+  return advice(
+    "Nothing scored yet",
+    checkpoint ? "landfall score" : "landfall pipeline",
+    "finds the events",
   );
 }
 
