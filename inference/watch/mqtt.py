@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from core.config.fields import Section
 from core.config.hardware import read_yaml
@@ -35,12 +35,13 @@ log = logging.getLogger(__name__)
 
 _QUALITY_OF_SERVICE = 1
 _LONGEST_PAUSE_S, _LONGEST_NAME = 60, 200
+_TOPIC = re.compile(r"((\+|[^+#/]*)/)*(#|\+|[^+#/]*)")
 
 
 class Broker(Section):
     """The connection to a broker, as a YAML or JSON file."""
 
-    host: str = Field(description="Name or address of the broker.")
+    host: str = Field(min_length=1, description="Name or address of the broker.")
     port: int = Field(8883, ge=1, le=65535, description="Port of the broker.")
     topic: str = Field(description="Topic to subscribe to; `+` and `#` match as in MQTT.")
     folder: str = Field("data/live", description="Folder of the csv files, relative to the workspace.")
@@ -51,6 +52,13 @@ class Broker(Section):
     ca_file: str | None = Field(None, description="Certificates to trust; empty: those of the system.")
     certificate: str | None = Field(None, description="Certificate of this client.")
     key: str | None = Field(None, description="Private key of this client.")
+
+    @field_validator("topic")
+    @classmethod
+    def _is_a_filter(cls, topic: str) -> str:
+        if not topic or "\0" in topic or not _TOPIC.fullmatch(topic):
+            raise ValueError(f"{topic!r} is not a topic: + and # stand for whole levels, and # is the last one")
+        return topic
 
 
 def read_broker(path: Path) -> Broker:
@@ -70,6 +78,7 @@ class Recorder:
         self._client = _client(broker)
         self._client.on_connect = self._on_connect
         self._client.on_connect_fail = self._on_connect_fail
+        self._client.on_subscribe = self._on_subscribe
         self._client.on_disconnect = self._on_disconnect
         self._client.on_message = self._on_message
 
@@ -88,11 +97,19 @@ class Recorder:
             log.warning("the broker %s refused the connection: %s; it is tried again", self._broker.host, reason)
             return
         client.subscribe(self._broker.topic, qos=_QUALITY_OF_SERVICE)
-        log.info("connected to %s, topic %s", self._broker.host, self._broker.topic)
 
     def _on_connect_fail(self, client: Client, data: Any) -> None:
         reason = sys.exc_info()[1]  # this callback is called in an except block
         log.warning("no connection to %s, port %d: %s; it is tried again", self._broker.host, self._broker.port, reason)
+
+    def _on_subscribe(self, client: Client, data: Any, mid: Any, reasons: Sequence[Any], properties: Any) -> None:
+        if any(reason.is_failure for reason in reasons):
+            log.error(
+                "the broker %s refused topic %s, so no row arrives; correct the topic, or the rights of the user, and "
+                "start again", self._broker.host, self._broker.topic,
+            )  # fmt: skip
+        else:
+            log.info("connected to %s, topic %s", self._broker.host, self._broker.topic)
 
     def _on_disconnect(self, client: Client, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:

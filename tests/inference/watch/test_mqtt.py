@@ -214,10 +214,40 @@ def test_a_broker_that_refuses_or_is_not_trusted_is_logged_and_tried_again(
     assert not any("connected" in said for said in caplog.messages)
 
 
+def test_a_refused_topic_is_an_error_and_not_a_connection(tmp_path, caplog):
+    """Of a server that accepts each connection and no subscription: mosquitto refuses none with its file of rights."""
+    caplog.set_level(logging.INFO)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        path = tmp_path / "broker.json"
+        port = server.getsockname()[1]
+        path.write_text(json.dumps({"host": "127.0.0.1", "port": port, "topic": "secret/rows", "tls": False}))
+        made = Recorder(read_broker(path), root=tmp_path, channels=CHANNELS)
+        made.start()
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"\x20\x02\x00\x00")  # CONNACK: accepted
+                identifier = connection.recv(1024)[2:4]
+                assert not any("connected" in said for said in caplog.messages)
+                connection.sendall(b"\x90\x03" + identifier + b"\x80")  # SUBACK: failure
+                (record,) = until(lambda: [each for each in caplog.records if "secret/rows" in each.getMessage()])
+        finally:
+            made.stop()
+    assert record.levelno == logging.ERROR
+    assert not any("connected" in said for said in caplog.messages)
+
+
 def test_settings_that_cannot_be_used_name_key_and_remedy(tmp_path, broker, monkeypatch):
     monkeypatch.delenv("MQTT_PASSWORD", raising=False)
     path = tmp_path / "broker.yaml"
-    for text, words in (("topic: a", "host"), ("host: a\ntopic: b\nprt: 3", "prt"), ("host: [", "broker.yaml")):
+    bad = {
+        "topic: a": "host",
+        "host: ''\ntopic: b": "host",
+        "host: a\ntopic: b\nprt: 3": "prt",
+        "host: [": "broker.yaml",
+    }
+    for text, words in (bad | {f"host: a\ntopic: '{topic}'": "topic" for topic in ("", "a/#/b", "a+", "#/")}).items():
         path.write_text(text)
         with pytest.raises(UsageError, match=words):
             read_broker(path)
