@@ -17,7 +17,7 @@ from core.errors import EXIT_OK
 
 # Modules of this package with a function `comparisons`.
 QUICK = ("patchtst", "swinmae", "scalogram", "data")
-QUESTIONS = (*QUICK, "growth", "busy")
+QUESTIONS = (*QUICK, "busy")
 
 
 def main() -> int:

@@ -2,12 +2,10 @@
 
     python -m benchmarks.dashboard [--runs 200] [--scores 1000000] [--rounds 9] [--write]
     python -m benchmarks.dashboard --picture
-    python -m benchmarks.dashboard --gallery DIR
 
 The workspace is built and exported as the tests do it. Each round opens the page in a new browser profile, so nothing
 is cached. Response time is the time from the click or key press to the first frame with the result. `--picture`
-creates the figure of the README from the export of this workspace; the gallery has every view of it, and of made-up
-workspaces (empty, failed, training), at three widths, light and dark.
+creates the figure of the README from the export of this workspace.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import argparse
 import io
 import json
 import os
-import re
 import statistics
 import sys
 import tempfile
@@ -32,26 +29,14 @@ import numpy as np
 from benchmarks.run import RESULTS, environment
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, UsageError
-from core.workspace import write_json
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import VIEWS, find_chromium, serving, settle, show
+from tests.dashboard.browsing import find_chromium, serving, settle
 from tests.dashboard.builders import START, write_run
-from tests.dashboard.whole import build_whole_workspace, live_document, write_fleet, write_monitor
+from tests.dashboard.whole import build_whole_workspace
 from tests.pipelines.more_inputs import RECORDING, write_score_table
 from tests.support.small_workspace import install_page
 
 PICTURE = Path("docs/images/dashboard-anomalies.png")
-WIDTHS = (1440, 1024, 390)
-# Time limit of a screenshot on a busy machine.
-BUSY_MS = 300_000
-# Charts are drawn when they are close to the visible area.
-SCROLL = """async () => {
-  for (let y = 0; y < document.body.scrollHeight; y += 500) {
-    scrollTo(0, y);
-    await new Promise((done) => setTimeout(done, 60));
-  }
-  scrollTo(0, 0);
-}"""
 FIRST_PAINT_MS, RESPONSE_MS = 1000, 100
 PAINT, ARRIVAL, CLOSE = LOADING = (
     "first paint",
@@ -203,73 +188,18 @@ def take_picture(root: Path) -> Path:
     return PICTURE
 
 
-def take_galleries(root: Path, folder: Path) -> list[Path]:
-    """Creates screenshots of an exported workspace, and of made-up ones: empty, with a failed run, and training."""
-    with tempfile.TemporaryDirectory() as made:
-        empty, failed, live = (Path(made, name) for name in ("empty", "failed", "live"))
-        build_whole_workspace(failed)
-        for each in (empty, failed, live):
-            page = install_page(each)
-            if each == failed:
-                write_fleet(page)
-                write_monitor(each)
-            export_state(each)
-        states = {"finished": root, "empty": empty, "failed": failed}
-        taken = [picture for name, each in states.items() for picture in take_gallery(each, folder / name)]
-
-        def progress() -> None:
-            """A run without news for two minutes is shown as silent."""
-            for stream in ("patchtst", "swinmae"):
-                write_json(page / f"data/live/{stream}.json", live_document(7, stream=stream))
-            write_monitor(live, ended=False)
-
-        return [*taken, *take_gallery(live, folder / "live", progress)]
-
-
-def take_gallery(root: Path, folder: Path, progress: Callable[[], None] = lambda: None) -> list[Path]:
-    """Creates screenshots of every view, and of the worst event of each stream, at three widths, light and dark.
-    progress: called before each view."""
-    folder.mkdir(parents=True, exist_ok=True)
-    state = json.loads((root / "training_dashboard/data/dashboard-state.json").read_text("utf-8"))
-    worst = {name: (stream["detections"] or {}).get("events") for name, stream in state["streams"].items()}
-    events = [f"anomalies?stream={name}&event={found[0]['id']}" for name, found in worst.items() if found]
-    taken = []
-    with browser() as chromium, serving(root / "training_dashboard") as url:
-        for width in WIDTHS:
-            page = chromium.new_page(viewport={"width": width, "height": 900}, timezone_id="UTC")
-            page.set_default_timeout(BUSY_MS)
-            progress()
-            page.goto(url)
-            settle(page)
-            for address in (*VIEWS, *events):
-                progress()
-                show(page, address)
-                page.evaluate(SCROLL)
-                for scheme in ("light", "dark"):
-                    page.emulate_media(color_scheme=scheme)
-                    settle(page)
-                    taken.append(folder / f"{re.sub(r'[^a-z0-9]+', '-', address)}-{width}-{scheme}.png")
-                    page.screenshot(path=taken[-1], full_page=True)
-            page.close()
-    return taken
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.dashboard", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--scores", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--picture", action="store_true", help=f"create {PICTURE} instead")
-    parser.add_argument("--gallery", type=Path, metavar="DIR", help="create a screenshot of every view instead")
     add_root_argument(parser)
     parser.add_argument("--write", action="store_true", help="keep the results in benchmarks/results/")
 
     def command(arguments: argparse.Namespace) -> int:
         if arguments.picture:
             sys.stdout.write(f"{take_picture(root_of(arguments))}\n")
-            return EXIT_OK
-        if arguments.gallery:
-            sys.stdout.writelines(f"{path}\n" for path in take_galleries(root_of(arguments), arguments.gallery))
             return EXIT_OK
         found = timings(arguments.runs, arguments.scores, arguments.rounds)
         sys.stdout.write("".join(f"{timing}\n" for timing in found))

@@ -71,12 +71,12 @@ def _write_table(path: Path, rows: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ implementations
-def our_first_batch(folder: str, name: str = "plant.csv") -> Work:
+def our_first_batch(folder: str) -> Work:
     """From a configuration to a batch: the file is read, checked, split and scaled as in every run."""
     from core.data.dataset import TRAINING_SPLITS, load_stream_data
 
     logging.getLogger("core.data").setLevel(logging.ERROR)
-    config, root = _config(name), Path(folder)
+    config, root = _config(), Path(folder)
 
     def first_batch() -> torch.Tensor:
         windows = load_stream_data(config, root=root, splits=TRAINING_SPLITS).splits["train"]
@@ -157,10 +157,10 @@ def _windows(values_tc: np.ndarray, *, stride: int, window: int = WINDOW) -> Win
     return WindowSet(Series.of([], values_tc), starts, window)
 
 
-def _config(name: str) -> AnyConfig:
+def _config() -> AnyConfig:
     from core.config.compose import config_from_dict
 
-    split: dict[str, Any] = {"files": [f"data/{name}"]}
+    split: dict[str, Any] = {"files": ["data/plant.csv"]}
     return config_from_dict(
         {
             "stream": "patchtst",

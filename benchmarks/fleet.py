@@ -2,7 +2,6 @@
 
     python -m benchmarks.fleet cost  [--machines 200] [--workers 2] [--bare 20]
     python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--commands 0.3] [--seed 0]
-    python -m benchmarks.fleet hosts [--machines 8] [--workers 2]       # needs root and iproute2
 
 `cost`: synthetic machines are scored with control charts. The bare job is the command alone in a process that has
 imported everything, on machines whose workspaces exist. Overhead is the difference per machine: workspace,
@@ -11,9 +10,6 @@ without start and end; processor time is measured too, because other load on the
 
 `kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
 SIGKILL at random moments. Weights and scores must be those of an undisturbed fleet, bit for bit.
-
-`hosts`: the scheduler and each worker have separate networks, host names and shared memory, as on several hosts (Linux
-namespaces behind a bridge). They share only the disk with the workspace.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +37,6 @@ import yaml
 
 from core.cli import run_command
 from core.errors import EXIT_OK
-from core.owner import Owner
 from pipelines.fleet.jobs import FOLDER
 from pipelines.init_workspace import renew_workspace
 
@@ -83,9 +78,9 @@ def build(root: Path, num_machines: int, detector: str) -> Path:
     return root
 
 
-def start(root: Path, *words: str, host: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """Starts `landfall fleet`. host: command prefix from `hosts`."""
-    command = [*host, sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
+def start(root: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Starts `landfall fleet`."""
+    command = [sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
     with (root / "fleet.log").open("ab") as log:
         return subprocess.Popen(command, cwd=REPOSITORY, env=_ENVIRONMENT, stdout=log, stderr=log)
 
@@ -212,66 +207,6 @@ def killed(root: Path, workers: int, num_kills: int, commands: float, chance: ra
     return kills
 
 
-_NETWORK = "10.213.74"
-# Separate namespaces for host name, shared memory and mounts.
-_PRIVATE = 'mount -t tmpfs none /dev/shm && hostname "$0" && exec "$@"'
-_APART = ["unshare", "--uts", "--ipc", "--mount", "sh", "-c", _PRIVATE]
-
-
-@contextmanager
-def hosts(count: int) -> Iterator[list[list[str]]]:
-    """Creates `count` network namespaces that act as hosts; the first has the address `_NETWORK`.1. Yields command
-    prefixes that run a command on each host."""
-    names = [f"landfall-{os.getpid()}-{number}" for number in range(count)]
-
-    def ip(*words: str, on: str = names[0]) -> None:
-        subprocess.run(["ip", "-n", on, *words], check=True)
-
-    try:
-        for name in names:
-            subprocess.run(["ip", "netns", "add", name], check=True)
-            ip("link", "set", "lo", "up", on=name)
-        ip("link", "add", "bridge", "type", "bridge")
-        ip("addr", "add", f"{_NETWORK}.1/24", "dev", "bridge")
-        ip("link", "set", "bridge", "up")
-        for number, name in enumerate(names[1:], start=1):
-            ip("link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("link", "set", f"port{number}", "master", "bridge", "up")
-            ip("addr", "add", f"{_NETWORK}.{number + 1}/24", "dev", "eth0", on=name)
-            ip("link", "set", "eth0", "up", on=name)
-        yield [["ip", "netns", "exec", name, *_APART, name] for name in names]
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
-
-
-@contextmanager
-def own_cluster(on: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Starts a scheduler on the first host and a worker on each of the others. Yields the address of the scheduler."""
-    address = f"tcp://{_NETWORK}.1:8786"
-    scheduler = ["distributed.cli.dask_scheduler", "--host", address, "--no-dashboard"]
-    worker = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-    with tempfile.TemporaryDirectory() as folder:
-        started = []
-        try:
-            for number, words in enumerate([scheduler, *[worker] * (len(on) - 1)]):
-                scratch = Path(folder, str(number))
-                scratch.mkdir()
-                environment = {**_ENVIRONMENT, "TMPDIR": str(scratch), "PYTHONPATH": str(REPOSITORY)}
-                command = [*on[number], sys.executable, "-m", *words]
-                started.append(
-                    subprocess.Popen(
-                        command, cwd=scratch, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
-                    )
-                )
-            yield address
-        finally:
-            for process in reversed(started):
-                process.terminate()
-            for process in started:
-                process.wait()
-
-
 def compare(root: Path, num_machines: int, workers: int, num_kills: int, commands: float, seed: int) -> dict[str, Any]:
     undisturbed, disturbed = (build(root / name, num_machines, "model") for name in ("undisturbed", "disturbed"))
     for action in ("train", "score"):
@@ -285,30 +220,10 @@ def compare(root: Path, num_machines: int, workers: int, num_kills: int, command
     }
 
 
-def apart(root: Path, num_machines: int, workers: int) -> dict[str, Any]:
-    """Trains and scores on separate hosts. Returns the number of hosts that trained, and of machines with equal
-    results."""
-    undisturbed, elsewhere = (build(root / name, num_machines, "model") for name in ("undisturbed", "elsewhere"))
-    for action in ("train", "score"):
-        finished(start(undisturbed, action, "--workers", "1"), undisturbed)
-    with hosts(workers + 1) as each, own_cluster(each) as address:
-        for action in ("train", "score"):
-            finished(start(elsewhere, action, "--scheduler", address, host=each[0]), elsewhere)
-    states = elsewhere.glob("machines/*/runs/patchtst_ssl/*/status.json")
-    trained_on = {Owner.named_in(json.loads(path.read_text())["owner"]).machine for path in states}
-    expected, found = digests(undisturbed), digests(elsewhere)
-    return {
-        "machines": num_machines,
-        "hosts": workers,
-        "hosts_that_trained": len(trained_on),
-        "equal": sum(found[name] == digest for name, digest in expected.items()),
-    }
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("question", choices=("cost", "kills", "hosts"))
-    parser.add_argument("--machines", type=int, help="default: 200, with kills and hosts 8")
+    parser.add_argument("question", choices=("cost", "kills"))
+    parser.add_argument("--machines", type=int, help="default: 200, with kills 8")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--bare", type=int, default=20, metavar="N", help="machines of the bare job")
     parser.add_argument("--kills", type=int, default=20)
@@ -321,8 +236,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             root, workers = Path(folder), arguments.workers
             if arguments.question == "cost":
                 found = cost(root, arguments.machines or 200, workers, arguments.bare)
-            elif arguments.question == "hosts":
-                found = apart(root, arguments.machines or 8, workers)
             else:
                 found = compare(
                     root, arguments.machines or 8, workers, arguments.kills, arguments.commands, arguments.seed

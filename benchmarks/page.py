@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.busy import HEADINGS, IDLE_CORES
-from benchmarks.growth import PICTURE, Curve, plot
 from benchmarks.paired import rate
 from benchmarks.run import RESULTS
 from core.cli import run_page_command
@@ -46,7 +45,6 @@ _TITLES = {
     "swinmae": "Swin-MAE, a training step",
     "scalogram": "Scalograms",
     "data": "From files to batches",
-    "growth": "Scaling with size",
     "busy": "Next to other processes",
 }
 
@@ -100,38 +98,10 @@ def _section(document: dict[str, Any]) -> str:
         f"{document['date']}, {machine['cpu']}, {machine['cores']} cores ({machine['capability']}); {software}.",
         "",
     ]
-    if "curves" in document:
-        curves = [Curve(**curve) for curve in document["curves"]]
-        return "\n".join([*head, *_growth(curves)]) + "\n"
     if "works" in document:
         return "\n".join([*head, *_next_to_others(document["works"])]) + "\n"
     table = ["| | ours | peer | ratio | floor | memory |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *table, *map(_row, document["comparisons"])]) + "\n"
-
-
-def _growth(curves: Sequence[Curve]) -> Iterable[str]:
-    yield (
-        "The exponent is the slope of a straight line through the logarithms: 1 means that twice the size "
-        "takes twice the"
-    )
-    yield "time. Memory is the peak of the process, including several hundred MiB for the libraries."
-    yield ""
-    yield f"![Time and memory by size, as multiples of the smallest]({PICTURE.relative_to('docs').as_posix()})"
-    yield ""
-    yield "| | size | from | to | time | memory | exponent of time | exponent of memory |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for curve in curves:
-        cells = (
-            curve.title,
-            curve.size,
-            f"{curve.sizes[0]:,.0f}",
-            f"{curve.sizes[-1]:,.0f}",
-            f"{curve.seconds[0] * 1e3:,.1f} → {curve.seconds[-1] * 1e3:,.1f} ms",
-            f"{curve.peak_mb[0]:,.0f} → {curve.peak_mb[-1]:,.0f} MiB",
-            f"**{curve.time_exponent:.2f}**",
-            f"{curve.memory_exponent:.2f}",
-        )
-        yield f"| {' | '.join(cells)} |"
 
 
 def _next_to_others(works: Sequence[dict[str, Any]]) -> Iterable[str]:
@@ -169,7 +139,6 @@ def _row(found: dict[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     if "--write" in (sys.argv[1:] if argv is None else argv):
         plot_ratios()
-        plot([Curve(**curve) for document in _documents(RESULTS) for curve in document.get("curves", [])])
     return run_page_command(FILE, page, description="Prints the page of measured speeds.", argv=argv)
 
 

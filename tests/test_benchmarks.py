@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import busy, data, growth, page
+from benchmarks import busy, data, page
 from benchmarks.demonstration import demonstration
 from benchmarks.floor import Products, floor_seconds
 from benchmarks.implementations import Implementation
@@ -71,19 +71,6 @@ def test_a_range_is_shown_if_there_was_more_than_one_round(tmp_path, ratio_range
     assert "| 50% |" in page.page(tmp_path)
     page.plot_ratios(tmp_path / "ratios.png", tmp_path)
     assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_exponent_is_the_slope_of_the_logarithms():
-    assert growth.exponent([1, 10, 100], [3.0, 300.0, 30_000.0]) == pytest.approx(2.0)
-    assert growth.exponent([1, 4, 16], [5.0, 5.0, 5.0]) == pytest.approx(0.0)
-
-
-def test_growth_is_written_as_numbers_and_as_a_picture(tmp_path):
-    curve = growth.Curve(growth.SHARED_STEP, "processes", [1.0, 2.0], [0.5, 0.4], [300.0, 500.0])
-    write_results("growth", [curve], tmp_path)
-    growth.plot([curve], tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-    assert "500.0 → 400.0 ms" in page.page(tmp_path)
 
 
 PARENT = """\
