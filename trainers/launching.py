@@ -7,10 +7,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -99,15 +99,7 @@ def torchrun_arguments(
     ]
 
 
-def launch(
-    module: str,
-    arguments: Sequence[str],
-    count: int,
-    settings: Distributed,
-    *,
-    notes: Path,
-    run: Callable[..., Any] | None = None,
-) -> int:
+def launch(module: str, arguments: Sequence[str], count: int, settings: Distributed, *, notes: Path) -> int:
     """Trains in `count` processes on this machine. Processes that die are restarted as often as the settings say.
 
     Returns the exit code of a planned stop, `EXIT_KILLED` if a process was killed, that of the first process that
@@ -127,7 +119,7 @@ def launch(
         words = torchrun_arguments(module, arguments, count, settings, rendezvous, log_dir=folder / "torchrun")
         log.info("starting %d processes: torchrun %s", count, " ".join(words))
         try:
-            (run or torchrun.run)(torchrun.parse_args(words))
+            torchrun.run(torchrun.parse_args(words))
         except ChildFailedError as error:
             # After a planned stop of one process, the others fail because they lose the connection.
             planned = elastic.final_exit_code()

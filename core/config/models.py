@@ -9,6 +9,8 @@ from pydantic import Field
 
 from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Positive, Ratio, Section
 
+# One image plane for each axis of a vibration sensor; planes of axes that a sensor does not have are missing (NaN).
+NUM_PLANES = 3
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 Output = Literal["point", "gaussian"]
 MaskKind = Literal["patches", "channels", "newest"]

@@ -27,11 +27,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from core.config.models import NUM_PLANES
 from core.config.schema import Scalogram as ScalogramSettings
 from core.errors import ConfigError, ConfigFault, DataError
 
-# Image channels: one plane for each axis of a sensor.
-NUM_PLANES = 3
 # Amplitude that counts as silence, in units of the input. Scaled vibration has unit spread, so this is -60 dB.
 AMPLITUDE_FLOOR = 1e-3
 # Highest frequency where the configuration names none, as a share of the sampling rate.

@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from core.config.models import SwinMAEModel
+from core.config.models import NUM_PLANES, SwinMAEModel
 from core.config.schema import Config, Stream
 from core.errors import DataError
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
-
-# One image plane per axis of a vibration sensor; planes of axes that a sensor does not have are missing (NaN).
-NUM_PLANES = 3
 
 
 def _patchtst(config: Config, num_channels: int) -> nn.Module:

@@ -3,9 +3,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -35,6 +37,12 @@ FIRST = Rendezvous("10.0.0.1:29500", "10.0.0.1", "eth0", is_here=True)
 @pytest.fixture
 def notes(tmp_path):
     return tmp_path / "cache" / "job"
+
+
+def launched(run: Callable, count: int, settings: Distributed, notes: Path) -> int:
+    """The exit code of a job in which `run` stands for torchrun."""
+    with patch("torch.distributed.run.run", run):
+        return launch("m", [], count, settings, notes=notes)
 
 
 # ---------------------------------------------------------------------------------------------------- torchrun's words
@@ -74,27 +82,27 @@ def test_a_rendezvous_that_cannot_be_reached(endpoint):
 
 def test_several_machines_without_a_rendezvous(notes):
     with pytest.raises(LandfallError, match=r"distributed\.nodes = 2"):
-        launch("m", [], 8, Distributed(nodes=2), notes=notes, run=pytest.fail)
+        launched(pytest.fail, 8, Distributed(nodes=2), notes)
 
 
 def test_gloo_uses_the_interface_to_the_first_machine(notes, monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     monkeypatch.setattr(Rendezvous, "at", lambda endpoint: FIRST)
     settings = Distributed(nodes=2, rendezvous=FIRST.endpoint)
-    launch("m", [], 1, settings, notes=notes, run=lambda arguments: None)
+    launched(lambda arguments: None, 1, settings, notes)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth0"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
-    launch("m", [], 1, settings, notes=notes, run=lambda arguments: None)
+    launched(lambda arguments: None, 1, settings, notes)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
 def test_processes_are_limited_to_their_share_of_the_cores(notes, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("trainers.launching.usable_cores", lambda: 7)
-    launch("m", [], 2, Distributed(), notes=notes, run=lambda arguments: None)
+    launched(lambda arguments: None, 2, Distributed(), notes)
     assert os.environ["OMP_NUM_THREADS"] == "3"
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    launch("m", [], 2, Distributed(), notes=notes, run=lambda arguments: None)
+    launched(lambda arguments: None, 2, Distributed(), notes)
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
@@ -130,20 +138,20 @@ def failed(*codes: int, seconds_between: int = 0) -> ChildFailedError:
     "code, expected", [(3, 3), (1, 1), (-9, 137), (-11, 1)], ids=["data", "error", "killed", "crash"]
 )
 def test_the_exit_code_is_that_of_the_process_that_failed(notes, code, expected):
-    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(failed(code))) == expected
+    assert launched(raising(failed(code)), 2, Distributed(), notes) == expected
 
 
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_a_lost_connection_to_a_killed_process_does_not_count_as_a_failure(notes, seconds, caplog):
     error = failed(1, -signal.SIGKILL, seconds_between=seconds)
-    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 137
+    assert launched(raising(error), 2, Distributed(), notes) == 137
     assert "process 2 of 2 was killed by SIGKILL" in caplog.text
 
 
 @pytest.mark.parametrize("code, seconds", [(-signal.SIGKILL, 30), (-signal.SIGTERM, 0)])
 def test_a_process_that_torchrun_ends_does_not_count_as_killed(notes, code, seconds):
     error = failed(3, code, seconds_between=seconds)
-    assert launch("m", [], 2, Distributed(), notes=notes, run=raising(error)) == 3
+    assert launched(raising(error), 2, Distributed(), notes) == 3
 
 
 @pytest.mark.parametrize("code", [75, 130])
@@ -154,7 +162,7 @@ def test_a_planned_stop_is_success_for_torchrun_and_keeps_its_exit_code(notes, c
         elastic.record_connection()
         assert elastic.record_exit(code) == 0
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
+    assert launched(run, 2, Distributed(max_restarts=3), notes) == code
     assert elastic.record_exit(code) == code, "outside of a job"
 
 
@@ -167,7 +175,7 @@ def test_a_stop_before_the_processes_are_connected_ends_the_others(notes, code, 
         assert elastic.record_exit(code) == 0, "the others, and restarted ones"
         raise failed(code)
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
+    assert launched(run, 2, Distributed(max_restarts=3), notes) == code
 
 
 @pytest.mark.parametrize("code", [2, 3, 4])
@@ -178,7 +186,7 @@ def test_an_error_that_a_restart_repeats_is_not_restarted(notes, code):
         assert elastic.final_exit_code() == code
         raise failed(code)
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == code
+    assert launched(run, 2, Distributed(max_restarts=3), notes) == code
     assert elastic.final_exit_code() is None
 
 
@@ -188,7 +196,7 @@ def test_restarted_processes_know_the_run_of_the_first(notes):
         elastic.record_run("run-1")
         assert elastic.previous_run() == "run-1"
 
-    launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run)
+    launched(run, 2, Distributed(max_restarts=3), notes)
     assert elastic.previous_run() is None
     assert list(notes.parent.iterdir()) == []
     elastic.record_run("run-2")
@@ -200,7 +208,7 @@ def test_a_crashed_process_is_restarted(notes):
         assert elastic.record_exit(1) == 1
         assert elastic.final_exit_code() is None
 
-    assert launch("m", [], 2, Distributed(max_restarts=3), notes=notes, run=run) == 0
+    assert launched(run, 2, Distributed(max_restarts=3), notes) == 0
 
 
 @pytest.mark.parametrize("number, saved, code", [("SIGTERM", 75, 75), ("SIGINT", 130, 130), ("SIGTERM", None, 1)])
@@ -210,7 +218,7 @@ def test_a_signal_is_resumable_only_with_a_checkpoint(notes, number, saved, code
             elastic.record_exit(saved)
         raise SignalException("stopped", signal.Signals[number])
 
-    assert launch("m", [], 2, Distributed(), notes=notes, run=run) == code
+    assert launched(run, 2, Distributed(), notes) == code
 
 
 # ------------------------------------------------------------------------------------------------------------- recipes
@@ -235,7 +243,8 @@ def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recip
     assert (plan.kind, plan.count) == ("cuda", count)
     started = []
     module = f"trainers.train_{stream}_ssl"
-    assert launch(module, recipe, plan.count, config.distributed, notes=notes, run=started.append) == 0
+    with patch("torch.distributed.run.run", started.append):
+        assert launch(module, recipe, plan.count, config.distributed, notes=notes) == 0
     assert (started[0].nproc_per_node, started[0].training_script) == (str(count), module)
     assert started[0].training_script_args == list(recipe)
 
