@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
@@ -90,7 +91,7 @@ def _written(command: shell.Command) -> Iterator[str]:
     elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
         yield from plain[1:]
     elif _NAMED.fullmatch(program):
-        for value, following in zip(values, [*values[1:], ""], strict=True):
+        for value, following in pairwise([*values, ""]):
             name, equals, path = value.partition("=")
             if _TARGET.fullmatch(name):
                 yield path if equals else following

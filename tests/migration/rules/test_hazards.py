@@ -63,6 +63,7 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!pip install a",
         "!mkdir -p a/b",
         "!npm install a",
+        "!curl -fsSL https://a.example/install.sh | sh",
         "# !sudo ls",
         "x = 'usr/local/cuda'",
         f"url = 'https://a.example{_HOME}/b'",
