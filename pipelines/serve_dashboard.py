@@ -60,7 +60,7 @@ LONGEST_BODY = 64 * 1024
 # A browser opens six connections. Each needs a thread and two descriptors, its own and that of the file it reads. Most
 # processes may have a thousand descriptors.
 MOST_CONNECTIONS = 128
-# A thread whose connection was closed ends within this time.
+# After this time the next connection is closed, if the thread of the one before has not ended.
 _HANDOVER_S = 1.0
 _NOTEBOOKS = "/artifacts/notebooks/"
 _MACHINE = re.compile(r"/machines/[A-Za-z0-9][A-Za-z0-9._-]{0,63}/")
@@ -245,14 +245,13 @@ class DashboardServer(ThreadingHTTPServer):
                 self._close(connection)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Closes the oldest connection if there are too many. A request of the page is answered in milliseconds, so the
-        oldest belongs to a client that is slow to send or to read."""
-        if not self._places.acquire(blocking=False):
+        """Closes the oldest connections until there is a place. A request of the page is answered in milliseconds, so
+        the oldest belongs to a client that is slow to send or to read. Its thread may still wait for a disk."""
+        is_free = self._places.acquire(blocking=False)
+        while not is_free:
             for oldest in list(self.connections)[:1]:
                 self._close(oldest)
-            if not self._places.acquire(timeout=_HANDOVER_S):
-                self.shutdown_request(request)
-                return
+            is_free = self._places.acquire(timeout=_HANDOVER_S)
         self.connections[request] = time.monotonic() + DashboardHandler.timeout
         try:
             super().process_request(request, client_address)

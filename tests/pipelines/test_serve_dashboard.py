@@ -19,7 +19,7 @@ from core.errors import EXIT_USAGE, UsageError
 from pipelines.serve_dashboard import DashboardHandler, has_display, main, make_server
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until, when
 
 SECRET = "this must not be served"
 
@@ -195,6 +195,26 @@ def test_slow_clients_do_not_use_all_descriptors(page, monkeypatch):
             stack.enter_context(socket.create_connection(server.server_address)).sendall(b"GET / HT")
         assert ask(server, "/")[0].status == 200
         assert len(server.connections) <= 4
+        server.shutdown()
+        thread.join()
+
+
+def test_a_client_waits_for_a_thread_that_ends_late(page, monkeypatch):
+    """The only place is taken by a request that waits for its disk, also after its connection was closed."""
+    monkeypatch.setattr("pipelines.serve_dashboard.MOST_CONNECTIONS", 1)
+    monkeypatch.setattr("pipelines.serve_dashboard._HANDOVER_S", 0.01)
+    disk_answers = threading.Event()
+    monkeypatch.setattr(DashboardHandler, "_send_nothing", lambda handler, path: disk_answers.wait(PATIENCE_S))
+    with make_server(page, 0) as server, socket.create_connection(server.server_address) as first:
+        tried = []
+        acquire = server._places.acquire
+        monkeypatch.setattr(server._places, "acquire", lambda **how: tried.append(how) or acquire(**how))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        first.sendall(f"GET /missing.json HTTP/1.0\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+        until(lambda: tried)
+        when(lambda: len(tried) > 4, disk_answers.set)
+        assert ask(server, "/")[0].status == 200
         server.shutdown()
         thread.join()
 
