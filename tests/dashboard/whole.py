@@ -106,7 +106,7 @@ def write_fleet(page: Path) -> None:
     write_document(page / "data" / FILE, FleetState(generated_at=now, machines=machines))
 
 
-def write_monitor(root: Path) -> None:
+def write_monitor(root: Path, *, ended: bool = True) -> None:
     """What `landfall watch` leaves: events in both states, and the newest score of two files."""
     document = LiveDocument(root, "patchtst", 0.83172, root / "none.jsonl")
     for number, state in enumerate(("closed", "open", "open")):
@@ -118,7 +118,7 @@ def write_monitor(root: Path) -> None:
         }  # fmt: skip
         time_n = np.array([start], dtype="datetime64[ns]").astype(np.int64)
         document.add_scores(Scored(recording, np.array([5]), time_n, np.array([0.4 + number]), np.array([0]), [report]))
-    document.refresh(ended=True)
+    document.refresh(ended=ended)
 
 
 def change(page: Path, name: str, **changes: Any) -> None:
