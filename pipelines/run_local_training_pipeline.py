@@ -16,11 +16,12 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from core.cli import add_root_argument, root_of, run_command, run_name
 from core.config.compose import LoadedConfig
+from core.config.schema import Stream
 from core.devices.host import usable_cores
 from core.devices.process import prepare_process
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
@@ -192,10 +193,21 @@ def _order(arguments: argparse.Namespace, root: Path) -> Order:
     files = files_of(arguments)
     in_use, off = configs_in_use(files, arguments.overrides, root)
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
+    overrides = [*_same_data(in_use), *arguments.overrides]
     return Order(
-        in_use, run_id, arguments.overrides, dict(arguments.parameter), arguments.persist_run_history,
+        in_use, run_id, overrides, dict(arguments.parameter), arguments.persist_run_history,
         off=off, files_off={stream: files[stream] for stream in off},
     )  # fmt: skip
+
+
+def _same_data(configs: Mapping[Stream, LoadedConfig]) -> list[str]:
+    """The override by which every step reads the data that `data.root: auto` has found at the start: files that a user
+    copies to `data/` while the pipeline runs would replace the sample data in the later steps.
+    """
+    origins = [loaded.origins.get("data.root", "") for loaded in configs.values()]
+    if not all(origin.startswith("auto:") for origin in origins):
+        return []
+    return [f"data.root={next(iter(configs.values())).config.data.root}"]
 
 
 def default_jobs(configs: Iterable[LoadedConfig]) -> int:

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from core import checkpoint
+from core.config.compose import load_config
 from core.config.schema import STREAMS
 from core.errors import (
     EXIT_DATA,
@@ -31,10 +32,12 @@ from core.errors import (
 )
 from core.numbers import counted
 from inference import recalibrate
+from pipelines import run_local_training_pipeline
 from pipelines.run_local_training_pipeline import main
+from pipelines.steps.table import pipeline_steps
 from tests.dashboard.documents import load, validate
 from tests.support import REPO_ROOT
-from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace
+from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, write_process_data
 
 QUALITY = {"patchtst": "fdc", "swinmae": "vib"}
 each_stream = pytest.mark.parametrize("stream", STREAMS)
@@ -383,6 +386,28 @@ def test_a_dry_run_lists_steps_with_reasons_and_runs_nothing(copied, capsys):
     assert output["checklist"].startswith("skip, unless quality-swinmae ")
     assert output["dashboard"] == "run: always runs"
     assert sorted(path for path in copied.rglob("*") if "cache" not in path.parts) == before
+
+
+def order_of(root: Path, *words: str):
+    return run_local_training_pipeline._order(run_local_training_pipeline._parser().parse_args(words), root)
+
+
+def test_data_copied_while_the_sample_data_is_trained_waits_for_the_next_run(tmp_path):
+    root = build_small_workspace(tmp_path / "plant")
+    (root / "samples").mkdir()
+    (root / "data").rename(root / "samples/data")
+    order = order_of(root, *PIPELINE_ARGUMENTS)
+    write_process_data(root / "data/fdc")
+    (scores,) = [step for step in pipeline_steps(order, root) if step.name == "scores-patchtst"]
+    given = [word for word in scores.command if "=" in word]
+    assert load_config(CONFIGS["patchtst"], given, root=root).config.data.root == "samples"
+    assert load_config(CONFIGS["patchtst"], [], root=root).config.data.root == "."
+
+
+def test_a_requested_folder_of_data_is_used(tmp_path):
+    root = build_small_workspace(tmp_path / "plant")
+    shutil.copytree(root / "data", root / "samples/data")
+    assert order_of(root, *PIPELINE_ARGUMENTS, "data.root=samples").overrides == ["data.root=samples"]
 
 
 @pytest.mark.parametrize(
