@@ -31,6 +31,9 @@ BURST_SPANS, LEAST_GAP = 2, 8
 _MEASURED_BURSTS, _TAIL_SHARE = 8, 0.2
 # Maximum number of thresholds that are tried.
 _CANDIDATES = 60
+# The levels of this many events are extrapolated to rarer events. Chosen on sample data of other seeds (dev/LOG.md,
+# 2026-11-26: One false event per day from an hour of calibration data).
+_FEWEST_EVENTS = 15
 # Peaks over a threshold: the tail is this share of the scores (Siffer et al. use 2 %), but at least this many times the
 # requested false-alarm rate; and the minimum number of scores in the tail.
 _TAIL, _TAIL_OVER_RATE = 0.02, 2.0
@@ -188,7 +191,8 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     `false_events_per_day`.
 
     If the sample is too small for the rate, the threshold is extrapolated from its highest scores; if it is too short
-    for the limit of events, no event remains in it. `shortfall` describes this.
+    for the limit of events, from the levels of its events, or, if it has too few, no event remains in it. `shortfall`
+    describes this.
     Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
     """
     options, num_scores = settings.threshold, len(sample.score_n)
@@ -241,7 +245,8 @@ def _conformal(sample: CalibrationSample, options: Threshold) -> tuple[float, st
 
 def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring, per_day: float) -> tuple[float, str]:
     """The lowest threshold from `value` on with so few false events that one more would still be within the limit. If
-    the calibration data is too short for that, no event remains in it. Also returns the shortfall as text, or ""."""
+    the calibration data is too short for that, the threshold is extrapolated from the levels of its events, and no
+    event remains in it. Also returns the shortfall as text, or ""."""
     sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
     most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
     lowest = value
@@ -254,14 +259,38 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         value = candidate
     if per_day * sample.days >= 1:
         return value, ""
+    extrapolated = _level_of_rarer_events(sample, settings, per_day * sample.days)
     lasts, needed = (duration_in_words(days * _SECONDS_PER_DAY) for days in (sample.days, 1 / per_day))
     possible = poisson_interval(0)[1] / sample.days
     truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < _MOST_EVENTS_PER_DAY else ""
-    return value, (
+    source = (
+        "The threshold is so high that no event occurs in it"
+        if extrapolated is None
+        else f"The threshold is extrapolated from the {_FEWEST_EVENTS} highest events in it to this limit"
+    )
+    return max(value, extrapolated or value), (
         f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
-        f"{'event' if per_day == 1 else 'events'} per day. The threshold is so high that no event occurs in it, but "
+        f"{'event' if per_day == 1 else 'events'} per day. {source}, but "
         f"the true number is unknown{truth}. To apply the limit, calibrate on {needed} of normal operation or more"
     )
+
+
+def _level_of_rarer_events(sample: CalibrationSample, settings: Scoring, num_events: float) -> float | None:
+    """The threshold that `num_events` events, fewer than one, are expected to exceed in as much time as the sample has.
+    The level of an event is the highest threshold at which it is one; the logarithms of the ratios of the highest
+    levels to the lowest of them are assumed to be exponentially distributed (Weissman, JASA 1978; Hill, Annals of
+    Statistics 1975). None if the highest scores do not contain enough events."""
+    sorted_n, level_e = sample.sorted_n, []
+    for above in reversed(_counts_down(int(_TAIL_SHARE * len(sorted_n)))):
+        candidate = float(sorted_n[len(sorted_n) - 1 - above])
+        more = sample.num_events(candidate, settings) - len(level_e)
+        level_e += [candidate] * max(0, more)
+        if len(level_e) >= _FEWEST_EVENTS:
+            break
+    if len(level_e) < _FEWEST_EVENTS or candidate <= 0:
+        return None
+    decay = float(np.log(np.array(level_e[: _FEWEST_EVENTS - 1]) / candidate).mean())
+    return float(np.float32(candidate * (_FEWEST_EVENTS / num_events) ** decay))
 
 
 def _counts_down(most: int) -> list[int]:

@@ -209,6 +209,23 @@ def test_calibration_data_shorter_than_an_event_is_reported():
     assert f"{number(poisson_interval(0)[1] / 0.5)} per day" in found.shortfall
 
 
+def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
+    """Peaks with a Pareto tail: as many events as requested exceed the threshold in a much longer time."""
+    hours, per_day, decay = 12, 1.0, 0.4
+    rng = np.random.default_rng(1)
+    peaks = [2 * (rng.pareto(1 / decay, size=5 * hours) + 1) for _ in range(200)]
+    settings = Scoring(event_min_length=3, threshold={"false_alarm_rate": 0.5, "false_events_per_day": per_day})
+    value_n = np.array([calibrate(hourly(hours / 24, list(each)), settings).value for each in peaks])
+    rate_n = 5 * 24 * (value_n / 2) ** (-1 / decay)  # events per day with a peak above the threshold
+    assert np.median(rate_n) == pytest.approx(per_day, rel=0.35)
+
+
+def test_too_few_events_to_extrapolate_leave_the_threshold_at_the_highest():
+    sample = hourly(0.5, [2.0, 3.0, 4.0])
+    settings = Scoring(event_min_length=5, threshold={"false_alarm_rate": 0.5, "false_events_per_day": 1.0})
+    assert calibrate(sample, settings).value == 4.0
+
+
 def test_a_rate_of_events_needs_time_stamps():
     scores = np.random.default_rng(0).random(2000)
     found = calibrate(sample_of(scores), asked(false_events_per_day=1.0))
