@@ -80,6 +80,7 @@ def rows() -> Iterator[Row]:
             )
     for seed in range(1, 11):
         yield Row(f"seed-{seed}", overrides=("precision=32", f"seed={seed}"), environment=AVX2)
+        yield Row(f"bf16-seed-{seed}", overrides=("precision=bf16-mixed", f"seed={seed}"))
     for seed in range(201, 211):
         yield Row(f"data-seed-{seed}", overrides=("precision=32",), data_seed=seed, environment=AVX2)
     yield Row("avx2-tests", job="tests", environment=AVX2)
