@@ -13,7 +13,7 @@ from pathlib import Path
 from core.config.compose import LoadedConfig, with_values
 from core.config.overrides import stream_hint
 from core.config.schema import STREAMS, Stream
-from core.data.files import ARRAY_SUFFIXES, data_stem, data_suffix, matches
+from core.data.files import ARRAY_SUFFIXES, data_stem, data_suffix, matches, refuse_other_kinds
 from core.data.labels import label_file
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.tables import read_blocks
@@ -32,7 +32,9 @@ def sensor_files(paths: Sequence[Path]) -> list[Path]:
         if not path.exists():
             hint = stream_hint(str(path)) or "name a sensor file or a folder with sensor files"
             raise DataError("does not exist", path=path, hint=hint)
-        files = matches("**/*", path.resolve()) if path.is_dir() else matches(glob.escape(path.name), path.parent)
+        where = ("**/*", path.resolve()) if path.is_dir() else (glob.escape(path.name), path.parent)
+        refuse_other_kinds(*where)
+        files = matches(*where)
         if not files:
             hint = "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz"
             raise DataError("has no sensor file", path=path, hint=hint)

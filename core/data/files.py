@@ -31,16 +31,14 @@ def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.spl
 
     hint: what a user can do about a pattern without files.
 
-    Raises DataError for a pattern that matches no sensor file, where label files and sidecars do not count, and for a
-    name that is not UTF-8.
+    Raises DataError for a pattern that matches no sensor file, where label files and sidecars do not count, for a
+    name that is not UTF-8, and as `refuse_other_kinds`.
     """
     found: set[Path] = set()
     for pattern in patterns:
         sensors = matches(pattern, root)
         folder = root / folder_of(pattern)
-        for path in _glob(pattern, root):
-            if _is_sensor_file(path):
-                is_present(path)
+        refuse_other_kinds(pattern, root)
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise DataError("cannot be read: Permission denied", path=folder, hint="check the owner of the folder")
         if not sensors:
@@ -65,6 +63,19 @@ def folder_of(pattern: str) -> str:
 def matches(pattern: str, root: Path) -> list[Path]:
     """The sensor files of one pattern, sorted; empty if there are none."""
     return sorted(path for path in _glob(pattern, root) if path.is_file() and _is_sensor_file(path))
+
+
+def refuse_other_kinds(pattern: str, root: Path) -> None:
+    """Raises DataError for a link, folder or pipe with the name of a sensor file, whose rows would be missing without a
+    message. A folder may have such a name if the pattern matches files in it."""
+    found = {path for path in _glob(pattern, root) if _is_sensor_file(path)}
+    files = {path for path in found if is_present(path)}
+    parents = {parent for path in files for parent in path.parents}
+    for path in sorted(found - files - parents):
+        if path.is_dir():
+            raise DataError("is a folder, not a file", path=path, hint=f"name its files: {path.name}/*")
+        if path.exists():
+            raise DataError("is not a regular file", path=path, hint="copy its content to a file")
 
 
 def is_present(path: Path) -> bool:

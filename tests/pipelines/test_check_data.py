@@ -211,6 +211,13 @@ def test_a_path_without_sensor_files_is_an_error(workspace, tmp_path, capsys, na
     assert name in capsys.readouterr().err
 
 
+def test_a_folder_with_the_name_of_a_sensor_file_is_an_error(workspace, tmp_path, capsys):
+    pump(100).to_csv(tmp_path / "train_1.csv", index=False)
+    (tmp_path / "train_3.csv").mkdir()
+    assert check_data.main([str(tmp_path), "--repo-root", str(workspace)]) == EXIT_DATA
+    assert "train_3.csv" in capsys.readouterr().err
+
+
 def test_a_stream_given_as_a_path_is_recognised(workspace, monkeypatch, capsys):
     monkeypatch.chdir(workspace)
     assert check_data.main(["patchts", "--repo-root", str(workspace)]) == EXIT_DATA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 
 import numpy as np
@@ -64,6 +65,23 @@ def test_expand_names_the_pattern_and_the_folder(tmp_path, pattern, name):
     assert name in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "data.splits" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "kind", ["folder", pytest.param("pipe", marks=pytest.mark.skipif(os.name == "nt", reason="Windows has none"))]
+)
+def test_a_folder_or_pipe_with_the_name_of_a_sensor_file_is_rejected(tmp_path, kind):
+    (tmp_path / "train_1.csv").write_bytes(b"")
+    path = tmp_path / "train_3.csv"
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    with pytest.raises(DataError, match=re.escape("train_3.csv")):
+        expand(["train_*.csv"], tmp_path)
+
+
+def test_a_folder_whose_files_are_matched_may_have_the_name_of_a_sensor_file(tmp_path):
+    (tmp_path / "train.parquet").mkdir()
+    (tmp_path / "train.parquet/part.parquet").write_bytes(b"")
+    assert expand(["**/*.parquet"], tmp_path) == [tmp_path / "train.parquet/part.parquet"]
 
 
 def test_stem_drops_data_suffixes_only(tmp_path):
