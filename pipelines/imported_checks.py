@@ -23,6 +23,9 @@ class Artifact:
     stream: Stream
 
 
+# In pixels; figures of Landfall have a few million.
+_LARGEST_PICTURE = 50_000_000
+
 Check = Callable[[Artifact, dict[str, Path]], None]
 
 
@@ -131,9 +134,20 @@ def _metrics(artifact: Artifact, sources: dict[str, Path]) -> None:
 
 
 def _picture(artifact: Artifact, sources: dict[str, Path]) -> None:
+    """Can be decoded completely, and needs no gigabytes in a browser. Its header is read first: decoding a large
+    picture would take these gigabytes here."""
+    from PIL import Image
+
     with artifact.source.open("rb") as file:
-        if file.read(8) != b"\x89PNG\r\n\x1a\n":
-            raise OutputError("is not a PNG")
+        head = file.read(24)
+    width, height = int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+    if width * height > _LARGEST_PICTURE:
+        raise OutputError(f"has {width} × {height} pixels, more than a figure of Landfall")
+    try:
+        with Image.open(artifact.source, formats=["PNG"]) as picture:
+            picture.load()
+    except (OSError, SyntaxError, ValueError) as error:
+        raise OutputError("is not a PNG, or incomplete") from error
 
 
 def _table(artifact: Artifact, sources: dict[str, Path]) -> None:

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from core.bundle import write_bundle
 from core.config.compose import load_config
@@ -22,6 +23,7 @@ from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 DETECTOR = "checkpoints/patchtst_ssl.detector.npz"
 MODEL, LOSSES = "checkpoints/patchtst_ssl.pt", "artifacts/loss/patchtst_loss_history.csv"
+CURVE = "artifacts/loss/patchtst_loss_curve.png"
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +173,15 @@ def other_config(folder: Path) -> None:
     path.write_text(path.read_text().replace('"stream": "patchtst"', '"stream": "swinmae"'))
 
 
+def torn_picture(folder: Path) -> None:
+    path = folder / CURVE
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def large_picture(folder: Path) -> None:
+    Image.new("1", (10_000, 10_000)).save(folder / CURVE)
+
+
 DAMAGES = {
     "torn model": (damage(MODEL, "half"), r"checkpoints/patchtst_ssl\.pt: .*is damaged or was changed"),
     "model without sidecar": (damage("checkpoints/patchtst_ssl.json", None), r"its sidecar .* is missing"),
@@ -181,7 +192,9 @@ DAMAGES = {
     "log": (damage(f"runs/patchtst_ssl/{RUN_ID}/metrics.jsonl", "{not json\n"), r"metrics\.jsonl: "),
     "run of the scaler": (foreign_run, r"scaler_patchtst\.json: '\.\./\.\./x' is not a valid name"),
     "scaler": (other_scaler, r"scaler_patchtst\.json: is for other channels"),
-    "picture": (damage("artifacts/loss/patchtst_loss_curve.png", "GIF89a"), r"loss_curve\.png: is not a PNG"),
+    "picture": (damage(CURVE, "GIF89a"), r"loss_curve\.png: is not a PNG"),
+    "torn picture": (torn_picture, r"loss_curve\.png: is not a PNG"),
+    "large picture": (large_picture, r"loss_curve\.png: has 10000 × 10000 pixels"),
     "scores": (damage("artifacts/scores/patchtst_scores.parquet", "PAR0"), r"scores\.parquet: "),
 }
 
