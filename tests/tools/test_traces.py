@@ -75,6 +75,13 @@ def test_effects_of_the_original_outside_colab_are_counted_apart():
     assert found.lost == {"secret": ["T"], "print": ["a"]}  # a secret never, and nothing where the original fails
 
 
+def test_a_call_that_fetches_or_stores_is_never_the_authors_own_difference():
+    original = [(0, "call", "maps.folium.Map()"), (0, "call", "gdown.download('a')")]
+    found = compare(original, [(0, "call", "maps.Map()")], set(), [(0, "call", "maps.Map()")])
+    assert found.own == {"call": ["maps.folium.Map()", "maps.Map()"]}
+    assert found.lost == {"call": ["gdown.download('a')"]}
+
+
 def test_cells_that_compute_with_a_flagged_statement_depend_on_it():
     cells = [
         "import os\nkey = os.environ['K']\nsafe = 1",
@@ -86,6 +93,12 @@ def test_cells_that_compute_with_a_flagged_statement_depend_on_it():
     ]
     human = Finding("LF801", Keeps.NEEDS_HUMAN, 0, 2, "a secret")
     assert dependents(cells, [human]) == {1, 2, 5}
+
+
+def test_cells_that_need_what_follows_an_ended_statement_depend_on_it():
+    cells = ["import os\nprint(os.environ['K'])\nimport numpy as np", "np.zeros(3)", "os.getcwd()"]
+    human = Finding("LF308", Keeps.NEEDS_HUMAN, 0, 2, "a variable of Colab")
+    assert dependents(cells, [human], ended={0}) == {1}
 
 
 OUTSIDE = """\
@@ -136,6 +149,22 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
     before = ["os.environ['A'] = 'x'\nos.environ['D'] = ':1'", "f(os.environ['A'], os.environ['B'])"]
     after = ["os.environ['A'] = os.environ['A']\nos.environ['D'] = ':1'", before[1]]
     assert _secrets(before, after) == {"A": "secret-A"}
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "get_ipython().system_raw('serve &')",
+        "from google.colab import files\nfiles.view('not_fetched.py')",
+        "import os, psutil\npsutil.Process(os.getpid())",
+        f'"""\\n!ls /content/a\\n{"x" * 600}"""',
+    ],
+)
+def test_what_both_machines_do_alike_does_not_differ(sandboxes, cell):
+    notebook = notebook_of((cell,))
+    difference = _compared(notebook, migrate(notebook), *sandboxes)
+    assert difference is not None
+    assert (difference.lost, difference.added, difference.own) == ({}, {}, {})
 
 
 def test_a_log_in_of_google_does_not_differ(sandboxes):

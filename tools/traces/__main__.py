@@ -134,9 +134,13 @@ def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, lo
     # Effects of added cells are not compared, except errors.
     kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] == "error"]  # type: ignore[misc]
     human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
-    if not compare(original, kept, human).kinds:
-        return compare(original, kept, human)
-    return compare(original, kept, human, local.run(cells) or (), dependents(cells, migration.needs_human))
+    difference = compare(original, kept, human)
+    if not difference.kinds:
+        return difference
+    before, after = ({cell for cell, kind, _ in effects if kind == "error"} for effects in (original, kept))
+    return compare(
+        original, kept, human, local.run(cells) or (), dependents(cells, migration.needs_human, after - before)
+    )
 
 
 def _code(notebook: dict[str, Any]) -> list[str]:

@@ -24,6 +24,13 @@ _PROMPT = re.compile(r"^Out\[\d+\]: ")
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _BACKGROUND = re.compile(r'\(trap "" HUP; \(?(?P<command>.*?)\)?(?: > /dev/null)?(?: 2>&1)? &\)$', re.DOTALL)
 _INSTALLS = re.compile(r"(?:uv )?pip3? (?:install|uninstall|download)|(?:conda|mamba|npm|apt|apt-get)\b")
+_FUNCTION = re.compile(r"((?:[^(]|\(\))*)\(")  # `a.B().c` of `a.B().c(1, 2)`
+_LASTING = re.compile(
+    r"download|upload|fetch|retrieve|clone|get_file|load_dataset|from_pretrained|install|login|authenticate|initialize|"
+    r"secret|token|save|write|dump|mount",
+    re.IGNORECASE,
+)
+_MAX_PRINTED = 500  # characters of a line, counted after folders have their common names
 _FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 
@@ -69,11 +76,19 @@ def compare(
         otherwise.setdefault(kind, []).append(text)
 
     for effect in _only_first(before, after):
-        is_own = effect[1] == "print" and bool(outside) and effect[0] not in failed and not elsewhere[effect]
-        add(effect, found.lost, is_own=is_own)
+        is_own = bool(outside) and effect[0] not in failed and not elsewhere[effect]
+        add(effect, found.lost, is_own=is_own and _may_be_of_colab(effect))
     for effect in _only_first(after, before):
         add(effect, found.added, is_own=elsewhere[effect] > 0)
     return found
+
+
+def _may_be_of_colab(effect: Effect) -> bool:
+    """Whether the author can do without an effect outside Colab: a print, or a call of a package that neither fetches,
+    stores nor signs in, such as another library for maps."""
+    _, kind, text = effect
+    function = _FUNCTION.match(text) if kind == "call" else None
+    return kind == "print" or (function is not None and not _LASTING.search(function[1]))
 
 
 def _only_first(first: Sequence[Effect], second: Sequence[Effect]) -> Iterable[Effect]:
@@ -112,7 +127,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     if kind == "module path" and text == "‹work›":
         return []  # is on Colab's module path by default
     if kind == "print":
-        text = _PROMPT.sub("", text)
+        text = _PROMPT.sub("", text)[:_MAX_PRINTED]
     if kind == "process":
         return list(_process(text))
     return [(kind, text)]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from migration.notebook.findings import Finding
+from migration.python.scopes import stored_names
 from migration.python.source import CellSource
 
 
-def dependents(cells: Sequence[str], findings: Sequence[Finding]) -> set[int]:
+def dependents(cells: Sequence[str], findings: Sequence[Finding], ended: Collection[int] = ()) -> set[int]:
     """The positions of cells with a statement that uses a name which a statement with a finding binds, directly or
-    through other statements. A cell that does not parse binds nothing. Imports are ignored."""
+    through other statements. A cell that does not parse binds nothing. Imports are ignored, except in the cells
+    `ended`, which fail at a statement with a finding and bind nothing after it."""
     flagged: dict[int, set[int]] = {}
     for finding in findings:
         if finding.cell is not None and finding.line is not None:
@@ -19,11 +21,16 @@ def dependents(cells: Sequence[str], findings: Sequence[Finding]) -> set[int]:
     bound: set[str] = set()
     found: set[int] = set()
     for index, text in enumerate(cells):
+        has_ended = False
         for first, last, statement in _statements(CellSource(text, index=index)):
             uses = not bound.isdisjoint(_names(statement, ast.Load))
             if uses:
                 found.add(index)
-            if uses or any(first <= line <= last for line in flagged.get(index, ())):
+            is_flagged = any(first <= line <= last for line in flagged.get(index, ()))
+            has_ended |= is_flagged and index in ended
+            if has_ended:
+                bound |= stored_names([statement])
+            elif uses or is_flagged:
                 bound |= _names(statement, ast.Store)
             else:
                 bound -= _assigned(statement)

@@ -81,6 +81,7 @@ def _record_processes(log: Log) -> None:
     subprocess.getstatusoutput = lambda command: (zero(command), "")  # type: ignore[assignment]
     os.popen = lambda command, *rest: io.StringIO(ran(command)[:0])  # type: ignore[assignment]
     os.kill = os._exit = os.killpg = lambda *arguments: None  # type: ignore[assignment]
+    os.getpid = lambda: 1
 
 
 def _record_network(log: Log) -> None:
@@ -105,7 +106,8 @@ def _record_files(log: Log) -> None:
         if event in ("os.remove", "os.rmdir") and arguments[1] != -1:
             return  # below a folder that `shutil.rmtree` deletes, which is logged
         text = str(Path(os.fsdecode(path)).resolve())
-        if text.startswith(_QUIET) or Path(text).name in ("", ".env") or "/<ipython-input-" in text:
+        name = Path(text).name
+        if text.startswith(_QUIET) or name in ("", ".env") or name.startswith("<"):  # `<string>` is no file
             return
         if event != "open":
             log.add("write", f"{event} {text}")

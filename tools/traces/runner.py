@@ -122,7 +122,7 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             error = _execute(shell, cell)
         log.cell = -1
-        log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
+        log.effects += [(index, "print", line[:2_000]) for line in out.getvalue().splitlines()[:200] if line.strip()]
         log.effects += [(index, "error", error)] if error else []
     names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
     log.effects += [(-1, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
@@ -136,12 +136,14 @@ def _execute(shell: InteractiveShell, cell: str) -> str:
     """The name of the error that a cell raises, or an empty text."""
     if above := _ABOVE_MAGIC.match(cell):
         cell = cell[above.end() :] if shell.is_colab else cell  # type: ignore[attr-defined]
+    shell.raised = None  # type: ignore[attr-defined]
     try:
         result = shell.run_cell(cell, store_history=False)
     except SystemExit:
         return "SystemExit"
     error = result.error_before_exec or result.error_in_exec
-    return type(error).__name__ if error is not None else ""
+    kind = type(error) if error is not None else shell.raised  # type: ignore[attr-defined]
+    return kind.__name__ if kind is not None else ""
 
 
 def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
@@ -151,6 +153,9 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
                 raise OSError("Background processes not supported.")
             log.add("process", self.var_expand(command, depth=1))
             self.user_ns["_exit_code"] = 0
+
+        def system_raw(self, command: str) -> None:
+            log.add("process", self.var_expand(command, depth=1))
 
         def getoutput(self, command: str, split: bool = True, depth: int = 0) -> Any:
             log.add("process", self.var_expand(command, depth=depth + 1))
@@ -164,9 +169,9 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
             return super().run_line_magic(name, line, _stack_depth + 1)
 
         def showtraceback(self, *arguments: Any, **options: Any) -> None:
-            pass
+            self.raised = sys.exc_info()[0]  # the only trace of an error in a cell of `%%capture`
 
-    Shell.system_piped = Shell.system_raw = Shell.system
+    Shell.system_piped = Shell.system
     if is_colab:
         Shell.__module__ = "google.colab._shell"
     shell = Shell.instance()
@@ -253,6 +258,7 @@ def _local(log: Log) -> None:
         for part in list(vars(getattr(landfall_runtime, name))):
             if not part.startswith("__") and part != "eval_js":
                 setattr(getattr(landfall_runtime, name), part, Stub(quiet, f"google.colab.{name}.{part}"))
+    landfall_runtime.files.view = Stub(quiet, "google.colab.files.view")
     landfall_runtime.cv2_imshow = Stub(quiet, "cv2_imshow")
     landfall_runtime.drive.mount = mount
 
