@@ -14,6 +14,7 @@ NUM_PLANES = 3
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 Output = Literal["point", "gaussian"]
 MaskKind = Literal["patches", "channels", "newest"]
+ImageMaskKind = Literal["units", "bands", "spans"]
 _SIZE = (
     "`custom` uses the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these, by "
     "hardware tier. A size that is set after this key is kept."
@@ -112,6 +113,14 @@ class SwinMAEModel(Section):
     patch_size: Count = Field(4, description="Pixels per side of a patch.")
     mask_unit: Count = Field(4, description="Patches per side of a mask unit: patches are masked by unit.")
     mask_ratio: Ratio = Field(0.75, description="Share of masked units, equal in every sample.")
+    masks: tuple[ImageMaskKind, ...] = Field(
+        ("units",),
+        min_length=1,
+        description="Kinds of masks in training, each for about as many windows: `units` masks random units, as "
+        "published, `bands` random frequency bands over the complete window, `spans` random time spans over all "
+        "frequencies. With `bands`, scores use predictions of a band from the other bands.",
+    )
+    output: Output = Field("point", description=_OUTPUT)
     embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
     depths: tuple[Count, ...] = Field((2, 2, 2), description="Swin blocks per encoder stage.")
     num_heads: tuple[Count, ...] = Field((3, 6, 12), description="Attention heads per encoder stage.")

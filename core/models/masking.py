@@ -66,6 +66,16 @@ def random_mask(
     return mask.to(device, non_blocking=True)
 
 
+def one_of(drawn: Sequence[Tensor], generator: torch.Generator | None) -> Tensor:
+    """One of several masks for each sample, drawn at random. drawn: bool (B, …) each."""
+    if len(drawn) == 1:
+        return drawn[0]
+    batch_size, device = len(drawn[0]), drawn[0].device
+    noise_device = generator.device if generator is not None else device
+    kind_b = torch.randint(len(drawn), (batch_size,), generator=generator, device=noise_device)
+    return torch.stack(tuple(drawn))[kind_b.to(device), torch.arange(batch_size, device=device)]
+
+
 def complementary_masks(num_units: int, ratio: float, *, seed: int = 0) -> Tensor:
     """Masks of P passes that together mask every unit exactly once: bool (P, num_units) on the CPU.
 

@@ -39,6 +39,7 @@ from core.models.masking import (
     likelihood_loss,
     log_variance_of,
     masked_mse,
+    one_of,
     random_mask,
     standardised_error,
 )
@@ -269,11 +270,7 @@ class PatchTST(MaskedModel):
             for kind in self.settings.masks
             if kind != "channels" or self.num_channels > 1
         ] or [_mask_patches(self, batch_size, generator=generator, device=device or self.passes_qn.device)]
-        if len(drawn) == 1:
-            return drawn[0]
-        noise_device = generator.device if generator is not None else drawn[0].device
-        kind_b = torch.randint(len(drawn), (batch_size,), generator=generator, device=noise_device)
-        return torch.stack(drawn)[kind_b.to(drawn[0].device), torch.arange(batch_size, device=drawn[0].device)]
+        return one_of(drawn, generator)
 
     def forward(
         self,

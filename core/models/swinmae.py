@@ -22,8 +22,9 @@ excluded from loss and error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +33,17 @@ from torch import Tensor, nn
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
-from core.models.masking import MaskedModel, MaskedOutput, at_least_float32, masked_mse
+from core.models.masking import (
+    MaskedModel,
+    MaskedOutput,
+    at_least_float32,
+    complementary_masks,
+    likelihood_loss,
+    log_variance_of,
+    masked_mse,
+    one_of,
+    random_mask,
+)
 from core.models.positions import map_sinusoids
 from core.models.visible_windows import (
     VisibleMap,
@@ -198,8 +209,10 @@ class SwinMAE(MaskedModel):
 
     def __init__(self, settings: SwinMAEModel, *, image_size: int, in_channels: int = 3):
         _refuse_bad_sizes(settings, image_size)
-        num_units = (image_size // (settings.patch_size * settings.mask_unit)) ** 2
+        units_per_side = image_size // (settings.patch_size * settings.mask_unit)
+        num_units = units_per_side**2
         super().__init__((num_units,), settings.mask_ratio)
+        self.units_per_side = units_per_side
         self.settings = settings
         self.image_size = image_size
         self.in_channels = in_channels
@@ -217,7 +230,13 @@ class SwinMAE(MaskedModel):
         # Patches per side of one position of the last feature map of the decoder.
         self.head_patches = 2**deepest if settings.decoder == "light" else 1
         self.norm_decoder = nn.LayerNorm(dim * self.head_patches)
-        self.head = nn.Linear(dim * self.head_patches, (patch * self.head_patches) ** 2 * in_channels)
+        num_pixels = (patch * self.head_patches) ** 2 * in_channels
+        self.head = nn.Linear(dim * self.head_patches, num_pixels)
+        self.variance_head = nn.Linear(dim * self.head_patches, num_pixels) if settings.output == "gaussian" else None
+        band_masks_qr = complementary_masks(self.units_per_side, settings.mask_ratio)
+        self._band_sizes = (band_masks_qr.sum(-1) * self.units_per_side).tolist()
+        band_masks_qn = band_masks_qr.repeat_interleave(self.units_per_side, -1)
+        self.register_buffer("band_masks_qn", band_masks_qn, persistent=False)
         place_t2 = z_curve(settings.mask_unit, deepest) if self.drops_masked else None
         self.register_buffer("place_t2", place_t2, persistent=False)
         self.apply(_initialise)
@@ -252,17 +271,43 @@ class SwinMAE(MaskedModel):
             mask_bn = self.draw_mask(len(image_bchw), generator=generator)
         observed_bchw = ~image_bchw.isnan()
         image_bchw = image_bchw.masked_fill(~observed_bchw, 0.0)
-        prediction_bhwp = at_least_float32(self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked)))
+        z_bhwd = self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked))
+        prediction_bhwp = at_least_float32(self._patches(self.head(z_bhwd)))
+        log_variance_bhwp = None
+        if self.variance_head is not None:
+            log_variance_bhwp = log_variance_of(self._patches(self.variance_head(z_bhwd)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
         masked_bhw1 = self.masked_patches(mask_bn).unsqueeze(-1)
         if self.settings.norm_target:
             mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
             target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
-        loss, count = masked_mse(prediction_bhwp, target_bhwp, masked_bhw1 & observed_bhwp)
+        chosen_bhwp = masked_bhw1 & observed_bhwp
+        loss, count = masked_mse(prediction_bhwp, target_bhwp, chosen_bhwp)
+        if log_variance_bhwp is not None and torch.is_grad_enabled():
+            loss = likelihood_loss(loss, prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp)
         if self.settings.norm_target:
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
-        return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count)
+            log_variance_bhwp = None if log_variance_bhwp is None else log_variance_bhwp + 2 * scale_bhw1.log()
+        variance = None if log_variance_bhwp is None else self.unpatchify(log_variance_bhwp)
+        return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count, variance)
+
+    def draw_mask(
+        self, batch_size: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
+        """A random mask for each image, bool (B, num_units): of one of the kinds in `masks`, drawn at random."""
+        device = device or self.passes_qn.device
+        drawn = [MASKS[kind](self, batch_size, generator=generator, device=device) for kind in self.settings.masks]
+        return one_of(drawn, generator)
+
+    def passes(self) -> Iterator[tuple[Tensor, int | None]]:
+        """With `masks: bands`, complementary sets of complete frequency bands: otherwise a tone would be predicted from
+        other times of the same window."""
+        if "bands" not in self.settings.masks:
+            yield from super().passes()
+        else:
+            bands = zip(self.band_masks_qn, self._band_sizes, strict=True)
+            yield from ((mask_n.unsqueeze(0), size) for mask_n, size in bands)
 
     def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_masked: int | None = None) -> Tensor:
         """Images without NaN to the deepest feature map (B, H', W', D'); the mask token replaces masked patches.
@@ -323,10 +368,13 @@ class SwinMAE(MaskedModel):
         return self.norm_embed(z.transpose(1, 2)).view(batch, -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
-        """The deepest feature map (B, H', W', D') to predicted patches (B, H, W, patch_size² · in_channels)."""
-        z_bhwd = run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing)
+        """The deepest feature map (B, H', W', D') to the last feature map of the decoder, normalised."""
+        return self.norm_decoder(run_blocks(self.decoder, z_bhwd, recompute=self.gradient_checkpointing))
+
+    def _patches(self, values_bhwd: Tensor) -> Tensor:
+        """Output of a head for each position of the last feature map to patches (B, H, W, patch_size² · C)."""
         # b h w, rows and columns of patches within a position, p
-        grid = self.head(self.norm_decoder(z_bhwd)).unflatten(3, (self.head_patches, self.head_patches, -1))
+        grid = values_bhwd.unflatten(3, (self.head_patches, self.head_patches, -1))
         return grid.transpose(2, 3).flatten(3, 4).flatten(1, 2)
 
     @property
@@ -339,8 +387,7 @@ class SwinMAE(MaskedModel):
 
     def masked_patches(self, mask_bn: Tensor) -> Tensor:
         """Masked units (B, N) to masked patches, bool (B, H, W)."""
-        units_per_side = self.image_size // (self.settings.patch_size * self.settings.mask_unit)
-        return _enlarge(mask_bn.view(-1, units_per_side, units_per_side), self.settings.mask_unit)
+        return _enlarge(mask_bn.view(-1, self.units_per_side, self.units_per_side), self.settings.mask_unit)
 
     def patchify(self, image_bchw: Tensor) -> Tensor:
         """Images (B, C, H, W) to patches (B, H', W', patch_size² · C)."""
@@ -353,6 +400,23 @@ class SwinMAE(MaskedModel):
         patch = self.settings.patch_size
         grid = image_bhwp.unflatten(3, (patch, patch, self.in_channels))  # b h' w' p p c
         return grid.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
+
+
+def _mask_units(model: SwinMAE, batch_size: int, **where: Any) -> Tensor:
+    return random_mask((batch_size,), model.num_units, model.mask_ratio, **where)
+
+
+def _mask_bands(model: SwinMAE, batch_size: int, **where: Any) -> Tensor:
+    mask_br = random_mask((batch_size,), model.units_per_side, model.mask_ratio, **where)
+    return mask_br.repeat_interleave(model.units_per_side, -1)
+
+
+def _mask_spans(model: SwinMAE, batch_size: int, **where: Any) -> Tensor:
+    mask_bw = random_mask((batch_size,), model.units_per_side, model.mask_ratio, **where)
+    return mask_bw.repeat(1, model.units_per_side)
+
+
+MASKS: dict[str, Callable[..., Tensor]] = {"units": _mask_units, "bands": _mask_bands, "spans": _mask_spans}
 
 
 def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor, Tensor]:

@@ -239,6 +239,67 @@ def test_inpaint_predicts_each_unit_while_it_is_masked(form):
         assert not same.all()  # other units do depend on it
 
 
+# ------------------------------------------------------------------------------------------------- variance and masks
+@all_forms
+@pytest.mark.parametrize("norm_target", [False, True])
+def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(norm_target, form):
+    point, gaussian = (build(norm_target=norm_target, output=output, **form) for output in ("point", "gaussian"))
+    gaussian.load_state_dict(point.state_dict(), strict=False)
+    x, mask = images(), a_mask(point)
+    losses = [model(x, mask).loss for model in (point, gaussian)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
+    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
+    assert gaussian.variance_head.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("norm_target", [False, True])
+def test_a_variance_is_learned_and_divides_the_error(norm_target):
+    """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
+    torch.manual_seed(0)
+    settings = {**TWO_STAGES, **FORMS["light"], "output": "gaussian", "norm_target": norm_target}
+    model = build(image_size=16, mask_unit=2, **settings)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    scale_h1 = torch.tensor([2.0, 0.2]).repeat_interleave(8).unsqueeze(1)
+    for _ in range(150):
+        optimizer.zero_grad()
+        model(torch.randn(16, 3, 16, 16) * scale_h1).loss.backward()
+        optimizer.step()
+    _, error = model.inpaint(torch.randn(128, 3, 16, 16) * scale_h1)
+    halves = error.unflatten(2, (2, 8)).mean((0, 1, 3, 4))
+    assert halves.sub(1).abs().max() < 0.3
+
+
+@all_forms
+@pytest.mark.parametrize("kind, axis", [("bands", 2), ("spans", 1)])
+def test_bands_and_spans_are_masked_completely(kind, axis, form):
+    model = build(masks=(kind,), **form)
+    units = model(images(), generator=torch.Generator().manual_seed(0)).mask.view(3, 4, 4)
+    assert (units.sum((1, 2)) == 12).all()
+    assert torch.equal(units.all(axis), units.any(axis))
+
+
+def test_each_image_has_a_mask_of_one_kind_drawn_at_random():
+    units = build(masks=("bands", "spans")).draw_mask(64, generator=torch.Generator().manual_seed(0)).view(64, 4, 4)
+    is_band, is_span = (torch.tensor([torch.equal(u.all(axis), u.any(axis)) for u in units]) for axis in (1, 0))
+    assert (is_band ^ is_span).all()
+    assert 16 < is_band.sum() < 48
+
+
+@all_forms
+def test_with_bands_a_frequency_is_predicted_from_other_frequencies_only(form):
+    model, x = build(masks=("units", "bands"), **form).eval(), images(1)
+    reconstruction, _ = model.inpaint(x)
+    for band in range(4):
+        rows = slice(8 * band, 8 * band + 8)
+        changed = x.clone()
+        changed[:, :, rows] += 5.0
+        same = torch.isclose(model.inpaint(changed)[0], reconstruction, atol=1e-6)
+        assert same[:, :, rows].all()
+        assert not same.all()
+
+
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():
     torch.manual_seed(0)
     z = torch.ones(2000, 2, 2, 1)
