@@ -30,7 +30,6 @@ _LASTING = re.compile(
     r"secret|token|save|write|dump|mount",
     re.IGNORECASE,
 )
-_MAX_PRINTED = 500  # characters of a line, counted after folders have their common names
 _FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 
@@ -127,7 +126,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     if kind == "module path" and text == "‹work›":
         return []  # is on Colab's module path by default
     if kind == "print":
-        text = _PROMPT.sub("", text)[:_MAX_PRINTED]
+        text = _PROMPT.sub("", text)
     if kind == "process":
         return list(_process(text))
     return [(kind, text)]

@@ -122,7 +122,7 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             error = _execute(shell, cell)
         log.cell = -1
-        log.effects += [(index, "print", line[:2_000]) for line in out.getvalue().splitlines()[:200] if line.strip()]
+        log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
         log.effects += [(index, "error", error)] if error else []
     names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
     log.effects += [(-1, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
