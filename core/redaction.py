@@ -42,7 +42,8 @@ _TEXT_IN_CODE = re.compile(
     re.DOTALL,
 )
 _EXPRESSION = re.compile(r"(?:[A-Za-z_][\w.]*)?[.(\[{]|(?:none|null|true|false)$|[$<*]", re.IGNORECASE)
-_BASIC = re.compile(r"(\bbasic\s+)(?=[\w+/]*[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-])", re.IGNORECASE)
+# Not `Basic statistics` or `basic Configuration`: base64 of a name and a password has a digit, sign or another capital.
+_BASIC = re.compile(r"(\b(?i:basic)\s+)(?=[\w+/]+[A-Z0-9+/=])[\w+/]{8,}={0,2}(?![\w-])")
 # Also if a URL became a path, which has one slash instead of two.
 _LINE = re.compile(r"[^\n\t]+")
 _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")

@@ -28,7 +28,8 @@ _PLURAL = re.compile(
 # In lower case with underscores.
 _VARIABLE = re.compile(
     r"(?:^|_)(?:token(?:_(?:read|write))?|pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|secret|auth|private|license|"
-    r"account)_?key|credentials?|passcode)$|^key$|^(?:\w+_)?(?:db|ftp|login|mail|root|smtp|ssh|user|wifi)_?pw$|^pw$"
+    r"account)_?key|credentials?|passcode)$|^key$|^pw$"
+    r"|^(?:\w+_)?(?:admin|db|ftp|login|mail|mqtt|opc|root|smb|smtp|ssh|user|wifi)_?pw$"
 )
 _KEY = re.compile(
     r"(?:^|[_-])(?:\w*api|app|auth|access|account|secret|private|service|subscription|client|consumer|encryption|"

@@ -47,7 +47,7 @@ GIVEN = [
     "password = '''{}'''", "token = ({!r})", "token = ('a'\n    {!r})", "token = '' + {!r}",
     "user, token = 'me', {!r}", "token = given or {!r}", "token = {!r} if test else None", "token = [{!r}][0]",
     "token = {!r}.strip()", "x = (token := {!r})", "def login(user, token={!r}): pass",
-    "login(lambda *, token={!r}: token)", "token = b{!r}", "settings['db_pass'] = {!r}",
+    "login(lambda *, token={!r}: token)", "token = b{!r}", "settings['db_pass'] = {!r}", "mqtt_pw = {!r}",
     "os.environ.get('HF_TOKEN', {!r})", "os.environ |= {{'API_KEY': {!r}}}", "assert password == {!r}",
     "tokens['a'] = {!r}", "requests.get(url, auth=('me', {!r}))", "client.username_pw_set('me', {!r})",
     "x = 'ä'; token = {!r}", "!ls\n%time\ntoken = {!r}", "files = !ls --all \\\n  here\ntoken = {!r}",
@@ -125,7 +125,17 @@ def test_code_without_a_secret_stays(code):
 
 
 @pytest.mark.parametrize(
-    "code", ["token = os.environ['X']", "num_tokens=128", "tokens: 40", "mask_token = '[MASK]'", "pin=4", "pin: 1013.2"]
+    "code",
+    [
+        "token = os.environ['X']",
+        "num_tokens=128",
+        "tokens: 40",
+        "mask_token = '[MASK]'",
+        "pin=4",
+        "pin: 1013.2",
+        "Basic statistics of the pump",
+        "the basic Configuration",
+    ],
 )
 def test_a_line_of_a_log_without_a_secret_stays(code):
     assert redacted_text(code) == code
