@@ -1,26 +1,19 @@
-"""Cost of `landfall fleet` per machine, its growth with the number of machines, and its results after kills.
+"""Cost of `landfall fleet` per machine, and its growth with the number of machines.
 
-    python -m benchmarks.fleet cost  [--machines 200] [--workers 2] [--bare 20]
-    python -m benchmarks.fleet kills [--machines 8] [--workers 2] [--kills 20] [--commands 0.3] [--seed 0]
+    python -m benchmarks.fleet [--machines 200] [--workers 2] [--bare 20]
 
-`cost`: synthetic machines are scored with control charts. The bare job is the command alone in a process that has
-imported everything, on machines whose workspaces exist. Overhead is the difference per machine: workspace,
-configuration, fingerprint, records, export of the page, and Dask. Wall time per machine is that of the whole fleet,
-without start and end; processor time is measured too, because other load on the machine changes it less.
-
-`kills`: machines are trained and scored while a random worker, or the command itself with the scheduler, is killed with
-SIGKILL at random moments. Weights and scores must be those of an undisturbed fleet, bit for bit.
+Synthetic machines are scored with control charts. The bare job is the command alone in a process that has imported
+everything, on machines whose workspaces exist. Overhead is the difference per machine: workspace, configuration,
+fingerprint, records, export of the page, and Dask. Wall time per machine is that of the whole fleet, without start and
+end; processor time is measured too, because other load on the machine changes it less.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import logging
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -43,15 +36,13 @@ from pipelines.init_workspace import renew_workspace
 REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _TEST_ROWS, _CHANNELS = 2000, 500, 8
 _TAG = [
-    "device.prefer=cpu", "precision='32'", "max_threads=1", "logging.tensorboard=false", "data.window=32",
-    "data.stride=8", "data.score_stride=8", "model.size=custom", "model.patch_length=8", "model.patch_stride=8",
-    "model.d_model=32", "model.num_heads=4", "model.num_layers=2", "model.d_ff=64", "training.batch_size=16",
-    "training.epochs=10", "training.checkpoint_every_minutes=0.005", "scoring.operating_context='off'",
+    "device.prefer=cpu", "max_threads=1", "data.window=32", "data.stride=8", "data.score_stride=8",
+    "model.size=custom", "model.patch_length=8", "model.patch_stride=8", "scoring.operating_context='off'",
 ]  # fmt: skip
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def build(root: Path, num_machines: int, detector: str) -> Path:
+def build(root: Path, num_machines: int) -> None:
     """Creates a fleet whose machines differ only in their mean, each with an event, so that all jobs take the same
     time."""
     renew_workspace(root, source=REPOSITORY, without=("examples", "fleet.*"))
@@ -69,13 +60,11 @@ def build(root: Path, num_machines: int, detector: str) -> Path:
             frame = pd.DataFrame(values_nc, columns=[f"c{channel}" for channel in range(_CHANNELS)])
             frame.insert(0, "timestamp", pd.date_range("2026-01-01", periods=rows, freq="s"))
             frame.to_csv(folder / f"{name}.csv", index=False)
-        machines.append(
-            {"id": f"m{number:05d}", "stream": "patchtst", "data": f"data/m{number:05d}", "tags": ["synthetic"]}
-            | {"detector": detector}
-        )
+        name = f"m{number:05d}"
+        machine = {"id": name, "stream": "patchtst", "data": f"data/{name}", "tags": ["synthetic"]}
+        machines.append(machine | {"detector": "charts"})
     content = {"tags": {"synthetic": {"overrides": _TAG}}, "machines": machines}
     (root / "configs/fleet.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    return root
 
 
 def start(root: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -126,7 +115,7 @@ def bare(root: Path, count: int) -> tuple[float, float]:
 
 
 def cost(root: Path, num_machines: int, workers: int, num_bare: int) -> dict[str, Any]:
-    build(root, num_machines, "charts")
+    build(root, num_machines)
     process = start(root, "score", "--workers", str(workers))
     samples: list[tuple[float, int, float, float, float]] = []
     while process.poll() is None:
@@ -163,83 +152,16 @@ def cost(root: Path, num_machines: int, workers: int, num_bare: int) -> dict[str
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------------------- kills
-def digests(root: Path) -> dict[str, str]:
-    """Digests of the weights and scores of each machine. They do not depend on names and times of runs."""
-    from core.checkpoint import load
-
-    found = {}
-    for workspace in sorted((root / "machines").iterdir()):
-        digest = hashlib.sha256()
-        for name, tensor in sorted(load(workspace / "checkpoints/patchtst_ssl.pt")["model"].items()):
-            digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
-        scores = pd.read_parquet(workspace / "artifacts/scores/patchtst_scores.parquet")
-        digest.update(np.ascontiguousarray(scores["score"].to_numpy()).tobytes())
-        digest.update(np.ascontiguousarray(scores["threshold"].to_numpy()).tobytes())
-        found[workspace.name] = digest.hexdigest()
-    return found
-
-
-def killed(root: Path, workers: int, num_kills: int, commands: float, chance: random.Random) -> dict[str, int]:
-    """Trains and scores while processes are killed. Returns the number of killed workers and commands. commands:
-    probability that the command is killed, not a worker."""
-    kills = {"workers": 0, "commands": 0}
-    for action in ("train", "score"):
-        words, most = (action, "--workers", str(workers)), num_kills // 2 if action == "train" else num_kills
-        while True:
-            process = start(root, *words)
-            while process.poll() is None and sum(kills.values()) < most:
-                if not workers_of(process):  # still starting
-                    time.sleep(0.1)
-                    continue
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(chance.uniform(1.0, 10.0))
-                    break
-                if chance.random() >= commands and (victims := workers_of(process)):
-                    with suppress(psutil.Error):
-                        chance.choice(victims).kill()
-                        kills["workers"] += 1
-                else:
-                    process.send_signal(signal.SIGKILL)
-                    kills["commands"] += 1
-            if process.wait() == 0:
-                break
-    return kills
-
-
-def compare(root: Path, num_machines: int, workers: int, num_kills: int, commands: float, seed: int) -> dict[str, Any]:
-    undisturbed, disturbed = (build(root / name, num_machines, "model") for name in ("undisturbed", "disturbed"))
-    for action in ("train", "score"):
-        finished(start(undisturbed, action, "--workers", str(workers)), undisturbed)
-    kills = killed(disturbed, workers, num_kills, commands, random.Random(seed))
-    expected, found = digests(undisturbed), digests(disturbed)
-    return {
-        "machines": num_machines,
-        "kills": kills,
-        "equal": sum(found[name] == digest for name, digest in expected.items()),
-    }
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("question", choices=("cost", "kills"))
-    parser.add_argument("--machines", type=int, help="default: 200, with kills 8")
+    parser.add_argument("--machines", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--bare", type=int, default=20, metavar="N", help="machines of the bare job")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--commands", type=float, default=0.3, help="share of kills of the command, not of a worker")
-    parser.add_argument("--seed", type=int, default=0, help="of the kills")
 
     def command(arguments: argparse.Namespace) -> int:
         logging.getLogger().setLevel(logging.WARNING)
         with tempfile.TemporaryDirectory() as folder:
-            root, workers = Path(folder), arguments.workers
-            if arguments.question == "cost":
-                found = cost(root, arguments.machines or 200, workers, arguments.bare)
-            else:
-                found = compare(
-                    root, arguments.machines or 8, workers, arguments.kills, arguments.commands, arguments.seed
-                )
+            found = cost(Path(folder), arguments.machines, arguments.workers, arguments.bare)
         rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in found.items()}
         sys.stdout.write(json.dumps(rounded) + "\n")
         return EXIT_OK

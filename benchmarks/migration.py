@@ -213,10 +213,6 @@ def _not_a_subsequence(lines: list[str], of: list[str]) -> list[str]:
     return missing
 
 
-def _tags(cell: dict[str, Any]) -> list[str]:
-    return cell.get("metadata", {}).get("tags", [])
-
-
 def _text(cell: dict[str, Any]) -> str:
     source = cell.get("source", cell.get("input", ""))
     return source if isinstance(source, str) else "".join(source)
