@@ -210,8 +210,6 @@ class DeviceManager:
         excluded: dict[DeviceKind, str] = {}
         if not settings.prefer_cuda:
             excluded["cuda"] = self._setting("device.prefer_cuda", "false")
-        if not settings.may_use_tpu:
-            excluded["tpu"] = self._setting("device.allow_tpu", "false")
         return excluded
 
     def _is_wanted(self, kind: DeviceKind) -> bool:
@@ -289,8 +287,7 @@ def torch_devices(found: DeviceCapabilities) -> list[torch.device]:
 
     if found.kind in ("cpu", "mps"):
         return [torch.device(found.kind)]
-    name = "xla" if found.kind == "tpu" else found.kind
-    return [torch.device(name, index) for index in range(found.count)]
+    return [torch.device(found.kind, index) for index in range(found.count)]
 
 
 def _auto_precision(found: DeviceCapabilities) -> tuple[Precision, str]:

@@ -17,10 +17,9 @@ class Costs(Section):
 
     cpu: float = Field(ge=0.0)
     gpu: float = Field(ge=0.0)
-    tpu: float = Field(ge=0.0)
 
     def per_hour(self, kind: DeviceKind) -> float:
-        return getattr(self, kind if kind in ("cpu", "tpu") else "gpu")
+        return self.cpu if kind == "cpu" else self.gpu
 
 
 def load_costs(root: Path | None = None) -> Costs:
