@@ -95,7 +95,7 @@ def test_the_card_of_a_machine_shows_light_worst_event_and_false_alarms(opened):
         "0.5 to 9 false events per day (95 % interval); limit: 1",
         "7 events in 14 recordings, from 5,120 scores",
         "6 of 8, by chance 1.5, at most 3 in 95 %",
-        "3, 1.5 per hour, in 2 h 0 min",
+        "3, 1.5 per hour, in 2 h",
         "13 of 14 files kept, 1 dropped, 1 with warnings",
     ):
         assert expected in text
@@ -121,13 +121,14 @@ def test_every_light_has_a_word_and_a_reason(bare, visit, light, detail):
     state = json.loads((page_folder / "data/dashboard-state.json").read_text("utf-8"))
     state["streams"]["patchtst"]["light"] = {
         "state": light,
-        "detail": detail,
+        "detail": f"{detail}: run `landfall score`.",
         "warnings": ["AUROC 0.52, chance is 0.5"],
     }
     (page_folder / "data/dashboard-state.json").write_text(json.dumps(state), "utf-8")
     machine = card(visit(url), "Process sensors (FDC)")
     assert machine.locator(".light").inner_text() == light.capitalize()
-    assert detail in machine.inner_text()
+    assert f"{detail}: run landfall score." in machine.inner_text()
+    assert machine.locator(".reason code").inner_text() == "landfall score"
     assert "AUROC 0.52" in machine.locator(".warning").inner_text()
 
 
@@ -287,7 +288,7 @@ def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
         "chance 0.047",
         "6 of 8",
         "by chance 1.5, at most 3 in 95 %",
-        "1.5 per hour, in 2 h 0 min",
+        "1.5 per hour, in 2 h",
         "at most scoring.event_gap + 1 scores before it",
         "5,120 scores in 14 recordings",
         "93 alarms in 7 events",
@@ -307,11 +308,15 @@ def test_the_timeline_shows_extremes_and_every_score_when_zoomed(opened):
     assert max(map(float, coarse["highest, score"])) == pytest.approx(1.7)
     plot = chart(opened, title).locator(".u-over")
     box = plot.bounding_box()
-    opened.mouse.move(box["x"] + 1, box["y"] + 50)
-    opened.mouse.down()
-    opened.mouse.move(box["x"] + box["width"] / 5, box["y"] + 50, steps=4)
-    with opened.expect_response(re.compile(r"series/patchtst/\d+\.json")) as requested:
+
+    def zoom():
+        opened.mouse.move(box["x"] + 1, box["y"] + 50)
+        opened.mouse.down()
+        opened.mouse.move(box["x"] + box["width"] / 5, box["y"] + 50, steps=4)
         opened.mouse.up()
+
+    with opened.expect_response(re.compile(r"series/patchtst/\d+\.json")) as requested:
+        zoom()
     requested.value.finished()
     fine = until(lambda: (found := data_of(opened, title)).get("every score, score") and found)
     every = [value for value in fine["every score, score"] if value]
@@ -320,6 +325,52 @@ def test_the_timeline_shows_extremes_and_every_score_when_zoomed(opened):
     assert [value for value in fine["highest, score"] if value] == coarse["highest, score"]
     plot.dblclick()
     until(lambda: data_of(opened, title) == coarse)
+    zoom()
+    until(lambda: data_of(opened, title) != coarse)
+    chart(opened, title).press("Escape")
+    until(lambda: data_of(opened, title) == coarse)
+
+
+def test_stream_and_recording_are_chosen(opened):
+    show(opened, "anomalies")
+    opened.locator("#recording").select_option("data/05.csv")
+    chart(opened, "Anomaly score, data/05.csv").wait_for()
+    opened.locator("#stream").select_option("swinmae")
+    card(opened, "Swin-MAE").wait_for()
+    assert opened.url.endswith("#anomalies?stream=swinmae")
+
+
+def test_the_pointer_shows_the_values_of_a_time_in_all_charts_of_an_event(opened):
+    show(opened, "anomalies?stream=patchtst&event=7")
+    score, signal = chart(opened, "Score"), chart(opened, HOSTILE)
+    for figure in (signal, score):
+        figure.scroll_into_view_if_needed()
+        figure.locator(".u-over").wait_for()
+    score.locator(".u-over").hover()
+    for figure in (score, signal):
+        expect(figure.locator(".u-legend .u-value").first).to_contain_text("2026-01-09 06:07")
+        expect(figure.locator(".u-legend .u-value").nth(1)).not_to_have_text("–")
+
+
+def test_a_click_in_the_legend_hides_a_curve(opened):
+    show(opened, "anomalies?stream=patchtst&event=7")
+    figure = chart(opened, HOSTILE)
+    figure.scroll_into_view_if_needed()
+    before, entry = saved(opened, f"{HOSTILE} as SVG"), figure.locator(".u-legend .u-series th").nth(1)
+    entry.click()
+    assert saved(opened, f"{HOSTILE} as SVG").count(b"<path") == before.count(b"<path") - 1
+    entry.click()
+    assert saved(opened, f"{HOSTILE} as SVG").count(b"<path") == before.count(b"<path")
+
+
+def test_charts_follow_the_colour_scheme(opened):
+    show(opened, "training")
+    figure = opened.locator("figure").first
+    light = figure.screenshot()
+    opened.emulate_media(color_scheme="dark")
+    until(lambda: figure.screenshot() != light)
+    opened.emulate_media(color_scheme="light")
+    until(lambda: figure.screenshot() == light)
 
 
 def test_an_event_opens_from_the_list_with_its_signals(opened):
@@ -418,6 +469,7 @@ def test_a_vibration_event_has_scalograms(opened):
         assert rows["frequency (Hz) \\ time (s)"][0] == "10"
         assert list(rows.values())[-1][0] == corner
     assert [name.split(",")[0] for name in data_of(opened, HOSTILE)] == ["time (s)", "measured"]
+    assert "They compare statistics of the vibration and predict no scalogram" in card(opened, "Event 7").inner_text()
 
 
 def test_a_vibration_event_has_an_envelope_spectrum_with_the_lines_of_its_bearing(opened):

@@ -1,5 +1,5 @@
 /** Starts the page: loads the state, shows the view named by the address, and reports whether the server responds. */
-import { badge, code, el, fill, quiet, seal, warning, wordOf } from "./dom.mjs";
+import { badge, code, el, fill, prose, quiet, seal, warning, wordOf } from "./dom.mjs";
 import { ZONE, time } from "./format.mjs";
 import { Route, href } from "./route.mjs";
 import { Store } from "./store.mjs";
@@ -74,7 +74,10 @@ function drawFrame(store, shown) {
 
 function showVerdict({ pipeline: { verdict } }) {
   document.title = `${wordOf(main.dataset.view)} · ${verdict?.title ?? "Landfall"} · Landfall training dashboard`;
-  fill(part("verdict"), verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(verdict.detail)]);
+  fill(
+    part("verdict"),
+    verdict && [seal(verdict.state), el("b", {}, verdict.title), quiet(prose(verdict.detail))],
+  );
 }
 
 async function start() {

@@ -46,6 +46,11 @@ export const light = (state) => el("span", { class: `light ${toneOf(state)}` }, 
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
 
 export const code = (text) => el("code", {}, text);
+/** A message whose commands are between backticks. */
+export const prose = (message) => {
+  const parts = (message ?? "").split("`");
+  return parts.length % 2 ? parts.map((part, at) => (at % 2 ? code(part) : part)) : message;
+};
 /** A file of the workspace, with a link if it is a page. */
 export const file = (store, path) => {
   const address = path.endsWith(".html") && store.addressOf(path);

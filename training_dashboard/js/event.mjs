@@ -42,6 +42,13 @@ export async function about(store, stream, event, scores) {
     scalograms.map((map) => scalogram(map, detail.expected_by)),
     scalograms.length > 0 &&
       quiet("0 dB is an amplitude of one standard deviation of the axis in the training data."),
+    scalograms.length > 0 &&
+      component === "charts" &&
+      detail.expected_by === "model" &&
+      quiet(
+        "The control charts raised this event. They compare statistics of the vibration and predict no scalogram, " +
+          "so the prediction of the model is shown.",
+      ),
     !event.detail && advice("Signals are stored for the worst events only", "landfall score", "writes those"),
   ];
 }
@@ -143,7 +150,7 @@ function envelopeCharts(envelopes, bearing) {
 /** Measured and predicted values share a colour scale; the scale of the error is centred at zero. */
 function scalogram({ axis, frequencies_hz: hertz, t, seen, expected, error }, by) {
   const say = (value) => `${figure(value)} dB`;
-  const x = { label: "time (s)", names: t.map(figure) };
+  const x = { label: "time (s)", names: t.map(figure), times: t };
   const y = { label: "frequency (Hz)", names: hertz.map(figure), values: hertz };
   const map = (what, z, range, isDiverging) => {
     const title = `${axis}, ${what}`;

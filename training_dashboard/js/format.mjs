@@ -47,7 +47,8 @@ export const duration = format((seconds) => {
   if (seconds > 0 && seconds < 1) return `${brief(1000 * seconds)} ms`;
   if (seconds < 120) return `${brief(seconds)} s`;
   const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `${brief(seconds / 60)} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return `${brief(seconds / 60)} min`;
+  return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
 });
 /** Local time with its zone. */
 export const time = (iso) => (isNumber(Date.parse(iso)) ? when.format(new Date(iso)) : MISSING);

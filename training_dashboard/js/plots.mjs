@@ -19,6 +19,8 @@ const DIVERGING = [
   [103, 0, 31],
 ];
 const [FAINT, LOOK_AROUND, LONGEST, MOST_TICKS] = [0.35, 200, 22, 9];
+/** Pixels between the ticks of a time axis, at least. */
+const TICK_ROOM = 60;
 /** Ticks of a logarithmic axis within a power of ten. */
 const DIGITS = [
   [1],
@@ -124,7 +126,15 @@ function pathOf(plot, xs, ys) {
 const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 
 /** A grid of values as colours; positions on both axes are numbered, and named if there is space. */
-export function cells({ z, what, say, range, isDiverging, x: { names: across }, y: { names: up, values } }) {
+export function cells({
+  z,
+  what,
+  say,
+  range,
+  isDiverging,
+  x: { names: across, times },
+  y: { names: up, values },
+}) {
   const picture = bitmap(z, range, isDiverging ? DIVERGING : RAMP);
   const centres = across.map((name, at) => at + 0.5);
   const axis = (names, room, side) => ({
@@ -151,7 +161,10 @@ export function cells({ z, what, say, range, isDiverging, x: { names: across }, 
         { value: (plot, x, series, at) => across[at] ?? MISSING },
         { label: what, paths: () => null, points: { show: false }, value },
       ],
-      axes: [axis(across, 110, "width"), values ? roundAxis(values) : axis(up, 20, "height")],
+      axes: [
+        times ? timeAxis(times) : axis(across, 110, "width"),
+        values ? roundAxis(values) : axis(up, 20, "height"),
+      ],
     },
     paint(plot) {
       const { ctx, bbox } = plot;
@@ -201,6 +214,29 @@ function roundAxis(values) {
     grid: { show: false },
     splits: () => [...names.keys()],
     values: (plot, splits) => splits.map((split) => names.get(split)),
+  };
+}
+
+/** An axis of evenly spaced columns with times in seconds: ticks at multiples of a round step, also between columns. */
+function timeAxis(times) {
+  const [first, last] = [times[0], times.at(-1)];
+  const perSecond = (times.length - 1) / (last - first) || 1;
+  let digits = 0;
+  return {
+    grid: { show: false },
+    splits: (plot) => {
+      const width = plot.bbox.width / devicePixelRatio || plot.width;
+      const least = ((last - first || 1) * TICK_ROOM) / width;
+      const power = Math.floor(Math.log10(least));
+      const step = [1, 2, 5, 10].map((digit) => digit * 10 ** power).find((size) => size >= least);
+      digits = Math.max(0, -Math.floor(Math.log10(step)));
+      const [from, to] = [Math.ceil(first / step), Math.floor(last / step)];
+      return Array.from(
+        { length: Math.max(0, to - from + 1) },
+        (none, at) => 0.5 + ((from + at) * step - first) * perSecond,
+      );
+    },
+    values: (plot, splits) => splits.map((split) => (first + (split - 0.5) / perSecond).toFixed(digits)),
   };
 }
 

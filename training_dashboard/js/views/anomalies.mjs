@@ -239,9 +239,7 @@ function table(route, stream, all, total) {
       (one) => one.duration_seconds,
       (span) => (span === 0 ? "a moment" : duration(span)),
     ),
-    text("channels", "Top channels", ({ channels = [] }) =>
-      channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", "),
-    ),
+    text("channels", "Top channels", sharesOf, (event) => sharesOf(event).replaceAll(" %", "\u00a0%")),
     text("state", "State", stateOf),
     text("comment", "Comment", ({ annotation }) => annotation?.comment ?? ""),
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
@@ -294,6 +292,8 @@ function filtered(route, all, draw) {
   return node;
 }
 
+const sharesOf = ({ channels = [] }) =>
+  channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", ");
 const channelsOf = ({ channels = [] }) => channels.map(({ name }) => name);
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {

@@ -1,5 +1,5 @@
 /** Migrated notebooks: the rewrites by rule, and the remaining manual steps. */
-import { advice, block, card, quiet } from "../dom.mjs";
+import { advice, block, card, prose, quiet } from "../dom.mjs";
 import { time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -26,6 +26,11 @@ export function migration({ state }) {
   ];
 }
 
+function counts({ findings }) {
+  const each = Object.entries(findings).map((pair) => pair.join(" × "));
+  return each.join(", ");
+}
+
 const NOTEBOOKS = [
   text("source", "From"),
   text("target", "To"),
@@ -35,15 +40,16 @@ const NOTEBOOKS = [
     ({ at }) => at,
     ({ at }) => time(at),
   ),
-  text("findings", "Findings", ({ findings }) =>
-    Object.entries(findings)
-      .map((pair) => pair.join(" × "))
-      .join(", "),
-  ),
+  text("findings", "Findings", counts, (notebook) => counts(notebook).replaceAll(" × ", "\u00a0×\u00a0")),
   number("needs", "Needs you", ({ needs_you: places }) => places.length),
 ];
 const RULES = [
   text("rule", "Rule"),
-  text("title", "What it does"),
+  text(
+    "title",
+    "What it does",
+    ({ title }) => title,
+    ({ title }) => prose(title),
+  ),
   number("count", "Findings", ({ count }) => count),
 ];

@@ -1,6 +1,6 @@
 /** The machines first: a card with a light for each stream. Then the software: pipeline, training, checks, problems. */
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
-import { file, quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
+import { file, prose, quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
 import { COMPONENTS, clock, count, duration, faults, figure, isNumber, percent, plural } from "../format.mjs";
 import { rareness, severity, statedRate, time } from "../format.mjs";
 import { href } from "../route.mjs";
@@ -53,7 +53,7 @@ const stage = ({ id, title, state, detail, steps, view }) =>
       seal(state),
       el("b", {}, title),
       el("span", { class: "state" }, wordOf(state)),
-      small(detail),
+      small(prose(detail)),
       steps && small(steps),
     ),
   );
@@ -63,18 +63,19 @@ function machineCard(store, name, stream) {
   const { scores, detections, checkpoint, subject, title } = stream;
   const { state = "no scores", detail = "", warnings = [] } = stream.light ?? {};
   const worst = detections?.events?.[0];
-  if (!store.isInUse(name)) return card(wordOf(subject), light(state), el("p", { class: "reason" }, detail));
+  if (!store.isInUse(name))
+    return card(wordOf(subject), light(state), el("p", { class: "reason" }, prose(detail)));
   const training = !checkpoint && !scores && firstTraining(store, name);
   return card(
     wordOf(subject),
     light(state),
-    el("p", { class: `reason ${toneOf(state)}` }, training || detail),
+    el("p", { class: `reason ${toneOf(state)}` }, training || prose(detail)),
     warnings.map((text) => warning(text)),
     !scores && nextStep(store, training, checkpoint),
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
-    small(`Model ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
+    (checkpoint || scores) && small(`Model ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
   );
 }
 
@@ -233,7 +234,12 @@ function checks(found) {
   return groups.map(([name, items]) => {
     const sorted = [...items].sort((one, other) => urgency([one]) - urgency([other]));
     const lines = sorted.map(({ status, title, detail, hint }) =>
-      finding(status, title, small(detail), hint && el("p", {}, el("b", {}, "What to do: "), hint)),
+      finding(
+        status,
+        title,
+        small(prose(detail)),
+        hint && el("p", {}, el("b", {}, "What to do: "), prose(hint)),
+      ),
     );
     const list = fold(
       `${found.groups?.[name] ?? name}: ${tally(items)}`,
