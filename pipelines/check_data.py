@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _MARKS = {"stop": "✗", "warn": "!", "note": "·"}
 _MOST_CHANNELS = 12
+# Files with the same problem that are named.
+_MOST_FILES = 3
 
 
 class Checked(NamedTuple):
@@ -196,7 +198,7 @@ def _text(checked: Checked) -> str:
     if found.splits:
         lines += ["", *_table(found)]
     if found.findings:
-        lines += ["", *(line for finding in found.findings for line in _finding(finding))]
+        lines += ["", *_finding_lines(found.findings)]
     lines.append("")
     if checked.seconds is not None:
         epochs = found.config.training.epochs
@@ -243,9 +245,19 @@ def _row(split: SplitState, rate_hz: float | None) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _finding(finding: Finding) -> list[str]:
-    lines = [f"  {_MARKS[finding.severity]} {finding.text}"]
-    return [*lines, f"      → {finding.hint}"] if finding.hint else lines
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings with their hints; of many files with the same problem, the first ones."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        problem = finding.text.rpartition(": ")[2]
+        groups.setdefault((finding.severity, problem, finding.hint), []).append(finding)
+    for (severity, problem, hint), group in groups.items():
+        shown = group[:_MOST_FILES] if len(group) > _MOST_FILES + 1 else group
+        yield from (f"  {_MARKS[severity]} {finding.text}" for finding in shown)
+        if len(group) > len(shown):
+            yield f"  {_MARKS[severity]} {len(group) - len(shown)} more: {problem}"
+        if hint:
+            yield f"      → {hint}"
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
     """
     manager = DeviceManager(loaded.config, origins=loaded.origins)
     plan = manager.plan(processes=1)
+    torch.set_num_threads(plan.threads)
     backend(plan.kind).select(plan.index)
     context = RunContext(replace(loaded, config=data.config), root=root, plan=plan)
     context = replace(context, loaded=replace(context.loaded, config=decide_model_size(context, manager).config))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from core.config.compose import load_config, local_config_file
 from core.data.dataset import load_stream_data
@@ -46,7 +47,9 @@ def test_data_of_both_streams_is_ready_and_the_time_to_train_is_measured(workspa
     write_process_data(workspace / "data/fdc")
     for name in ("train_1", "test_1"):
         write_wave(workspace / f"data/vib/{name}.npy")
-    code, found = check(capsys, workspace, "training.epochs=3", "device.prefer=cpu")
+    torch.set_num_threads(2)
+    code, found = check(capsys, workspace, "training.epochs=3", "device.prefer=cpu", "max_threads=1")
+    assert torch.get_num_threads() == 1, "measured with the threads of a training"
     assert code == EXIT_OK
     assert set(found) == {"patchtst", "swinmae"}
     for stream, one in found.items():
@@ -70,6 +73,21 @@ def test_sample_data_is_named_with_its_folder(workspace, capsys):
     assert "samples/data/fdc/test_1.csv" in "\n".join(
         texts(found["patchtst"], each) for each in ("stop", "warn", "note")
     )
+
+
+def test_a_problem_of_many_files_is_shown_once(workspace, capsys):
+    names = [*(f"train_{number}.npy" for number in range(5)), "test_1.npy"]
+    for name in names:
+        wave = workspace / "data/vib" / name
+        write_wave(wave)
+        wave.with_suffix(".json").unlink()
+    assert check_data.main(["--stream", "swinmae", "--repo-root", str(workspace)]) == EXIT_DATA
+    found = capsys.readouterr().out
+    assert [name in found for name in names] == [True] * 3 + [False] * 3
+    assert "3 more: the sampling rate is unknown" in found
+    assert found.count("data.sampling_rate_hz=") == 1
+    code, _ = check(capsys, workspace, "--stream", "swinmae", "--no-time", "data.sampling_rate_hz=1000")
+    assert code == EXIT_OK
 
 
 def test_a_stream_without_data_is_left_out(workspace, capsys):
