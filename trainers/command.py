@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog=f"landfall train {stream}", description=f"Trains {title}.")
     add_config_arguments(parser, stream=stream)
-    parser.add_argument("--device", choices=("auto", "cpu", "gpu", "cuda", "mps"), help="short for device.prefer=…")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "gpu", "cuda", "mps", "xpu", "tpu"), help="short for device.prefer=…"
+    )
     parser.add_argument("--resume", metavar="auto|never|unfinished|PATH", help="short for training.resume=…")
     parser.add_argument("--allow-changes", action="store_true", help="short for training.allow_changes=true")
     parser.add_argument(

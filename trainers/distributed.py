@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import distributed
 
-from core.config.execution import Distributed
+from core.config.execution import DeviceKind, Distributed
 from core.devices.plan import DevicePlan
 from core.stopping import StopRequest
 
@@ -79,6 +79,9 @@ class World:
 
 SINGLE_PROCESS = World()
 
+# The library that connects devices of a kind; other kinds go through main memory.
+_COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl"}
+
 
 @contextlib.contextmanager
 def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iterator[None]:
@@ -86,7 +89,7 @@ def process_group(world: World, plan: DevicePlan, settings: Distributed) -> Iter
     if world.is_single:
         yield
         return
-    backend = "nccl" if plan.kind == "cuda" else "gloo"
+    backend = _COLLECTIVES.get(plan.kind, "gloo")
     distributed.init_process_group(backend, timeout=timedelta(minutes=settings.timeout_minutes))
     log.info("process %d of %d, connected by %s", world.rank + 1, world.size, backend)
     try:

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("pack", type=Path, metavar="PACK", help="folder with fdc/ and vibration/")
     parser.add_argument("--set", metavar="NAMES", help=f"comma-separated: {', '.join(names)} (default: all)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="trainings of each unit (default: 1)")
-    devices = ("auto", "cpu", "gpu", "cuda", "mps")
+    devices = ("auto", "cpu", "gpu", "cuda", "mps", "xpu", "tpu")
     parser.add_argument("--device", choices=devices, default="auto", help="default: the best available")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: artifacts/benchmark")
     parser.add_argument("--quick", action="store_true", help="short trainings, at most two units per set")

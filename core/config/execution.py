@@ -32,11 +32,10 @@ def _as_number_of_devices(value: Any) -> Any:
     return value
 
 
-# Kinds of devices that are found, and those of them that compute.
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
-USED_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "cpu")
 PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
 
+TPU_BATCH_FACTOR = 128
 # Share of a device's memory that each strategy may take.
 MEMORY_FRACTIONS = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.90}
 # The largest number of parameters each strategy is for; a small model leaves the memory to others.
@@ -75,14 +74,23 @@ class Device(Section):
     prefer: Annotated[Literal["auto", "cpu", "gpu", "tpu", "mps", "xpu"], BeforeValidator(_as_preference)] = Field(
         "auto",
         description="Device to use; `auto` takes the first of `order` that passes a real operation, `gpu` (or `cuda`) "
-        "the first of them that is a GPU. If it is missing, the next best is used, with a warning; `xpu` and `tpu` "
-        "always are, because Landfall does not compute on them.",
+        "the first of them that is a GPU. If it is missing, the next best is used, with a warning.",
     )
     order: tuple[DeviceKind, ...] = Field(
-        USED_KINDS,
-        description="Priority of the platforms; the CPU is always available, and last. `xpu` and `tpu` are never used.",
+        ("tpu", "cuda", "mps", "xpu", "cpu"),
+        description="Priority of the platforms; the CPU is always available, and last.",
     )
     strict: bool = Field(False, description="A preferred device or a profile that does not fit is an error.")
+    allow_tpu: bool | None = Field(
+        None,
+        description="Whether a TPU may be used. `true`: by `auto` too; `false`: never; empty: only if `prefer` names "
+        "it.",
+    )
+    tpu_batch_factor: Count = Field(
+        TPU_BATCH_FACTOR,
+        description="Factor of the batch size on a TPU. The batch sizes of the tiers for TPUs are for a factor of "
+        f"{TPU_BATCH_FACTOR}, and scale with it.",
+    )
     prefer_cuda: bool = Field(
         True, description="Whether a CUDA GPU may be used; `false` excludes it, regardless of `prefer`."
     )
@@ -98,6 +106,16 @@ class Device(Section):
         description="Environment variables set before the hardware is initialised, such as NCCL_DEBUG; only those in "
         "`core/config/variables.py`, which name no file and load no code.",
     )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        if self.prefer == "tpu" and self.allow_tpu is False:
+            yield Contradiction(
+                "prefer = tpu, but allow_tpu = false excludes TPUs; change one of the two", ("prefer", "allow_tpu")
+            )
+
+    @property
+    def may_use_tpu(self) -> bool:
+        return self.allow_tpu if self.allow_tpu is not None else self.prefer == "tpu"
 
     @field_validator("environment")
     @classmethod

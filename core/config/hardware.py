@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with
-from core.config.execution import USED_KINDS, DeviceKind, Execution
+from core.config.execution import DeviceKind, Execution
 from core.config.fields import Count, Section
 from core.config.overrides import PROFILE_DIR
 from core.config.recipe import as_trained
@@ -50,7 +50,7 @@ class TierTable(Section):
 
     @model_validator(mode="after")
     def _every_device_has_one_row(self) -> TierTable:
-        for kind in USED_KINDS:
+        for kind in get_args(DeviceKind):
             bounds = [tier.min_memory_gb for tier in self.tiers if tier.kind == kind]
             if 0.0 not in bounds:
                 raise ValueError(f"no row for {kind} from min_memory_gb 0")
@@ -63,11 +63,6 @@ class Tiers(TierTable):
     """The tiers, and per stream and size the configuration keys it sets: `{"model": {"d_model": 128, …}}`."""
 
     models: Mapping[Stream, Mapping[SizeName, Mapping[str, Any]]]
-
-    def tier_for(self, kind: DeviceKind, memory_gb: float) -> Tier:
-        """The tier of a kind with the largest memory that the device has."""
-        rows = [tier for tier in self.tiers if tier.kind == kind and tier.min_memory_gb <= memory_gb]
-        return max(rows, key=lambda tier: tier.min_memory_gb)
 
 
 def load_tiers(root: Path | None = None) -> Tiers:

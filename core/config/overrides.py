@@ -26,7 +26,11 @@ ENVIRONMENT_PREFIX = "LANDFALL_"
 # For migrated notebooks (`landfall_runtime`), not for configurations.
 NOTEBOOK_VARIABLES = frozenset({"LANDFALL_UPLOAD", "LANDFALL_DOWNLOADS", "LANDFALL_WORK_DIR", "LANDFALL_DRIVE_DIR"})
 # Names that other tools for the same machines use; a LANDFALL_ variable of the same key overrides them.
-COMPUTE_VARIABLES = {"COMPUTE_PREFER": "device.prefer"}
+COMPUTE_VARIABLES = {
+    "COMPUTE_PREFER": "device.prefer",
+    "COMPUTE_ALLOW_TPU": "device.allow_tpu",
+    "COMPUTE_TPU_BATCH_FACTOR": "device.tpu_batch_factor",
+}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ A configuration is composed from files and overrides. Later ones win:
 2. group files that the configuration file names: `configs/trainer/`, `configs/local/`, `configs/local/devices/`,
 3. the configuration file, such as `configs/patchtst_ssl_local.yaml`,
 4. the environment: `LANDFALL_TRAINING__EPOCHS=2` sets `training.epochs`, `LANDFALL_LOCAL__DEVICES=cpu` chooses a group
-   file, and `COMPUTE_PREFER` sets `device.prefer`,
+   file, and `COMPUTE_PREFER`, `COMPUTE_ALLOW_TPU` and `COMPUTE_TPU_BATCH_FACTOR` set keys of `device`,
 5. the command line: `training.epochs=2` sets a value, `trainer=quick` or `local/devices=cpu` chooses a group file.
 
 A group file that the environment or the command line chooses is applied as a whole at that position of the order: with

@@ -35,8 +35,6 @@ RENAMED: Mapping[str, Rename] = {
     "scoring.model_share": Rename("scoring.model_weight"),
     "training.gradient_clip": Rename("gradient_clip_val"),
 }
-# Former keys without a current one.
-REMOVED = ("device.allow_tpu", "device.tpu_batch_factor")
 
 # The configurations of Colab are never changed, so they keep former names.
 _NEVER_CHANGED = ("configs/patchtst_ssl.yaml:", "configs/swinmae_ssl.yaml:")
@@ -69,9 +67,6 @@ def with_current_keys(
             value, found[key] = rename.value_of(leaf.pop(path)), current_key(key)
             if not _is_later(found[key], key, origins):
                 leaf[tuple(found[key].split("."))] = value
-    for key in REMOVED:
-        if leaf.pop(tuple(key.split(".")), None) is not None and key in origins:
-            log.warning("%s does not exist any more; set by %s", key, origins.pop(key))
     order = [key for key in origins if not (key in found and _is_later(found[key], key, origins))]
     renamed: dict[str, str] = {}
     for key in order:

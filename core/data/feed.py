@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
+from core.config.execution import DeviceKind
 from core.data.windows import Series, WindowSet
 from core.devices.backend import to_device
 from core.devices.memory import cache_limit_mb
@@ -66,11 +67,15 @@ class Feed:
         return gathered_btc.pin_memory() if self.device.type == "cuda" else gathered_btc
 
 
+def kind_of(device: torch.device) -> DeviceKind:
+    return "tpu" if device.type == "xla" else device.type
+
+
 def _fits(series: Series, device: torch.device) -> bool:
     """Whether a series may be moved to the device, or is there already."""
     if series.is_on(device):
         return True
-    limit_mb, size_mb = cache_limit_mb(device.type), series.rows_nc.nbytes / 2**20
+    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.rows_nc.nbytes / 2**20
     if size_mb > limit_mb:
         log.info(
             "%s has %.0f MiB for data, and the series needs %.0f MiB: it stays in main memory, and each batch is "

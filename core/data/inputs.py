@@ -10,7 +10,7 @@ import torch
 
 from core.config.recipe import lowest_frequency
 from core.config.schema import AnyConfig, SwinMAEConfig
-from core.data.feed import Feed
+from core.data.feed import Feed, kind_of
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
 from core.devices.memory import cache_limit_mb
@@ -149,7 +149,7 @@ class Inputs:
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
         """All images, so that no epoch repeats the transform; None if the memory does not suffice."""
         one = self.batch(torch.tensor([0]))
-        needed_mb, limit_mb = one.nbytes * len(self) / 2**20, cache_limit_mb(one.device.type)
+        needed_mb, limit_mb = one.nbytes * len(self) / 2**20, cache_limit_mb(kind_of(one.device))
         if needed_mb > limit_mb:
             log.info(
                 "%d scalograms need %.0f MiB, %s has %.0f MiB for them: they are computed in each epoch",

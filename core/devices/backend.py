@@ -1,12 +1,15 @@
 """The calls that differ between platforms, one class each: synchronisation, caches, random state, memory.
 
-Only this module and `detect` call torch.cuda and torch.mps; all other code uses `backend(kind)`.
+Only this module calls torch.cuda, torch.mps, torch.xpu and torch_xla; all other code uses `backend(kind)`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
+import importlib.util
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +20,8 @@ import torch
 from core.config.execution import DeviceKind
 from core.devices import host, nvidia, process_memory
 from core.devices.process_memory import MIB, PeakMeter, SampledPeak
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class CpuBackend(Backend):
 
 @dataclass(frozen=True)
 class AcceleratorBackend(Backend):
-    """Common functions of torch.cuda and torch.mps."""
+    """Common functions of torch.cuda, torch.mps and torch.xpu."""
 
     api: Any = None
 
@@ -114,8 +119,8 @@ class AcceleratorBackend(Backend):
 
 
 @dataclass(frozen=True)
-class CudaBackend(AcceleratorBackend):
-    """torch.cuda, which is also ROCm's."""
+class CachingBackend(AcceleratorBackend):
+    """torch.cuda, which is also ROCm's, and torch.xpu: the same functions under two names."""
 
     def select(self, index: int) -> None:
         self.api.set_device(index)
@@ -136,7 +141,11 @@ class CudaBackend(AcceleratorBackend):
 
     @contextlib.contextmanager
     def limited(self, limit_mb: float) -> Iterator[None]:
-        current = getattr(self.api, "get_per_process_memory_fraction", None)  # in newer versions
+        if not hasattr(self.api, "set_per_process_memory_fraction"):  # torch.xpu of older versions
+            log.warning("no memory limit: torch %s cannot set one on %s", torch.__version__, self.kind)
+            yield
+            return
+        current = getattr(self.api, "get_per_process_memory_fraction", None)  # torch.cuda of newer versions
         before = current() if current else 1.0
         self.api.set_per_process_memory_fraction(min(1.0, limit_mb / self.memory_mb()[1]))
         try:
@@ -168,8 +177,57 @@ class MpsBackend(AcceleratorBackend):
             self.api.set_per_process_memory_fraction(float(started_with))
 
 
+@dataclass(frozen=True)
+class XlaBackend(Backend):
+    """A TPU through torch_xla, which is imported by the first call. XLA plans memory itself: no cache and no limit."""
+
+    kind: DeviceKind = "tpu"
+    module: str = "torch_xla.core.xla_model"
+
+    @functools.cached_property
+    def api(self) -> Any:
+        return importlib.import_module(self.module)
+
+    @property
+    def is_present(self) -> bool:
+        return importlib.util.find_spec(self.module.partition(".")[0]) is not None
+
+    def synchronize(self) -> None:
+        self.api.mark_step()
+        self.api.wait_device_ops()
+
+    def empty_cache(self) -> None:
+        """XLA has no cache."""
+
+    def rng_state(self) -> list[torch.Tensor]:
+        return [torch.get_rng_state(), torch.tensor(self.api.get_rng_state(), dtype=torch.uint64)]
+
+    def set_rng_state(self, states: Sequence[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            self.api.set_rng_state(state.item())
+
+    def reserved_mb(self) -> float:
+        return self.api.get_memory_info()["bytes_used"] / MIB
+
+    def memory_mb(self) -> tuple[float, float]:
+        memory = self.api.get_memory_info()
+        return (memory["bytes_limit"] - memory["bytes_used"]) / MIB, memory["bytes_limit"] / MIB
+
+    def limited(self, limit_mb: float) -> contextlib.AbstractContextManager[None]:
+        log.info("no memory limit: XLA plans a TPU's memory itself")
+        return contextlib.nullcontext()
+
+
 BACKENDS: dict[DeviceKind, Backend] = {
-    row.kind: row for row in (CudaBackend("cuda", torch.cuda), MpsBackend("mps", torch.mps), CpuBackend())
+    row.kind: row
+    for row in (
+        XlaBackend(),
+        CachingBackend("cuda", torch.cuda),
+        MpsBackend("mps", torch.mps),
+        CachingBackend("xpu", torch.xpu),
+        CpuBackend(),
+    )
 }
 
 

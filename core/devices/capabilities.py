@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from core.config.execution import DeviceKind
 
-GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps")
+GPU_KINDS: tuple[DeviceKind, ...] = ("cuda", "mps", "xpu")
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class DeviceManager(manager.DeviceManager):
         return move_to_device(value, self.get_device(device_id))
 
     def get_device(self, device_id: int | str | None = None) -> torch.device:
-        """The device in use, one of its kind by number, or any usable one by name, such as `cuda:1` or `gpu`.
+        """The device in use, one of its kind by number, or any usable one by name, such as `cuda:1`, `gpu` or `tpu:0`.
 
         Raises UsageError, with what is there, for one that cannot be used.
         """
@@ -133,7 +133,7 @@ class DeviceManager(manager.DeviceManager):
 
     def _named(self, name: str) -> torch.device:
         kind, _, index = name.lower().partition(":")
-        kinds = PREFERENCES.get(kind) or (("cuda",) if kind == "cuda" else ())
+        kinds = PREFERENCES.get(kind) or (("cuda",) if kind == "cuda" else ("tpu",) if kind == "xla" else ())
         number = int(index) if index.isdecimal() else 0 if not index else -1
         devices = [device for wanted in kinds for device in self._devices_of([wanted])]
         if 0 <= number < len(devices):
@@ -148,7 +148,7 @@ class DeviceManager(manager.DeviceManager):
         return distribute_data(batch, devices or torch_devices(self.capabilities))
 
     def get_batch_config(self, base_batch_size: int, *, mb_per_sample: float | None = None) -> BatchConfig:
-        """Scales a batch to the device: GPU × 4, CPU × 1.
+        """Scales a batch to the device: TPU × `device.tpu_batch_factor`, up to the next power of two; GPU × 4; CPU × 1.
 
         mb_per_sample: memory of one sample, in MiB; limits the batch to the device memory, but to at least one sample.
         Raises ValueError if a figure is not positive.
@@ -156,13 +156,16 @@ class DeviceManager(manager.DeviceManager):
         if base_batch_size < 1 or (mb_per_sample is not None and mb_per_sample <= 0):
             raise ValueError(f"base_batch_size = {base_batch_size}, mb_per_sample = {mb_per_sample}: must be positive")
         settings, kind = self.config.device, self.capabilities.kind
-        factor = GPU_BATCH_FACTOR if kind in GPU_KINDS else 1
+        factor = settings.tpu_batch_factor if kind == "tpu" else GPU_BATCH_FACTOR if kind in GPU_KINDS else 1
         batch, largest, reason = base_batch_size * factor, None, f"{base_batch_size} × {factor} on {kind}"
+        if kind == "tpu":
+            batch = 1 << (batch - 1).bit_length()
+            reason += ", up to the next power of two"
         if mb_per_sample is not None:
             limit_mb = memory_limit_mb(self.capabilities, settings.memory.share)
             largest = max(1, int(limit_mb / mb_per_sample))
             if batch > largest:
-                batch = largest
+                batch = 1 << (largest.bit_length() - 1) if kind == "tpu" else largest
                 reason += f"; {limit_mb} MiB are enough for {largest} samples of {mb_per_sample:g} MiB"
         return BatchConfig(base_batch_size, batch, factor, largest, reason)
 
@@ -185,24 +188,24 @@ def get_device_manager(
     config: Execution | Device | None = None,
     force_reinit: bool = False,
     prefer: DeviceType | str | None = None,
+    allow_tpu: bool | None = None,
 ) -> DeviceManager:
     """The manager of this process, created at the first call; arguments other than None create a new one.
 
-    `prefer` changes `config`, by default the settings of the current manager.
+    `prefer` and `allow_tpu` change `config`, by default the settings of the current manager.
     """
     global _manager
-    if _manager is None or force_reinit or config is not None or prefer is not None:
+    overrides = {key: value for key, value in (("prefer", prefer), ("allow_tpu", allow_tpu)) if value is not None}
+    if _manager is None or force_reinit or config is not None or overrides:
         origins: Mapping[str, str] = {}
         if config is None and (_manager is None or force_reinit):
             config, origins = environment_settings()
         elif config is None:
             config, origins = _manager.config, _manager.origins
         execution = Execution(device=config) if isinstance(config, Device) else config
-        if prefer is not None:
-            device = Device.model_validate({**execution.device.model_dump(), "prefer": prefer})
-            execution = execution.model_copy(update={"device": device})
-            origins = {key: origin for key, origin in origins.items() if key != "device.prefer"}
-        _manager = DeviceManager(execution, origins=origins)
+        device = Device.model_validate({**execution.device.model_dump(), **overrides})
+        origins = {key: origin for key, origin in origins.items() if key.removeprefix("device.") not in overrides}
+        _manager = DeviceManager(execution.model_copy(update={"device": device}), origins=origins)
     return _manager
 
 

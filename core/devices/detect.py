@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from core.config.execution import DeviceKind
-from core.devices import nvidia
+from core.devices import nvidia, tpu
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
 from core.devices.selftest import failure_on, native_dtypes
@@ -27,8 +27,7 @@ Detect = Callable[..., DeviceCapabilities | None]
 _MEBIBYTE = 2**20
 _REDUCED = ("float16", "bfloat16")
 # The communication library of each kind of device; Apple's GPU has none.
-_COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "cpu": "gloo"}
-_TPU_VARIABLES = ("TPU_NAME", "TPU_ZONE", "TPU_ACCELERATOR_TYPE")
+_COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 
 
 class SystemDetector:
@@ -175,6 +174,45 @@ def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
     )
 
 
+# ---------------------------------------------------------------------------------------------------------------- XPU
+@_never_raises("xpu", "Intel GPU")
+def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
+    if not torch.xpu.is_available():
+        return None
+    gpus = [torch.xpu.get_device_properties(index) for index in range(torch.xpu.device_count())]
+    index = _own_index(len(gpus))
+    device = torch.device("xpu", index)
+    failure = failure_on(device, torch)
+    total = min(gpu.total_memory for gpu in gpus)
+    claimed = {
+        "float16": all(gpu.has_fp16 for gpu in gpus),
+        "bfloat16": torch.xpu.is_bf16_supported(including_emulation=False),
+    }
+    dtypes = () if failure else native_dtypes(device, (name for name in _REDUCED if claimed[name]), torch)
+    return DeviceCapabilities(
+        kind="xpu",
+        name=_joined(gpu.name for gpu in gpus),
+        count=len(gpus),
+        memory_total_mb=total // _MEBIBYTE,
+        memory_free_mb=0 if failure else min(_free_on_xpu(device, torch), total) // _MEBIBYTE,
+        native_dtypes=dtypes,
+        usable=failure is None,
+        reason="; ".join(filter(None, [failure or _passed(gpus[index]), _differences(gpus, total)])),
+        driver_version=gpus[0].driver_version,
+        supports_mixed_precision=_is_mixed(dtypes),
+        supports_distributed=_supports_distributed("xpu", torch),
+        unified_memory=all(getattr(gpu, "is_integrated_gpu", False) for gpu in gpus),
+    )
+
+
+def _free_on_xpu(device: Any, torch: Any) -> int:
+    """Free memory in bytes. If the driver does not report it, the total without the memory of this process."""
+    try:
+        return torch.xpu.mem_get_info(device)[0]
+    except (AttributeError, RuntimeError):
+        return torch.xpu.get_device_properties(device).total_memory - torch.xpu.memory_reserved(device)
+
+
 # ---------------------------------------------------------------------------------------------------------------- CPU
 def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
     """Cores and memory that this process may use. The CPU needs no test operation."""
@@ -194,27 +232,6 @@ def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
         supports_distributed=_supports_distributed("cpu", torch),
         physical_cores=physical,
     )
-
-
-# ---------------------------------------------------------------------------------------- found, but no run uses them
-@_never_raises("xpu", "Intel GPU")
-def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
-    if not torch.xpu.is_available():
-        return None
-    names = [torch.xpu.get_device_properties(index).name for index in range(torch.xpu.device_count())]
-    return _unused("xpu", _joined(names), "Landfall does not compute on Intel's GPUs")
-
-
-def detect_tpu() -> DeviceCapabilities | None:
-    """A Google TPU that the environment of the machine announces."""
-    announced = [f"{name}={os.environ[name]}" for name in _TPU_VARIABLES if os.environ.get(name)]
-    name = f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', '')}".strip()
-    reason = f"{', '.join(announced)} announces a TPU, but Landfall does not compute on TPUs"
-    return _unused("tpu", name, reason) if announced else None
-
-
-def _unused(kind: DeviceKind, name: str, reason: str) -> DeviceCapabilities:
-    return DeviceCapabilities(kind, name, 1, 0, 0, (), usable=False, reason=reason)
 
 
 # -------------------------------------------------------------------------------------------------------------- shared
@@ -240,7 +257,8 @@ def _is_mixed(dtypes: Sequence[str]) -> bool:
 
 def _supports_distributed(kind: DeviceKind, torch: Any) -> bool:
     distributed = torch.distributed
-    return distributed.is_available() and getattr(distributed, f"is_{_COLLECTIVES[kind]}_available")()
+    is_there = getattr(distributed, f"is_{_COLLECTIVES[kind]}_available", None)  # of XCCL since torch 2.8
+    return distributed.is_available() and is_there is not None and is_there()
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -248,4 +266,10 @@ def _joined(names: Iterable[str]) -> str:
     return " + ".join(dict.fromkeys(names))
 
 
-DETECTORS: tuple[Detect, ...] = (detect_cuda, detect_mps, detect_xpu, detect_tpu, detect_cpu)
+DETECTORS: tuple[Detect, ...] = (
+    _never_raises("tpu", "TPU")(tpu.detect_tpu),
+    detect_cuda,
+    detect_mps,
+    detect_xpu,
+    detect_cpu,
+)

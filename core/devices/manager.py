@@ -210,6 +210,8 @@ class DeviceManager:
         excluded: dict[DeviceKind, str] = {}
         if not settings.prefer_cuda:
             excluded["cuda"] = self._setting("device.prefer_cuda", "false")
+        if not settings.may_use_tpu:
+            excluded["tpu"] = self._setting("device.allow_tpu", "false")
         return excluded
 
     def _is_wanted(self, kind: DeviceKind) -> bool:
@@ -287,7 +289,8 @@ def torch_devices(found: DeviceCapabilities) -> list[torch.device]:
 
     if found.kind in ("cpu", "mps"):
         return [torch.device(found.kind)]
-    return [torch.device(found.kind, index) for index in range(found.count)]
+    name = "xla" if found.kind == "tpu" else found.kind
+    return [torch.device(name, index) for index in range(found.count)]
 
 
 def _auto_precision(found: DeviceCapabilities) -> tuple[Precision, str]:

@@ -133,8 +133,11 @@ def applied(plan: DevicePlan) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------------- out of memory
 # Parts of a RuntimeError's message, in lower case, on platforms without an exception class for it.
 _EXHAUSTED = (
-    "out of memory",  # CUDA, ROCm and MPS, from allocator and driver
+    "out of memory",  # CUDA, ROCm, MPS and XPU, from allocator and driver
     "_alloc_failed",  # cuBLAS, cuDNN, cuFFT, cuSOLVER, hipBLAS
+    "out_of_device_memory",  # Level Zero, below XPU
+    "out_of_host_memory",
+    "resource_exhausted",  # XLA
     "invalid buffer size",  # MPS, one tensor larger than Metal allows
     "can't allocate memory",  # CPU
     "not enough memory",  # CPU, on Windows

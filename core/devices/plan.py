@@ -53,7 +53,12 @@ class DevicePlan:
     def device(self) -> torch.device:
         import torch
 
-        return torch.device(self.kind) if self.kind in ("cpu", "mps") else torch.device(self.kind, self.index)
+        name = self.kind
+        if self.kind == "tpu":
+            import torch_xla  # noqa: F401  torch knows the device only after this
+
+            name = "xla"
+        return torch.device(name) if self.kind in ("cpu", "mps") else torch.device(name, self.index)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -1,9 +1,11 @@
-"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator. Imports
-torch only in functions."""
+"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator; and jobs
+whose settings are restored afterwards. Imports torch only in functions."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import json
 import logging
 import os
 import platform
@@ -11,11 +13,15 @@ import random
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from core.config.execution import Profile
+from core.errors import LandfallError
 
 log = logging.getLogger(__name__)
 
@@ -98,24 +104,6 @@ def make_reproducible(profile: Profile) -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
-@contextmanager
-def same_torch() -> Iterator[None]:
-    """Restores the settings of torch."""
-    import torch  # now, because the first job of a process may change the defaults
-
-    num_threads, debug_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-    benchmark, allow_tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
-    dtype, random_state = torch.get_default_dtype(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
-        torch.set_deterministic_debug_mode(debug_mode)
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
-        torch.set_default_dtype(dtype)
-        torch.set_rng_state(random_state)
-
-
 def command_start() -> float | None:
     """Start time of the command of this process by `time.monotonic`, which all processes of a machine share and no
     clock setting changes; None if there is no command."""
@@ -130,6 +118,86 @@ def restart_clock() -> None:
 def without_start(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a process whose time limit counts from its own start."""
     return {name: value for name, value in environ.items() if name != _STARTED_AT}
+
+
+def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
+    """Runs a Python program with the same modules as this process, and returns its last line of output, parsed as JSON.
+
+    environment: additional variables. Raises LandfallError if it fails or takes longer.
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
+    command = [sys.executable, "-c", program]
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            env=variables,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LandfallError(f"no answer in {timeout_s:g} s") from error
+    except OSError as error:
+        raise LandfallError(f"Python does not start: {error}") from error
+    if answer.returncode:
+        said = (answer.stderr.strip() or "nothing").splitlines()[-1]
+        raise LandfallError(f"it failed (exit code {answer.returncode}): {said}")
+    try:
+        return json.loads(answer.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise LandfallError("its answer is not JSON") from error
+
+
+# ------------------------------------------------------------------------------------------------- jobs in one process
+@contextmanager
+def isolated(log_file: Path) -> Iterator[None]:
+    """Inside the context the process is as at the start of a command: no log handlers, the clock of its time limit at
+    0, and standard output and errors in `log_file`. Afterwards environment, current folder, logging, warnings and the
+    settings of torch are restored. For one job at a time, because these settings are those of the process."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    environment, folder = dict(os.environ), Path.cwd()
+    root = logging.getLogger()
+    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
+    try:
+        with (
+            _same_torch(),
+            log_file.open("w", encoding="utf-8", buffering=1, errors="backslashreplace") as file,
+            redirect_stdout(file),
+            redirect_stderr(file),
+            warnings.catch_warnings(),
+        ):
+            root.handlers[:] = []
+            restart_clock()
+            yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.raiseExceptions = raises
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        gc.collect()  # models and data of the job, which refer to each other
+        gc.freeze()  # what remains, such as modules, is not searched after the next job
+
+
+@contextmanager
+def _same_torch() -> Iterator[None]:
+    """Restores the settings of torch."""
+    import torch  # now, because the first job of a process may change the defaults
+
+    num_threads, debug_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    benchmark, allow_tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    dtype, random_state = torch.get_default_dtype(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
+        torch.set_deterministic_debug_mode(debug_mode)
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(random_state)
 
 
 # --------------------------------------------------------------------------------------------------------------- memory

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from core.config.execution import DeviceKind
 from core.config.faults import origin_of
 from core.config.hardware import Tiers, load_tiers
+from core.devices.batching import tier_for
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
@@ -37,6 +38,7 @@ class Routing(Document):
     prefer: str = Field(description="Value of device.prefer.")
     set_by: str = Field(description="What set device.prefer: a file, an override, a variable or `default`.")
     order: list[DeviceKind] = Field(description="Priority of the platforms.")
+    allow_tpu: bool = Field(description="Whether a TPU may be used.")
     prefer_cuda: bool = Field(description="Whether a CUDA GPU may be used.")
     strict: bool = Field(description="Whether a missing device is an error.")
 
@@ -111,7 +113,7 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
     Raises pydantic's ValidationError if a detector returned an invalid value.
     """
     plan, chosen, settings = manager.plan(), manager.capabilities, manager.config.device
-    tier = (tiers or load_tiers()).tier_for(chosen.kind, chosen.nominal_gb)
+    tier = tier_for(chosen, tiers or load_tiers(), tpu_batch_factor=settings.tpu_batch_factor)
     default_origin = "default" if settings.prefer == "auto" else "configuration"
     return DeviceRecord(
         plan=plan.to_json(),
@@ -120,6 +122,7 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
             prefer=settings.prefer,
             set_by=origin_of("device.prefer", manager.origins) or default_origin,
             order=settings.order,
+            allow_tpu=settings.may_use_tpu,
             prefer_cuda=settings.prefer_cuda,
             strict=settings.strict,
         ),

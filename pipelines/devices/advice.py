@@ -80,6 +80,16 @@ def _remedy(gpu: DeviceCapabilities, host: Host) -> str:
     return torch_for(gpu, host.torch_cuda)
 
 
+def unused_tpu(record: DeviceRecord) -> Advice:
+    tpu = record.found("tpu")
+    if tpu is None or record.plan.kind == "tpu":
+        return
+    if not tpu.usable:
+        yield _advice(f"{tpu.name} cannot be used", "install a torch_xla that supports it, then COMPUTE_ALLOW_TPU=true")
+    elif not record.routing.allow_tpu:
+        yield _advice(f"{tpu.name} is not used: it is not allowed", "COMPUTE_ALLOW_TPU=true (device.allow_tpu=true)")
+
+
 def idle_devices(record: DeviceRecord) -> Advice:
     chosen = record.chosen
     if chosen.kind != "cpu" and chosen.count > record.plan.count:
@@ -98,7 +108,7 @@ def little_free_memory(record: DeviceRecord) -> Advice:
 
 def no_native_bfloat16(record: DeviceRecord) -> Advice:
     chosen = record.chosen
-    if chosen.kind == "cuda" and "bfloat16" not in chosen.native_dtypes:
+    if chosen.kind in ("cuda", "xpu") and "bfloat16" not in chosen.native_dtypes:
         action = "precision=auto uses float16 with loss scaling; set precision=32 if the loss becomes NaN"
         yield _advice(f"{chosen.name} has no native bfloat16", action)
 
@@ -127,6 +137,7 @@ RULES: tuple[Callable[[DeviceRecord], Advice], ...] = (
     missing_preference,
     misfits,
     unusable_gpus,
+    unused_tpu,
     idle_devices,
     little_free_memory,
     container_limit,

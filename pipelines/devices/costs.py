@@ -17,9 +17,10 @@ class Costs(Section):
 
     cpu: float = Field(ge=0.0)
     gpu: float = Field(ge=0.0)
+    tpu: float = Field(ge=0.0)
 
     def per_hour(self, kind: DeviceKind) -> float:
-        return self.cpu if kind == "cpu" else self.gpu
+        return getattr(self, kind if kind in ("cpu", "tpu") else "gpu")
 
 
 def load_costs(root: Path | None = None) -> Costs:

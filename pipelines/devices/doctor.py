@@ -183,7 +183,8 @@ def _multiply_bfloat16(device: torch.device, native: set[str]) -> tuple[bool, st
     a, b = torch.randn(2, 256, 256, generator=torch.Generator().manual_seed(0))
     product = (a.to(device, torch.bfloat16) @ b.to(device, torch.bfloat16)).float().cpu()
     difference = _difference(product, a @ b)
-    how = "native" if device.type in native else "emulated, so not chosen by precision=auto"
+    kind = "tpu" if device.type == "xla" else device.type
+    how = "native" if kind in native else "emulated, so not chosen by precision=auto"
     return difference <= BFLOAT16_TOLERANCE, f"differs from float32 by {difference:.1e}; {how}"
 
 

@@ -19,7 +19,7 @@ from pipelines.devices.document import FittingProfile, RunBatch
 log = logging.getLogger(__name__)
 
 _ON_KAGGLE = "KAGGLE_KERNEL_RUN_TYPE"
-_GENERIC: dict[DeviceKind, str] = {"cpu": "cpu", "mps": "mps", "cuda": "single_gpu"}
+_GENERIC: dict[DeviceKind, str] = {"cpu": "cpu", "mps": "mps", "cuda": "single_gpu", "xpu": "single_gpu"}
 
 
 def load_profiles(root: Path) -> dict[str, Execution]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from core.devices.process import ask_python
 from core.errors import LandfallError
 from core.packages import version_of
 
@@ -62,33 +57,3 @@ def framework_devices() -> dict[str, list[str] | str]:
 
 def _version(framework: Framework) -> str | None:
     return next(filter(None, map(version_of, framework.packages)), None)
-
-
-def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
-    """Runs a Python program with the same modules as this process, and returns its last line of output, parsed as JSON.
-
-    environment: additional variables. Raises LandfallError if it fails or takes longer.
-    """
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
-    command = [sys.executable, "-c", program]
-    try:
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
-            env=variables,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LandfallError(f"no answer in {timeout_s:g} s") from error
-    except OSError as error:
-        raise LandfallError(f"Python does not start: {error}") from error
-    if answer.returncode:
-        said = (answer.stderr.strip() or "nothing").splitlines()[-1]
-        raise LandfallError(f"it failed (exit code {answer.returncode}): {said}")
-    try:
-        return json.loads(answer.stdout.strip().splitlines()[-1])
-    except (IndexError, ValueError) as error:
-        raise LandfallError("its answer is not JSON") from error

@@ -81,8 +81,8 @@ def write_devices(root: Path) -> Path:
         "reason": "a matrix product came out right",
     }
     routing = {
-        "mode": "auto", "prefer": "auto", "set_by": "default", "order": ["cuda"], "prefer_cuda": True,
-        "strict": False,
+        "mode": "auto", "prefer": "auto", "set_by": "default", "order": ["cuda", "xpu"], "allow_tpu": False,
+        "prefer_cuda": True, "strict": False,
     }  # fmt: skip
     report = {
         "schema_version": 1,

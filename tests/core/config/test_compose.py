@@ -139,7 +139,7 @@ def test_the_environment_is_read_by_default(workspace, monkeypatch):
 
 
 def test_a_compute_variable_overrides_files_but_not_landfall_variables(workspace):
-    environment = {"COMPUTE_PREFER": "TPU"}
+    environment = {"COMPUTE_PREFER": "TPU", "COMPUTE_ALLOW_TPU": "True", "COMPUTE_TPU_BATCH_FACTOR": "64"}
 
     def prefer(*overrides: str, **more: str) -> str:
         return load(workspace, *overrides, environment=environment | more).config.device.prefer
@@ -149,8 +149,9 @@ def test_a_compute_variable_overrides_files_but_not_landfall_variables(workspace
     assert prefer("local/devices=cpu") == "cpu", "the command line is above the environment"
     assert prefer(LANDFALL_DEVICE__PREFER="gpu") == "gpu"
     assert prefer("device.prefer=mps", LANDFALL_DEVICE__PREFER="gpu") == "mps"
-    origins = load(workspace, environment=environment).origins
-    assert origins["device.prefer"] == "environment: COMPUTE_PREFER=TPU"
+    loaded = load(workspace, environment=environment)
+    assert (loaded.config.device.allow_tpu, loaded.config.device.tpu_batch_factor) == (True, 64)
+    assert loaded.origins["device.prefer"] == "environment: COMPUTE_PREFER=TPU"
 
 
 def test_an_empty_compute_variable_is_ignored(workspace):
@@ -159,8 +160,8 @@ def test_an_empty_compute_variable_is_ignored(workspace):
 
 
 def test_a_wrong_compute_variable_is_a_fault(workspace):
-    faults = faults_of(workspace, environment={"COMPUTE_PREFER": "abacus"})
-    assert faults.keys() == {"device.prefer"}
+    faults = faults_of(workspace, environment={"COMPUTE_PREFER": "abacus", "COMPUTE_TPU_BATCH_FACTOR": "0"})
+    assert faults.keys() == {"device.prefer", "device.tpu_batch_factor"}
     assert "(set by environment: COMPUTE_PREFER=abacus)" in faults["device.prefer"]
 
 

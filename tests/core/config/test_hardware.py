@@ -37,13 +37,13 @@ def test_an_edited_row_applies(workspace):
 
 def test_the_defaults_of_the_costs():
     costs = load_costs(REPO_ROOT)
-    assert [costs.per_hour(kind) for kind in ("cpu", "cuda", "mps")] == [0.0, 0.5, 0.5]
+    assert [costs.per_hour(kind) for kind in ("cpu", "cuda", "mps", "xpu", "tpu")] == [0.0, 0.5, 0.5, 0.5, 2.0]
 
 
 @pytest.mark.parametrize(
     "old, new, key, words",
     [
-        ("kind: cpu,", "kind: abacus,", "tiers.6.kind", "'cpu'"),
+        ("kind: cpu,", "kind: abacus,", "tiers.10.kind", "'cpu'"),
         ("batch_size: 1536", "batch_size: many", "tiers.1.batch_size", "integer"),
         ("batch_size: 1536", "batchsize: 1536", "tiers.1.batchsize", "not permitted"),
         (
@@ -62,8 +62,8 @@ def test_a_wrong_row_is_rejected_with_file_and_key(workspace, old, new, key, wor
 
 def test_a_price_is_a_number(workspace):
     edit(workspace, COSTS, "0.50", "-1")
-    edit(workspace, COSTS, "0.00", "much")
-    assert faults_of(load_costs, workspace, COSTS).keys() == {"cpu", "gpu"}
+    edit(workspace, COSTS, "2.00", "much")
+    assert faults_of(load_costs, workspace, COSTS).keys() == {"gpu", "tpu"}
 
 
 @pytest.mark.parametrize(

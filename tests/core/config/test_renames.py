@@ -6,7 +6,7 @@ import pytest
 
 from core.config.compose import config_from_dict, load_config, local_config_file
 from core.config.faults import schema_keys
-from core.config.renames import REMOVED, RENAMED, current_key, with_current_keys
+from core.config.renames import RENAMED, current_key, with_current_keys
 from core.config.schema import SCHEMAS
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
@@ -98,10 +98,3 @@ def test_other_values_and_their_origins_stay():
     values, origins = {"data": {"window": 4, "scaling": {"clip": 3.0}}}, {"data.window": "a.yaml:3"}
     assert with_current_keys(values, origins) == (values, origins)
     assert current_key("data.window") == "data.window"
-
-
-def test_a_removed_key_is_ignored_with_a_warning(caplog):
-    values = {"device": {"prefer": "cpu", **{key.partition(".")[2]: 1 for key in REMOVED}}}
-    kept, origins = with_current_keys(values, {REMOVED[0]: "command line: a"})
-    assert (kept, origins) == ({"device": {"prefer": "cpu"}}, {})
-    assert f"{REMOVED[0]} does not exist any more; set by command line: a" in caplog.text

@@ -56,6 +56,7 @@ def test_required_keys_are_named():
         (minimal(model={"patch_size": 4}), r"^model\.patch_size: .*patch_stride"),
         (minimal(device={"memory": {"strategy": "custom"}}), r"strategy = custom\b.*fraction = None"),
         (minimal(device={"memory": {"fraction": 0.5}}), r"strategy = balanced\b.*fraction = 0\.5"),
+        (minimal(device={"prefer": "tpu", "allow_tpu": False}), r"prefer = tpu\b.*allow_tpu = false"),
         (minimal(devices="cpu"), r"^devices: .*device\.prefer=cpu"),
         (minimal(device={"sort": "cpu"}), r"^device\.sort: unknown"),
         (minimal(training={"clip": 1.0}), r"^training\.clip: unknown"),

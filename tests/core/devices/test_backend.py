@@ -1,20 +1,22 @@
 import errno
+import logging
 import sys
 from types import ModuleType
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from core.config.execution import USED_KINDS
-from core.devices.backend import BACKENDS, CudaBackend, MpsBackend, backend
+from core.config.execution import DeviceKind
+from core.devices.backend import BACKENDS, CachingBackend, MpsBackend, XlaBackend, backend
 from core.devices.memory import is_out_of_memory
 
 MIB = 2**20
 
 
 class Accelerator:
-    """A simulated torch.cuda or torch.mps with 16 GiB that records every call."""
+    """A simulated torch.cuda, torch.xpu or torch.mps with 16 GiB that records every call."""
 
     def __init__(self):
         self.calls: list[str] = []
@@ -71,13 +73,13 @@ def api():
     return Accelerator()
 
 
-@pytest.fixture(params=["cuda", "mps"])
+@pytest.fixture(params=["cuda", "xpu", "mps"])
 def gpu(request, api):
-    return MpsBackend("mps", api) if request.param == "mps" else CudaBackend("cuda", api)
+    return MpsBackend("mps", api) if request.param == "mps" else CachingBackend(request.param, api)
 
 
 def test_every_platform_has_a_table_row():
-    assert set(BACKENDS) == set(USED_KINDS)
+    assert set(BACKENDS) == set(get_args(DeviceKind))
     assert all(backend(kind).kind == kind for kind in BACKENDS)
 
 
@@ -90,7 +92,7 @@ def test_a_gpu_is_synchronised_and_its_cache_emptied(gpu, api):
 
 
 def test_a_process_takes_the_gpu_of_its_index(api):
-    CudaBackend("cuda", api).select(3)
+    CachingBackend("cuda", api).select(3)
     MpsBackend("mps", api).select(0)
     assert api.calls == ["set_device 3"]
 
@@ -120,19 +122,19 @@ def test_the_peak_of_a_gpu_is_counted_since_the_cache_was_emptied(gpu, api):
 
 
 def test_memory_of_a_gpu_is_reported_in_mib(api):
-    assert CudaBackend("cuda", api).memory_mb() == (15_000, 16_384)
+    assert CachingBackend("cuda", api).memory_mb() == (15_000, 16_384)
     assert MpsBackend("mps", api).memory_mb()[1] == backend("cpu").memory_mb()[1]  # Apple's is the machine's
 
 
 @pytest.mark.parametrize("limit_mb, fraction", [(8_192, 0.5), (20_000, 1.0)])
 def test_a_limit_is_a_share_of_the_gpu_and_is_restored(api, limit_mb, fraction):
-    with CudaBackend("cuda", api).limited(limit_mb):
+    with CachingBackend("cuda", api).limited(limit_mb):
         assert api.fraction == fraction
     assert api.fraction == 0.9
 
 
 def test_a_limit_is_removed_even_if_the_run_fails(api):
-    with pytest.raises(ZeroDivisionError), CudaBackend("cuda", api).limited(8_192):
+    with pytest.raises(ZeroDivisionError), CachingBackend("cuda", api).limited(8_192):
         raise ZeroDivisionError
     assert api.fraction == 0.9
 
@@ -148,15 +150,27 @@ def test_a_limit_on_apple_is_a_share_of_what_metal_recommends(api, monkeypatch):
     assert api.fraction == 0.6
 
 
+class OldXpu:
+    """torch.xpu of a version without memory limits."""
+
+    mem_get_info = Accelerator.mem_get_info
+
+
+def test_a_platform_that_cannot_limit_memory_says_so(caplog):
+    with CachingBackend("xpu", OldXpu()).limited(100):
+        pass
+    assert "xpu" in caplog.text
+
+
 def test_older_torch_does_not_restore_the_previous_limit(api):
     older = ModuleType("cuda")
     older.mem_get_info, older.set_per_process_memory_fraction = api.mem_get_info, api.set_per_process_memory_fraction
-    with CudaBackend("cuda", older).limited(8_192):
+    with CachingBackend("cuda", older).limited(8_192):
         assert api.fraction == 0.5
     assert api.fraction == 1.0
 
 
-@pytest.mark.parametrize("kind", ["cuda", "mps"])
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
 def test_the_real_modules_have_the_functions_of_the_table(kind):
     """Fails when a torch release renames a function; no GPU is needed to see that."""
     used = {"synchronize", "empty_cache", "get_rng_state", "set_rng_state", "device_count"}
@@ -169,9 +183,29 @@ def test_the_real_modules_have_the_functions_of_the_table(kind):
     assert {name for name in used if not hasattr(getattr(torch, kind), name)} == set()
 
 
+def test_a_tpu_is_used_through_torch_xla(monkeypatch, caplog):
+    xla, calls = ModuleType("fake_xla"), []
+    xla.mark_step = lambda: calls.append("mark_step")
+    xla.wait_device_ops = lambda: calls.append("wait")
+    xla.get_rng_state = lambda: 2**63 + 1
+    xla.set_rng_state = calls.append
+    xla.get_memory_info = lambda: {"bytes_used": 1_024 * MIB, "bytes_limit": 32_768 * MIB}
+    monkeypatch.setitem(sys.modules, "fake_xla", xla)
+    tpu = XlaBackend(module="fake_xla")
+    tpu.synchronize()
+    tpu.set_rng_state(tpu.rng_state())
+    assert calls == ["mark_step", "wait", 2**63 + 1]
+    assert tpu.memory_mb() == (31_744, 32_768)
+    tpu.reset_peak_memory()
+    assert tpu.peak_memory_mb() == tpu.reserved_mb() == 1_024
+    with caplog.at_level(logging.INFO), tpu.limited(100):
+        assert "XLA plans" in caplog.text
+
+
 def test_absent_hardware_is_named_with_the_available_one():
     assert backend("cpu").is_present
     assert backend("cuda").is_present is torch.cuda.is_available()
+    assert not XlaBackend(module="no_such_module.core").is_present
 
 
 # ------------------------------------------------------------------------------------------------------------------ CPU
@@ -219,6 +253,9 @@ def test_the_cache_of_the_cpu_is_that_of_the_c_library():
         RuntimeError("HIP out of memory. Tried to allocate 20.00 MiB."),
         RuntimeError("MPS backend out of memory (MPS allocated: 18.50 GiB, max allowed: 18.72 GiB)."),
         RuntimeError("Invalid buffer size: 24.00 GiB"),
+        RuntimeError("XPU out of memory. Tried to allocate 1.71 GiB"),
+        RuntimeError("level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+        RuntimeError("RESOURCE_EXHAUSTED: Attempting to reserve 12.04G at the bottom of memory."),
         RuntimeError("std::bad_alloc"),
         RuntimeError("could not create a primitive"),  # met with a convolution under RLIMIT_DATA
         MemoryError(),

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.devices import detect, host, nvidia
-from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_tpu, detect_xpu
+from core.devices import detect, host, nvidia, tpu
+from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_xpu
 from tests.support import REPO_ROOT
 
 GIB = 2**30
@@ -24,9 +24,7 @@ class FakeTorch:
         self.cuda, self.xpu, self.matmul = cuda, xpu, matmul
         self.mps, self.backends = mps, SimpleNamespace(mps=mps)
         self.version = SimpleNamespace(cuda=cuda_version, hip=hip)
-        self.distributed = SimpleNamespace(
-            is_available=lambda: True, is_nccl_available=lambda: True, is_gloo_available=lambda: True
-        )
+        self.distributed = SimpleNamespace(is_available=lambda: True, is_nccl_available=lambda: True)
         self.devices_used: list[tuple] = []
 
     def device(self, *name):
@@ -192,7 +190,7 @@ def test_an_incomplete_driver_is_listed_without_an_error(tmp_path):
     assert "nvidia-smi failed (exit code 9): NVIDIA-SMI has failed" in found.reason
 
 
-# ---------------------------------------------------------------------------------------------------------------- MPS
+# ---------------------------------------------------------------------------------------------------------- MPS and XPU
 def metal(recommended=11 * GIB, allocated=GIB):
     return SimpleNamespace(
         is_available=lambda: True,
@@ -224,10 +222,45 @@ def test_a_broken_apple_gpu_is_listed():
     assert "failed a small operation" in found.reason
 
 
+def arc(mem_get_info=lambda device: (12 * GIB, 16 * GIB), *, native_bf16=True):
+    properties = SimpleNamespace(
+        name="Intel Arc A770", total_memory=16 * GIB, has_fp16=True, driver_version="1.6.3", is_integrated_gpu=False
+    )
+    return SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        get_device_properties=lambda device: properties,
+        is_bf16_supported=lambda including_emulation=True: including_emulation or native_bf16,
+        mem_get_info=mem_get_info,
+        memory_reserved=lambda device: 2 * GIB,
+    )
+
+
+def test_intels_gpu():
+    found = detect_xpu(FakeTorch(xpu=arc()))
+    assert (found.kind, found.name, found.usable, found.driver_version) == ("xpu", "Intel Arc A770", True, "1.6.3")
+    assert (found.memory_total_mb, found.memory_free_mb) == (16 * 1024, 12 * 1024)
+    assert found.native_dtypes == ("float32", "float16", "bfloat16")
+    assert detect_xpu(FakeTorch(xpu=arc(native_bf16=False))).native_dtypes == ("float32", "float16")
+
+
+def test_the_intel_driver_may_not_report_free_memory():
+    def silent(device):
+        raise RuntimeError("The device does not support querying the available free memory")
+
+    assert detect_xpu(FakeTorch(xpu=arc(silent))).memory_free_mb == 14 * 1024
+
+
+def test_a_broken_intel_gpu_is_listed():
+    found = detect_xpu(FakeTorch(xpu=arc(), matmul=no_kernel))
+    assert (found.usable, found.memory_free_mb) == (False, 0)
+
+
 def test_processes_cannot_communicate_without_their_libraries():
-    fake = FakeTorch(cuda=cuda(A100))
+    fake = FakeTorch(cuda=cuda(A100), xpu=arc())
     fake.distributed = SimpleNamespace(is_available=lambda: True, is_nccl_available=lambda: False)
     assert not detect_cuda(fake).supports_distributed
+    assert not detect_xpu(fake).supports_distributed
     fake.distributed = SimpleNamespace(is_available=lambda: False, is_nccl_available=lambda: True)
     assert not detect_cuda(fake).supports_distributed
 
@@ -252,28 +285,6 @@ def test_bfloat16_of_a_cpu_needs_its_instructions(monkeypatch, flags, native):
     assert found.supports_mixed_precision is native
 
 
-# ---------------------------------------------------------------------------------------- found, but no run uses them
-def arc():
-    return SimpleNamespace(
-        is_available=lambda: True,
-        device_count=lambda: 1,
-        get_device_properties=lambda index: SimpleNamespace(name="Intel Arc A770"),
-    )
-
-
-def test_intels_gpu_is_listed_as_unusable():
-    found = detect_xpu(FakeTorch(xpu=arc()))
-    assert (found.kind, found.name, found.usable) == ("xpu", "Intel Arc A770", False)
-
-
-def test_a_tpu_that_the_machine_announces_is_listed_as_unusable(monkeypatch):
-    assert detect_tpu() is None
-    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
-    found = detect_tpu()
-    assert (found.kind, found.name, found.usable) == ("tpu", "TPU v5litepod-8", False)
-    assert "TPU_ACCELERATOR_TYPE=v5litepod-8" in found.reason
-
-
 # --------------------------------------------------------------------------------------------------------- the system
 @pytest.mark.parametrize(
     "detector, namespace", [(detect_cuda, "cuda"), (detect_mps, "mps"), (detect_xpu, "xpu")], ids=["cuda", "mps", "xpu"]
@@ -291,16 +302,26 @@ def test_a_driver_that_raises_is_an_unusable_device(detector, namespace):
     assert output == []
 
 
+def test_a_broken_tpu_library_is_an_unusable_device(monkeypatch):
+    def broken(_name):
+        raise ValueError("torch_xla.__spec__ is None")
+
+    monkeypatch.setattr(tpu, "find_spec", broken)
+    found = SystemDetector().detect_capabilities()
+    assert (found[0].kind, found[0].usable) == ("tpu", False)
+    assert found[-1].usable
+
+
 def test_detectors_are_asked_in_the_order_of_preference(monkeypatch):
     fake = FakeTorch(cuda=cuda(A100), mps=metal(), xpu=arc())
     monkeypatch.setenv("TPU_NAME", "node-1")
-    found = [row() if row is detect_tpu else row(fake) for row in DETECTORS]
-    assert [one.kind for one in found] == ["cuda", "mps", "xpu", "tpu", "cpu"]
+    found = [DETECTORS[0](), *(row(fake) for row in DETECTORS[1:])]
+    assert [one.kind for one in found] == ["tpu", "cuda", "mps", "xpu", "cpu"]
 
 
 def test_every_entry_can_be_written_as_json():
     fake = FakeTorch(cuda=cuda(A100, T4), mps=metal(), xpu=arc())
-    for row in (detect_cuda, detect_mps, detect_xpu, detect_cpu):
+    for row in DETECTORS[1:]:
         entry = row(fake).to_json()
         assert json.loads(json.dumps(entry))["kind"] == entry["kind"]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from core.config.execution import Device, Execution, Memory
 from core.devices import compat
@@ -33,7 +34,9 @@ FOUR = replace(AMPERE, count=4)
 TURING = replace(AMPERE, name="T4", native_dtypes=("float32", "float16"), reason="T4 passed", compute_capability="7.5")
 BROKEN = replace(TURING, name="K80", usable=False, reason="cuda:0 is present but failed a small operation: no kernel")
 APPLE = DeviceCapabilities("mps", "Apple M3", 1, 16_000, 8_000, ("float32", "float16"), True, "Apple GPU passed")
-TPU = DeviceCapabilities("tpu", "TPU v5e", 1, 0, 0, (), False, "Landfall does not compute on TPUs")
+ARC = DeviceCapabilities("xpu", "Arc A770", 1, 16_000, 15_000, ("float32", "float16", "bfloat16"), True, "Arc passed")
+TPU = DeviceCapabilities("tpu", "TPU v5e", 8, 16_384, 16_000, ("float32", "bfloat16"), True, "TPU passed")
+IDLE_TPU = replace(TPU, usable=False, reason="no training backend for it is installed")
 
 
 class StandIn:
@@ -66,6 +69,7 @@ def warnings(caplog) -> list[str]:
         ((AMPERE, CPU), "cuda", "bf16-mixed", "A100 computes bfloat16 natively"),
         ((TURING, CPU), "cuda", "16-mixed", "T4 has no native bfloat16; float16 with loss scaling"),
         ((APPLE, CPU), "mps", "32", "mixed precision on mps"),
+        ((ARC, CPU), "xpu", "bf16-mixed", "Arc A770 computes bfloat16 natively"),
         ((CPU,), "cpu", "32", f"{CPU.name} does not compute bfloat16 natively"),
         ((replace(CPU, native_dtypes=("float32", "bfloat16")),), "cpu", "bf16-mixed", "computes bfloat16 natively"),
     ],
@@ -81,18 +85,28 @@ def test_the_best_device_uses_its_native_precision(found, kind, precision, reaso
 
 
 def test_the_order_of_platforms_is_fixed_and_can_be_changed():
-    assert plan(CPU, APPLE, AMPERE).kind == "cuda"
-    assert plan(CPU, APPLE, AMPERE, device={"order": ["mps", "cuda"]}).kind == "mps"
+    everything = (CPU, ARC, APPLE, TPU, AMPERE)
+    assert plan(*everything).kind == "cuda"
+    assert plan(*everything, device={"allow_tpu": True}).kind == "tpu"
+    assert plan(*everything, device={"order": ["xpu", "cuda"]}).kind == "xpu"
     assert plan(AMPERE, CPU, device={"order": []}).kind == "cpu"
 
 
-@pytest.mark.parametrize("prefer", ["auto", "gpu", "cpu", "mps", "tpu"])
+def test_a_tpu_is_used_only_if_it_is_allowed_and_works():
+    assert "device.allow_tpu = false" in plan(TPU, CPU).device_reason
+    assert plan(IDLE_TPU, CPU, device={"allow_tpu": True}).kind == "cpu"
+    assert plan(TPU, CPU, device={"prefer": "tpu"}).kind == "tpu", "asking for it allows it"
+
+
+@pytest.mark.parametrize("prefer", ["auto", "gpu", "cpu", "mps", "xpu"])
 def test_a_preferred_device_is_not_used_unless_allowed(prefer):
-    settings = {"prefer": prefer, "prefer_cuda": False}
-    assert plan(TPU, AMPERE, APPLE, CPU, device=settings).kind in ("mps", "cpu")
+    settings = {"prefer": prefer, "allow_tpu": False, "prefer_cuda": False}
+    assert plan(TPU, AMPERE, APPLE, ARC, CPU, device=settings).kind in ("mps", "xpu", "cpu")
 
 
 def test_a_request_for_a_device_that_is_not_allowed_is_a_conflict():
+    with pytest.raises(ValidationError, match="allow_tpu = false"):
+        Device(prefer="tpu", allow_tpu=False)
     origins = {"device.prefer": "environment: COMPUTE_PREFER=gpu"}
     settings = Execution.model_validate({"device": {"prefer": "cuda", "prefer_cuda": False}})
     with pytest.raises(UsageError, match="A100") as caught:
@@ -159,9 +173,11 @@ def test_a_strict_preference_is_never_replaced(found, reason):
     assert (caught.value.exit_code, "local/devices=auto" in caught.value.hint) == (2, True)
 
 
-@pytest.mark.parametrize("prefer, kind", [("cpu", "cpu"), ("gpu", "cuda"), ("mps", "mps"), ("auto", "cuda")])
+@pytest.mark.parametrize(
+    "prefer, kind", [("cpu", "cpu"), ("gpu", "cuda"), ("mps", "mps"), ("xpu", "xpu"), ("auto", "cuda")]
+)
 def test_a_device_may_be_preferred(prefer, kind):
-    assert plan(AMPERE, APPLE, CPU, device={"prefer": prefer}).kind == kind
+    assert plan(AMPERE, APPLE, ARC, CPU, device={"prefer": prefer}).kind == kind
 
 
 def test_the_preference_gpu_accepts_any_gpu():
@@ -284,12 +300,12 @@ def test_a_device_may_be_named(name, device):
 
 
 @pytest.mark.parametrize("name, words", [
-    ("tpu:0", "does not compute on TPUs"), ("cuda:4", "no such device"), ("xpu", "no such device"),
+    ("tpu:0", "no training backend"), ("cuda:4", "no such device"), ("xpu", "no such device"),
     ("abacus", "not the name"),
     ("cuda:x", "no such device"), (4, "does not exist"),
 ])  # fmt: skip
 def test_an_unusable_device_is_rejected_with_a_reason(name, words):
-    found = manager(TPU, FOUR, CPU)
+    found = manager(IDLE_TPU, FOUR, CPU)
     for work in (found.get_device, lambda device: found.move_to_device(torch.ones(1), device_id=device)):
         with pytest.raises(UsageError, match=words) as caught:
             work(name)
@@ -343,11 +359,17 @@ def preferring(found: DeviceCapabilities, **settings) -> DeviceManager:
     return manager(found, CPU, device={"prefer": prefer, **settings})
 
 
-@pytest.mark.parametrize("found, base, size", [(AMPERE, 8, 32), (APPLE, 3, 12), (CPU, 7, 7)])
+@pytest.mark.parametrize(
+    "found, base, size", [(TPU, 1, 128), (TPU, 2, 256), (TPU, 3, 512), (AMPERE, 8, 32), (APPLE, 3, 12), (CPU, 7, 7)]
+)
 def test_batches_grow_with_the_device(found, base, size):
     batch = preferring(found).get_batch_config(base)
     assert (batch.base, batch.batch_size, batch.largest) == (base, size, None)
     assert f"{base} × {batch.factor} on {found.kind}" in batch.reason
+
+
+def test_the_factor_of_a_tpu_is_set_by_configuration():
+    assert preferring(TPU, tpu_batch_factor=16).get_batch_config(3).batch_size == 64
 
 
 @pytest.mark.parametrize(
@@ -356,6 +378,7 @@ def test_batches_grow_with_the_device(found, base, size):
         (AMPERE, 10_000, {}, 75, 75),  # three quarters of 10,000 MiB hold 75 samples of 100
         (AMPERE, 10_000, {"strategy": "conservative"}, 60, 60),
         (AMPERE, 2_000, {}, 20, 20),  # others hold the rest
+        (TPU, 10_000, {}, 64, 75),  # a power of two
         (AMPERE, 10, {}, 1, 1),  # one sample at least
     ],
 )
@@ -401,9 +424,9 @@ def test_one_manager_serves_the_process(fresh):
     assert get_device_manager(force_reinit=True) is not first
     assert get_device_manager(prefer="cpu").config.device.prefer == "cpu"
     assert get_device_manager().config.device.prefer == "cpu", "the newest is kept"
-    assert get_device_manager(Device(order=["cpu"])).config.device.prefer == "auto"
+    assert get_device_manager(Device(order=["cpu"]), allow_tpu=True).config.device.allow_tpu
     kept = get_device_manager(prefer="cpu").config.device
-    assert (kept.order, kept.prefer) == (("cpu",), "cpu"), "changed, not created again"
+    assert (kept.order, kept.allow_tpu, kept.prefer) == (("cpu",), True, "cpu"), "changed, not created again"
     assert get_default_device() == get_device() == get_device("cpu") == torch.device("cpu")
     with pytest.raises(UsageError, match="tpu:0"):
         move_to_device(torch.ones(1), device_id="tpu:0")
@@ -414,9 +437,10 @@ def test_one_manager_serves_the_process(fresh):
 
 def test_the_environment_decides_without_a_configuration(fresh, monkeypatch):
     monkeypatch.setenv("COMPUTE_PREFER", "CPU")
+    monkeypatch.setenv("COMPUTE_TPU_BATCH_FACTOR", "64")
     monkeypatch.setenv("LANDFALL_DEVICE__MEMORY__STRATEGY", "conservative")
     settings = get_device_manager().config.device
-    assert (settings.prefer, settings.memory.share) == ("cpu", 0.6)
+    assert (settings.prefer, settings.tpu_batch_factor, settings.memory.share) == ("cpu", 64, 0.6)
     monkeypatch.setenv("COMPUTE_PREFER", "abacus")
     with pytest.raises(ConfigError, match=r"device.prefer"):
         get_device_manager(force_reinit=True)

@@ -148,6 +148,7 @@ class Travelling(torch.Tensor):
     [
         ("cuda:1", ["pinned", "cuda:1", "not waited for"]),
         ("mps", ["mps"]),
+        ("xpu:0", ["xpu:0"]),
         ("cpu", ["cpu"]),
     ],
 )

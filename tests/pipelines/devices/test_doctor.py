@@ -20,7 +20,7 @@ from pipelines.devices.document import CheckResult
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 ABSENT = DeviceCapabilities(
-    "cuda", "RTX", 2, 16_000, 8_000, ("float32", "bfloat16"), True, "a stand-in says it works: no kernel agrees"
+    "xpu", "Arc", 2, 16_000, 8_000, ("float32", "bfloat16"), True, "a stand-in says it works: no kernel agrees"
 )
 
 
@@ -54,11 +54,11 @@ def test_all_checks_run_on_this_machine_and_leave_it_unchanged(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU that is to be absent is here")
+@pytest.mark.skipif(torch.xpu.is_available(), reason="the GPU that is to be absent is here")
 def test_each_failed_device_has_a_remedy_and_the_others_are_checked(tmp_path):
     checked = results((ABSENT, CPU), tmp_path)
     for check in ("forward and backward", "parity with the CPU", "bfloat16 product"):
-        for device in ("cuda:0", "cuda:1"):
+        for device in ("xpu:0", "xpu:1"):
             assert checked[check, device].status == "FAIL"
             assert checked[check, device].detail
             assert checked[check, device].cure
@@ -68,7 +68,7 @@ def test_each_failed_device_has_a_remedy_and_the_others_are_checked(tmp_path):
 def test_a_broken_device_is_a_warning():
     broken = replace(ABSENT, usable=False, reason="no driver")
     (finding,) = doctor.unusable_platforms(CheckContext(manager(broken, CPU), Path()))
-    assert finding == Finding("cuda", "WARN", "RTX: no driver")
+    assert finding == Finding("xpu", "WARN", "Arc: no driver")
 
 
 def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch, tmp_path):

@@ -66,8 +66,8 @@ M2 = DeviceCapabilities(
     supports_mixed_precision=True, unified_memory=True,
 )  # fmt: skip
 V5E = DeviceCapabilities(
-    "tpu", "TPU v5litepod-8", 1, 0, 0, (), False,
-    "TPU_ACCELERATOR_TYPE=v5litepod-8 announces a TPU, but Landfall does not compute on TPUs",
+    "tpu", "TPU v5e", 8, 15_258, 0, (), False,
+    "TPU_ACCELERATOR_TYPE=v5litepod-8 announces a TPU, but training needs torch_xla: pip install torch_xla",
 )  # fmt: skip
 HIDDEN_T4 = replace(
     T4, usable=False, native_dtypes=(), cuda_version=None, supports_mixed_precision=False, supports_distributed=False,
@@ -244,6 +244,13 @@ def test_a_profile_that_does_not_fit_is_reported():
     assert any("40" in finding and "local/devices" in action for finding, action in output.items())
 
 
+@pytest.mark.parametrize("allow, count", [(False, 1), (True, 0)])
+def test_a_tpu_that_works_but_is_not_allowed_is_reported(allow, count):
+    tpu = replace(V5E, usable=True, native_dtypes=("float32", "bfloat16"), memory_free_mb=15_000, reason="passed")
+    output = recommended(tpu, CPU, config=Device(prefer="cpu", allow_tpu=allow))
+    assert sum("COMPUTE_ALLOW_TPU" in action for action in output.values()) == count
+
+
 @pytest.mark.parametrize("free_mb, count", [(1_511, 0), (1_510, 1)])
 def test_less_than_a_tenth_of_the_memory_free_is_reported(free_mb, count):
     output = recommended(replace(T4, memory_free_mb=free_mb), CPU)
@@ -271,8 +278,8 @@ def test_an_unusable_gpu_has_a_remedy():
     ((device, action),) = torn.items()
     assert device.startswith("CUDA GPU")
     assert "nvidia-smi" in action
-    other = recommended(replace(M2, usable=False), CPU)
-    assert "TORCH_INDEX" in other["Apple M2 cannot be used"]
+    other = recommended(replace(M2, kind="xpu", name="Arc", usable=False), CPU)
+    assert "TORCH_INDEX" in other["Arc cannot be used"]
 
 
 @pytest.mark.parametrize(

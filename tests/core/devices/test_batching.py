@@ -6,17 +6,18 @@ import pytest
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.hardware import load_tiers, resolve_model_size
 from core.config.schema import Scalogram, Stream, SwinMAEModel, Training
+from core.devices.batching import effective_batch, tier_for
 from core.devices.capabilities import DeviceCapabilities
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
-from trainers.batching import effective_batch
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 TIERS = load_tiers(REPO_ROOT)
 
 
-def device(kind: str, memory_mb: int) -> DeviceCapabilities:
-    return replace(CPU, kind=kind, name=f"some {kind}", count=1, memory_total_mb=memory_mb, memory_free_mb=memory_mb)
+def device(kind: str, memory_mb: int = 16_000, free_mb: int | None = None) -> DeviceCapabilities:
+    free = memory_mb if free_mb is None else free_mb
+    return replace(CPU, kind=kind, name=f"some {kind}", count=1, memory_total_mb=memory_mb, memory_free_mb=free)
 
 
 def tier(name: str):
@@ -38,17 +39,19 @@ def tier(name: str):
         ("mps", 16_384, (256, True, "reduced")),
         ("cpu", 512_000, (256, False, "reduced")),
         ("cpu", 900, (256, False, "reduced")),
+        ("xpu", 16_384, (1024, False, "full")),
+        ("tpu", 32_768, (2048, False, "full")),
     ],
 )
 def test_a_device_starts_from_its_tier(kind, memory_mb, start):
-    found = TIERS.tier_for(kind, device(kind, memory_mb).nominal_gb)
+    found = tier_for(device(kind, memory_mb), TIERS)
     assert found.kind == kind
     assert (found.batch_size, found.gradient_checkpointing, found.model_size) == start
 
 
 def test_the_order_of_the_rows_does_not_matter():
     turned = TIERS.model_copy(update={"tiers": TIERS.tiers[::-1]})
-    assert turned.tier_for("cuda", device("cuda", 24_268).nominal_gb).name == "cuda-24gb"
+    assert tier_for(device("cuda", 24_268), turned).name == "cuda-24gb"
 
 
 # ------------------------------------------------------------------------------------------------------ effective batch
@@ -182,3 +185,13 @@ def test_an_error_is_raised_if_even_the_reduced_model_does_not_fit():
     config = config.model_copy(update={"model": config.model.model_copy(update={"size": "auto"})})
     with pytest.raises(ConfigError, match="64 columns"):
         resolve_model_size(config, tier("cuda-40gb"), TIERS, {})
+
+
+@pytest.mark.parametrize("factor, batch", [(128, 2048), (64, 1024), (1, 16), (256, 4096)])
+def test_the_batch_of_a_tpu_follows_its_factor(factor, batch):
+    tpu, gpu = device("tpu", 32 * 1024), device("cuda", 40_536)
+    assert tier_for(tpu, TIERS, tpu_batch_factor=factor).batch_size == batch
+    assert tier_for(gpu, TIERS, tpu_batch_factor=factor) == tier_for(gpu, TIERS)
+    settings = Training(effective_batch="auto", windows_per_epoch=0, epochs=1000)
+    effective, _ = effective_batch(settings, tier_for(tpu, TIERS, tpu_batch_factor=factor), num_windows=100_000)
+    assert effective == batch
