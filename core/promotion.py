@@ -125,7 +125,8 @@ def remove_old_weights(root: Path, config: AnyConfig) -> None:
     limit, runs = config.training.keep_runs, root / config.logging.log_dir
     for folder in runs.iterdir():
         remove_abandoned(folder)
-    held = sorted(runs.glob(f"*/{WEIGHTS_FILE}"), key=lambda path: path.stat().st_mtime_ns)
+    found = (path for path in runs.glob(f"*/{WEIGHTS_FILE}") if not path.parent.is_symlink())  # such as `latest`
+    held = sorted(found, key=lambda path: path.stat().st_mtime_ns)
     current = promoted(root, config)
     removable = [path for path in held if current is None or path.parent.name != current["run_id"]]
     for path in removable[: max(0, len(held) - limit)] if limit else ():

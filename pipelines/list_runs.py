@@ -19,7 +19,7 @@ from core.numbers import aligned
 from core.redaction import printable
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
-from pipelines.dashboard.inputs import may_be_listed
+from pipelines.dashboard.inputs import skipped_by_glob
 from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,11 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
     except CheckpointError:
         promoted = None
     found, log_dir = [], root / config.logging.log_dir
-    if not may_be_listed(log_dir):
-        raise UsageError(f"{log_dir} cannot be read: Permission denied", hint="check the owner of the folder")
+    for path, reason in skipped_by_glob(log_dir):
+        if log_dir.is_relative_to(path):
+            raise UsageError(f"{path} {reason}", hint="check the link, or the owner of the folder")
+        log.warning("%s %s; the run is left out", path, reason)
     for folder in log_dir.glob("*/"):
-        if not may_be_listed(folder):
-            log.warning("%s cannot be read: Permission denied; the run is left out", folder)
         if (status := read_status(folder)) is None:
             continue
         if not is_run_id(folder.name):

@@ -9,10 +9,10 @@ import pytest
 
 from core.data.files import expand
 from core.data.labels import label_file
-from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, DataError
+from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from migration.planning import make_plan
-from pipelines import check_data_quality, export_training_dashboard_state, import_artifacts
-from tests.support.small_workspace import CONFIGS, build_small_workspace, write_process_data
+from pipelines import check_data_quality, export_training_dashboard_state, import_artifacts, list_runs
+from tests.support.small_workspace import CONFIGS, build_small_workspace, install_page, write_process_data
 
 
 @pytest.fixture
@@ -73,6 +73,54 @@ def test_results_below_themselves_are_exported_and_imported_once(workspace, tmp_
     shutil.copytree(Path("training_dashboard"), workspace / "training_dashboard", ignore=shutil.ignore_patterns("data"))
     assert export_training_dashboard_state.main(["--repo-root", str(workspace)]) == EXIT_OK
     assert capsys.readouterr().out.count("patchtst_loss_history.csv") == 1
+
+
+def linked_run(workspace: Path) -> Path:
+    """The folder of a run, in a workspace with a dashboard."""
+    install_page(workspace)
+    folder = workspace / "runs/patchtst_ssl/first"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text('{"state": "completed", "started_at": "2026-11-26T08:00:00+00:00"}')
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "runs/patchtst_ssl/first/metrics.jsonl",
+        "runs/patchtst_ssl/first/status.json",
+        "runs/patchtst_ssl/first/config.yaml",
+        "runs/patchtst_ssl/second",
+        "runs/patchtst_ssl",
+        "runs",
+        "artifacts/dqvl/fdc/train_1.json",
+        "artifacts/dqvl",
+        "artifacts/scores/patchtst_summary.json",
+        "checkpoints/patchtst_ssl.json",
+    ],
+)
+def test_an_export_continues_at_a_link_to_itself_and_names_it(workspace, name, caplog):
+    linked_run(workspace)
+    path = workspace / name
+    if path.exists():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(path.name)
+    assert export_training_dashboard_state.main(["--repo-root", str(workspace)]) == EXIT_OK
+    assert name in caplog.text
+
+
+def test_the_list_of_runs_names_links_that_lead_nowhere(workspace, capsys, caplog):
+    """Such as to a drive that is not connected."""
+    folder = linked_run(workspace)
+    (folder.parent / "archived").symlink_to("/drive/archived")
+    assert list_runs.main(["--repo-root", str(workspace)]) == EXIT_OK
+    assert "first" in capsys.readouterr().out
+    assert "archived" in caplog.text
+    shutil.rmtree(workspace / "runs")
+    (workspace / "runs").symlink_to("/drive/runs")
+    assert list_runs.main(["--repo-root", str(workspace)]) == EXIT_USAGE
+    assert str(workspace / "runs") in capsys.readouterr().err
 
 
 def test_each_notebook_is_migrated_once(tmp_path):

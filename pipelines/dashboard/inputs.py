@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -57,6 +57,8 @@ class Problems:
 
     def add(self, path: Path, message: str) -> None:
         problem = Problem(path=relative(path, self.root), message=message)
+        if problem in self.found:  # a folder that several inputs are in
+            return
         log.warning("%s: %s", problem.path, problem.message)
         self.found.append(problem)
 
@@ -69,16 +71,21 @@ def listed(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def may_be_listed(folder: Path) -> bool:
-    """Whether a folder can be read, or does not exist: a glob skips a folder without permission silently."""
-    return not folder.is_dir() or os.access(folder, os.R_OK | os.X_OK)
+def skipped_by_glob(folder: Path) -> Iterator[tuple[Path, str]]:
+    """What a glob of a folder and of its entries skips silently, with the reason: broken links on its path or in it,
+    such as to a drive that is not connected, and folders without permission."""
+    for path in (*reversed(folder.parents), folder, *listed(folder, "*")):
+        if path.is_symlink() and not path.exists():
+            yield path, "is a broken link"
+        elif path.is_relative_to(folder) and path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            yield path, "cannot be read: Permission denied"
 
 
 def changed_at(path: Path) -> float:
-    """Modification time in seconds since 1970; 0 if the file was deleted meanwhile, which its reader will report."""
+    """Modification time in seconds since 1970; 0 if there is none, which the reader of the file will report."""
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:
+    except OSError:
         return 0.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
 from pipelines.dashboard.detail_documents import FileQuality, Quality
-from pipelines.dashboard.inputs import Problems, changed_at, listed, may_be_listed, read_model
+from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model, skipped_by_glob
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
@@ -23,8 +23,8 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
     """
     reports: dict[str, FileQuality] = {}
     folder = root / config.dqvl.report_dir
-    if not may_be_listed(folder):
-        problems.add(folder, "cannot be read: Permission denied")
+    for path, reason in skipped_by_glob(folder):
+        problems.add(path, reason)
     # Oldest first, so that the newest report of a file replaces older ones.
     for path in sorted(listed(folder, "*.json"), key=changed_at):
         report = read_model(path, FileQuality, problems)

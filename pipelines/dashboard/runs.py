@@ -22,7 +22,7 @@ from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, may_be_listed, read_model
+from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, read_model, skipped_by_glob
 from pipelines.dashboard.run_documents import (
     Best,
     Environment,
@@ -75,12 +75,13 @@ def read_runs(
     """
     folders: dict[str, dict[Stream, Path]] = {}
     for stream, log_dir in _log_folders(root, configs):
-        if not may_be_listed(log_dir):
-            problems.add(log_dir, "cannot be read: Permission denied")
+        skipped = dict(skipped_by_glob(log_dir))
+        for path, reason in skipped.items():
+            problems.add(path, reason)
         for folder in listed(log_dir, "*/"):
-            if not may_be_listed(folder):
-                problems.add(folder, "cannot be read: Permission denied")
-            elif is_run_id(folder.name):
+            if folder in skipped:
+                continue
+            if is_run_id(folder.name):
                 folders.setdefault(folder.name, {}).setdefault(stream, folder)
             else:
                 problems.add(folder, "not a run id; the folder is ignored")
@@ -287,7 +288,7 @@ def _signature(folders: dict[Stream, Path]) -> str:
         for name in _FILES:
             try:
                 facts = (folder / name).stat()
-            except FileNotFoundError:
+            except OSError:  # missing, or reported by its reader
                 continue
             digest.update(f"{stream}/{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
     return digest.hexdigest()

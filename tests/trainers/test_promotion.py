@@ -1,6 +1,7 @@
 """Which run's weights are the model of a stream. No better model is replaced, and every promotion can be undone."""
 
 import json
+import os
 
 import pytest
 
@@ -116,6 +117,16 @@ def test_old_weights_are_removed_but_never_those_of_the_model(plant):
     assert promotion.promoted(plant, config)["run_id"] == "run-1"
     assert [_weights(plant, f"run-{number}").exists() for number in (1, 2, 3, 4)] == [True, False, False, True]
     assert (plant / "runs/patchtst_ssl/run-2/metrics.jsonl").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+def test_weights_behind_a_link_to_a_run_are_not_removed(plant):
+    config = load_config(local_config_file("patchtst"), ["training.keep_runs=1"], root=plant).config
+    run_training(plant, "training.epochs=1")
+    (plant / "runs/patchtst_ssl/latest").symlink_to("run-1")
+    (plant / "runs/patchtst_ssl/other").symlink_to("run-1")
+    promotion.remove_old_weights(plant, config)
+    assert _weights(plant, "run-1").exists()
 
 
 def test_the_name_of_a_run_is_not_used_twice(plant, capsys):
