@@ -14,6 +14,15 @@ from tools.soak import chaos
 from tools.soak.chaos import Case, Result, draw_command
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_signal_is_not_sent_before_it_is_handled():
+    code = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    chaos._wait_for_handlers(process)
+    process.terminate()
+    assert process.wait() == 75
+
+
 def test_a_seed_draws_the_same_commands(tmp_path):
     def drawn(seed: int) -> list[list[str]]:
         rng = random.Random(f"{seed} 5")

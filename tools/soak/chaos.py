@@ -58,9 +58,8 @@ DOCUMENTED = {
 }  # fmt: skip
 MAX_S, MAX_MB, DISK_MB = 240.0, 3000, 64
 FORKED = 0.9  # share of the commands
-# Signals are sent after this time, in seconds, plus a random part of the second one. Not while Python itself starts:
-# until its first line, a command cannot handle signals.
-STARTED_S, FORKED_S = (0.3, 8.0), (0.15, 3.0)
+# Signals are sent at a random time within these seconds after the command has installed its handlers.
+STARTED_S, FORKED_S = 8.0, 3.0
 SIGNALS = {
     "kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": signal.SIGINT, "hangup": signal.SIGHUP,
 }  # fmt: skip
@@ -203,9 +202,11 @@ class Case:
                     command, cwd=self.root, env=variables, stdin=-3, stdout=-3, stderr=stderr, process_group=0
                 )
             # Squared, because half of the commands end within three seconds.
-            earliest_s, spread_s = FORKED_S if is_forked else STARTED_S
-            wait_s = earliest_s + self.rng.uniform(0.0, 1.0) ** 2 * spread_s if fault in SIGNALS else MAX_S
+            within_s = self.rng.uniform(0.0, 1.0) ** 2 * (FORKED_S if is_forked else STARTED_S)
+            wait_s = within_s if fault in SIGNALS else MAX_S
             try:
+                if fault in SIGNALS:
+                    _wait_for_handlers(process)
                 process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 process.send_signal(SIGNALS.get(fault, signal.SIGKILL))
@@ -247,6 +248,17 @@ class Case:
         line = f"{self.again}: landfall {' '.join(words)}, {fault}: {found}{after}"
         self.result.violations.append(line)
         sys.stderr.write(line + "\n")
+
+
+def _wait_for_handlers(process: subprocess.Popen[bytes] | Fork) -> None:
+    """Returns as soon as a command handles SIGTERM, as Linux reports it, or has ended."""
+    while sys.platform == "linux" and process.poll() is None:
+        with contextlib.suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            handled = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
+            if int(handled, 16) >> (signal.SIGTERM - 1) & 1:
+                return
+        time.sleep(0.01)
 
 
 def _message_violations(code: int, stderr_text: str, fault: str) -> Iterator[str]:
