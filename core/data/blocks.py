@@ -137,20 +137,20 @@ def gathered(parts: Iterable[np.ndarray], scratch: Path | None) -> np.ndarray:
     return rows.whole()
 
 
-def blank(shape: tuple[int, ...], scratch: Path | None, dtype: np.typing.DTypeLike = np.float32) -> np.ndarray:
-    """Zeros that may be overwritten in any order: in memory while the array is short or without a `scratch`, else in a
-    file in `scratch` that has no name and is deleted with the array.
+def blank(shape: tuple[int, ...], scratch: Path | None) -> np.ndarray:
+    """float32 zeros that may be overwritten in any order: in memory while the array is short or without a `scratch`,
+    else in a file in `scratch` that has no name and is deleted with the array.
 
     Raises WriteError if the disk is full. The space is reserved immediately: the process would be killed if it wrote to
     a page without space.
     """
-    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    num_bytes = math.prod(shape) * np.dtype(np.float32).itemsize
     if scratch is None or num_bytes <= IN_MEMORY:
-        return np.zeros(shape, dtype)
+        return np.zeros(shape, np.float32)
     with writing(scratch / "rows"), _without_name(scratch) as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, num_bytes)
-        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+        return np.memmap(file, dtype=np.float32, mode="r+", shape=shape)
 
 
 def by_column(parts_tc: Sequence[np.ndarray], scratch: Path | None) -> np.ndarray:
