@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,8 +120,9 @@ def _check_configured(
     checked = []
     for stream, loaded in configs.items():
         found = readiness(loaded.config, root=root)
-        config = f" --config {arguments.config}" if arguments.config else ""
-        checked.append(_with_time(Checked(stream, found, f"landfall train {stream}{config}"), loaded, arguments, root))
+        config = ["--config", arguments.config] if arguments.config else []
+        command = shlex.join(["landfall", "train", stream, *config, *overrides])
+        checked.append(_with_time(Checked(stream, found, command), loaded, arguments, root))
     return checked
 
 
