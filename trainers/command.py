@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -77,11 +78,19 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
         if is_main:
             json.dump(result.to_json(), sys.stdout, indent=2)
             sys.stdout.write("\n")
-            is_default = arguments.config in (None, local_config_file(stream))
-            log.info("next: landfall score --%s", f"stream {stream}" if is_default else f"config {arguments.config}")
+            log.info("next: %s", next_command(arguments, stream, is_promoted=result.promoted))
         return EXIT_OK
 
     return elastic.record_exit(run_command(command, parser, argv))
+
+
+def next_command(arguments: argparse.Namespace, stream: Stream, *, is_promoted: bool) -> str:
+    """The command after a training. Scoring reads the sensor files again, so the overrides of `data` are repeated."""
+    if not is_promoted:
+        return "landfall runs"
+    is_default = arguments.config in (None, local_config_file(stream))
+    source = ["--stream", stream] if is_default else ["--config", arguments.config]
+    return shlex.join(["landfall", "score", *source, *(word for word in arguments.overrides if word.startswith("data."))])
 
 
 def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:

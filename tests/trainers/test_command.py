@@ -1,3 +1,4 @@
+import argparse
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from core.config.compose import local_config_file
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from trainers import train_patchtst_ssl, train_swinmae_ssl
+from trainers.command import next_command
 
 
 def complaint(capsys, argv: list[str], *, main=train_patchtst_ssl.main) -> tuple[int, str]:
@@ -54,6 +56,20 @@ def test_an_option_sets_its_key(workspace, capsys, monkeypatch, words, key, valu
     assert train_patchtst_ssl.main(["--repo-root", str(workspace), "--print-config", *words]) == 0
     section, name = key
     assert yaml.safe_load(capsys.readouterr().out)[section][name] == value
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "is_promoted", "expected"),
+    [
+        (None, ["training.epochs=2"], True, "landfall score --stream swinmae"),
+        (None, ["data.sampling_rate_hz=8000"], True, "landfall score --stream swinmae data.sampling_rate_hz=8000"),
+        ("configs/fan.yaml", [], True, "landfall score --config configs/fan.yaml"),
+        (None, ["data.sampling_rate_hz=8000"], False, "landfall runs"),
+    ],
+)
+def test_the_next_command_can_read_the_same_data(config, overrides, is_promoted, expected):
+    arguments = argparse.Namespace(config=config, overrides=overrides)
+    assert next_command(arguments, "swinmae", is_promoted=is_promoted) == expected
 
 
 def test_an_unknown_device_is_refused_with_the_known_ones(workspace, capsys):
