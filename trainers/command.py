@@ -90,7 +90,8 @@ def next_command(arguments: argparse.Namespace, stream: Stream, *, is_promoted: 
         return "landfall runs"
     is_default = arguments.config in (None, local_config_file(stream))
     source = ["--stream", stream] if is_default else ["--config", arguments.config]
-    return shlex.join(["landfall", "score", *source, *(word for word in arguments.overrides if word.startswith("data."))])
+    of_data = [word for word in arguments.overrides if word.startswith("data.")]
+    return shlex.join(["landfall", "score", *source, *of_data])
 
 
 def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:
