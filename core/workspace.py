@@ -55,6 +55,11 @@ def find_root(start: Path | str | None = None) -> Path:
     )
 
 
+def broken_link(path: Path) -> Path | None:
+    """The first link on a path that leads to itself or nowhere, such as to a drive that is not connected."""
+    return next((each for each in (*reversed(path.parents), path) if each.is_symlink() and not each.exists()), None)
+
+
 def holds_files(folder: Path) -> bool:
     """Whether a folder or a subfolder has a file that is not hidden; True if the folder is unreadable."""
     try:

@@ -59,6 +59,19 @@ def test_a_data_folder_that_leads_to_itself_is_named(workspace, capsys):
     assert "self: Too many levels of symbolic links" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "name, code",
+    [("data", EXIT_DATA), ("data/fdc", EXIT_DATA), ("configs", EXIT_USAGE), (CONFIGS["patchtst"], EXIT_USAGE)],
+)
+def test_a_link_to_a_drive_that_is_not_connected_is_named(workspace, capsys, name, code):
+    path = workspace / name
+    path.rename(workspace / "elsewhere")
+    path.symlink_to("/drive/gone")
+    assert quality(workspace) == code
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"{name} is a broken link" in last.replace(f"{name}: is", f"{name} is")
+
+
 def test_results_below_themselves_are_exported_and_imported_once(workspace, tmp_path, capsys):
     drive = tmp_path / "drive"
     losses = drive / "artifacts/loss/patchtst_loss_history.csv"

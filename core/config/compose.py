@@ -41,7 +41,7 @@ from core.config.sources import calls_resolver
 from core.errors import ConfigError, ConfigFault, UsageError, first_line
 from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
-from core.workspace import SAMPLES, find_root, holds_files, relative
+from core.workspace import SAMPLES, broken_link, find_root, holds_files, relative
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -82,6 +82,8 @@ def load_config(
     """
     path = Path(root, file)
     source = relative(path, root)
+    if (link := broken_link(path)) is not None:
+        raise UsageError(f"{relative(link, root)} is a broken link", hint="correct the link, or connect its drive")
     if not path.is_file():
         found = sorted(relative(p, root) for p in (root / CONFIG_DIR).glob("**/*_ssl*.yaml"))
         hint = f"there are {', '.join(found)}" if found else f"{root} has none: is it the workspace?"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from core.errors import DataError, first_line
 from core.numbers import size_in_words
 from core.reading import LARGEST_RATIO, read_json_object, unpacks_too_far
+from core.workspace import broken_link
 
 Part = TypeVar("Part")
 
@@ -41,6 +42,8 @@ def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.spl
         refuse_other_kinds(pattern, root)
         if not sensors and folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise DataError("cannot be read: Permission denied", path=folder, hint="check the owner of the folder")
+        if not sensors and (link := broken_link(folder)):
+            raise DataError("is a broken link", path=link, hint="correct the link, or connect its drive")
         if not sensors:
             name = pattern.removeprefix(f"{folder_of(pattern)}/")
             is_there = folder.is_dir()
