@@ -157,6 +157,7 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
         "get_ipython().system_raw('serve &')",
         "from google.colab import files\nfiles.view('not_fetched.py')",
         "import os, psutil\npsutil.Process(os.getpid())",
+        "import uuid\nprint(uuid.uuid1())",
     ],
 )
 def test_what_both_machines_do_alike_does_not_differ(sandboxes, cell):

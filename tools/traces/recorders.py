@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,7 @@ def _fix_random_numbers() -> None:
     numbers, seed = random.Random(0), random.seed
     os.urandom = random._urandom = lambda size: numbers.randbytes(size)  # type: ignore[attr-defined]
     random.seed = lambda a=None, version=2: seed(0 if a is None else a, version)  # type: ignore[assignment]
+    uuid.uuid1 = lambda *node_and_clock: uuid.uuid4()  # type: ignore[assignment]
 
 
 def _simulate_clocks() -> None:
