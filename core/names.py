@@ -25,7 +25,7 @@ def checked_run_id(name: str) -> str:
         rule = f"letters, digits and . _ + - only, at most {_MAX_BYTES} bytes"
         raise ValueError(f"{str(name)[:60]!r} is not a valid name of a run: {rule}")
     if _RESERVED.fullmatch(name):
-        raise ValueError(f"{name!r} is not a valid name of a run: it is reserved")
+        raise ValueError(f"{name!r} is not a valid name of a run: Windows reserves it; use another name")
     return name
 
 
