@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from core.config.schema import Stream
+from core.data.annotations import annotations_file
 from core.reading import read_json
 from core.workspace import utc_now, write_text
-from pipelines.dashboard.annotations import Annotation, NewAnnotation, annotation_of, file_of, of_data
+from pipelines.dashboard.annotations import Annotation, NewAnnotation, annotation_of, of_data
 from pipelines.dashboard.inputs import CONTRACT, Problems, data_root_of, read_model, read_scores
 from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.publish import write_document
@@ -29,7 +30,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     Raises ValueError for a damaged file of annotations, OSError for one that cannot be written.
     """
     with _WRITING:
-        file = file_of(root, stream)
+        file = annotations_file(root, stream)
         before = _ANNOTATIONS.validate_python(read_json(file)) if file.exists() else []
         added = Annotation(**new.model_dump(), at=utc_now(), data_root=data_root_of(root, stream))
         mine = of_data(before, added.data_root)

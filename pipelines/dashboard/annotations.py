@@ -8,12 +8,10 @@ only to events that begin in it or have their middle in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from pydantic import ConfigDict, Field, model_validator
 
-from core.config.schema import Stream
-from core.data.annotations import Label, annotations_file
+from core.data.annotations import Label
 from pipelines.dashboard.documents import Document, Text, Time
 
 LONGEST_COMMENT = 2_000
@@ -61,11 +59,6 @@ class Annotation(NewAnnotation):
 
     at: Time | None = Field(None, description="When it was noted.")
     data_root: Text | None = Field(None, description="`data.root` of the scores.")
-
-
-def file_of(root: Path, stream: Stream) -> Path:
-    """A list of annotations, oldest first."""
-    return annotations_file(root, stream)
 
 
 def of_data(annotations: Sequence[Annotation], data_root: str | None) -> list[Annotation]:

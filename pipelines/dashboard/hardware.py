@@ -17,6 +17,7 @@ from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
 from pipelines.devices.frameworks import installed_frameworks
+from pipelines.devices.text import gib
 
 
 # ----------------------------------------------------------------------------------------------------------- decisions
@@ -93,19 +94,15 @@ def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("
 
 def _facts(record: DeviceRecord) -> Iterator[tuple[str, str]]:
     plan, memory, batch = record.plan, record.memory, record.batch
-    limit = f"; a run may take {_gib(memory.limit_mb)} ({plan.memory_reason})" if memory.limit_mb is not None else ""
+    limit = f"; a run may take {gib(memory.limit_mb)} ({plan.memory_reason})" if memory.limit_mb is not None else ""
     yield "Device", f"{plan.name} ({plan.kind}): {plan.device_reason}"
     yield "Precision", f"{plan.precision}: {plan.precision_reason}"
-    yield "Memory", f"{_gib(memory.total_mb)}, {_gib(memory.free_mb)} free{limit}"
+    yield "Memory", f"{gib(memory.total_mb)}, {gib(memory.free_mb)} free{limit}"
     yield "CPU threads", str(plan.threads)
     yield "Tier", f"{batch.tier}: default batch size {batch.batch_size}, {batch.model_size} model"
     yield "Frameworks", ", ".join(f"{name} {version or '–'}" for name, version in installed_frameworks().items())
     for device in record.devices:
-        free = f"{_gib(device.memory_free_mb)} of {_gib(device.memory_total_mb)} free"
+        free = f"{gib(device.memory_free_mb)} of {gib(device.memory_total_mb)} free"
         yield "Found", f"{device.kind}: {device.name}, {free if device.usable else 'not usable'}; {device.reason}"
     yield from (("Not as requested", misfit) for misfit in plan.misfits)
     yield from (("Recommendation", f"{advice.finding} → {advice.action}") for advice in advice_for(record))
-
-
-def _gib(megabytes: float) -> str:
-    return f"{megabytes / 1024:.1f} GiB"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
+from core.data.annotations import annotations_file
 from core.errors import first_line
 from core.names import RunId
 from core.owner import Owner
@@ -21,7 +22,7 @@ from core.reading import read_json, read_json_object
 from core.workspace import relative
 from inference.summary import ScoringPaths
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard.annotations import Annotation, annotation_of, file_of, of_data
+from pipelines.dashboard.annotations import Annotation, annotation_of, of_data
 from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
@@ -150,7 +151,7 @@ def read_scores(
     if scores is None:
         return None, None
     events = read_model(paths.events_json, list[AnomalyEvent], problems) or []
-    noted = read_model(file_of(root, config.stream), list[Annotation], problems) or []
+    noted = read_model(annotations_file(root, config.stream), list[Annotation], problems) or []
     annotations = of_data(noted, data_root_of(root, config.stream))
     for event in events:
         event.annotation = annotation_of(annotations, event.recording, event.start_seconds, event.end_seconds)

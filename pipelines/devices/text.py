@@ -65,12 +65,12 @@ def _in_use(report: Mapping[str, Any]) -> str:
 
 
 def _memory_text(memory: Mapping[str, Any]) -> str:
-    text = f"{_gib(memory['total_mb'])}, {_gib(memory['free_mb'])} free"
+    text = f"{gib(memory['total_mb'])}, {gib(memory['free_mb'])} free"
     if memory["limit_mb"] is None:
         return text
     bounded = memory["limit_mb"] < int(memory["share"] * memory["total_mb"])
     strategy = f"{memory['strategy']}, {memory['share']:.0%}{'; no more is free' if bounded else ''}"
-    return f"{text}; a run may take {_gib(memory['limit_mb'])} ({strategy})"
+    return f"{text}; a run may take {gib(memory['limit_mb'])} ({strategy})"
 
 
 def _routing_text(routing: Mapping[str, Any]) -> str:
@@ -86,7 +86,7 @@ def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     count_width, name_width = (max(map(len, texts)) for texts in (counts, names))
     for row, count, name in zip(rows, counts, names, strict=True):
         mark = "→" if row["kind"] == report["plan"]["kind"] else " "
-        free = f"usable, {row['memory_free_mb'] / 1024:.1f} of {_gib(row['memory_total_mb'])} free"
+        free = f"usable, {row['memory_free_mb'] / 1024:.1f} of {gib(row['memory_total_mb'])} free"
         state = free if row["usable"] else "NOT USABLE"
         yield f"{mark} {row['kind']:<4} {count:>{count_width}}  {name:<{name_width}}  {state}"
         yield from _wrapped(row["reason"], " " * 7, 9)
@@ -140,5 +140,5 @@ def _wrapped(text: str, head: str, indent: int) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
-def _gib(megabytes: float) -> str:
+def gib(megabytes: float) -> str:
     return f"{megabytes / 1024:.1f} GiB"
