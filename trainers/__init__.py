@@ -2,7 +2,7 @@
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
-1. profiling, elastic, distributed, random_state, environment
+1. profiling, elastic, distributed, random_state, environment, batching
 2. context (facts of a run), optimizer, strategies (single device, DDP, FSDP), resuming (or initial weights of another
    run), micro_batch (the search for its size)
 3. objective (loss and gradients), probing (measures real steps for that search)

@@ -15,11 +15,11 @@ from core import checkpoint
 from core.config.hardware import Tier, load_tiers, resolve_model_size, size_as_trained
 from core.config.schema import AnyConfig, PatchTSTConfig
 from core.data.inputs import Inputs
-from core.devices.batching import BatchPlan, effective_batch, tier_for
 from core.devices.manager import DeviceManager
 from core.errors import LandfallError
 from core.models.factory import count_parameters
 from core.numbers import duration_in_words
+from trainers.batching import BatchPlan, effective_batch
 from trainers.context import RunContext
 from trainers.probing import measure
 
@@ -45,7 +45,8 @@ def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecisi
     Raises ConfigError for a size that does not fit the rest of the configuration.
     """
     tiers = load_tiers(context.root)
-    tier = tier_for(manager.capabilities, tiers, tpu_batch_factor=context.config.device.tpu_batch_factor)
+    device, factor = manager.capabilities, context.config.device.tpu_batch_factor
+    tier = tiers.tier_for(device.kind, device.nominal_gb, tpu_batch_factor=factor)
     config, loaded = context.config, context.loaded
     if config.model.size == "auto" and (origin := origin_of(context)) is not None:
         resumed = context.saved is not None

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from core.data.inputs import Inputs
-from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.errors import LandfallError, StoppedError
 from core.loss_curve import LossCurve
@@ -25,6 +24,7 @@ from core.reproducibility import generator
 from core.runlog import EpochRecord, RunLog, loss_csv_path, loss_png_path, write_loss_csv
 from core.stopping import StopRequest
 from core.workspace import relative
+from trainers.batching import BatchPlan
 from trainers.checkpointer import Checkpointer
 from trainers.context import RunContext
 from trainers.distributed import StopConsensus

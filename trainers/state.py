@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from core.config.schema import Training
-from core.devices.batching import BatchPlan
 from core.runlog import EpochRecord
+from trainers.batching import BatchPlan
 from trainers.objective import Objective
 from trainers.random_state import random_state, set_random_state
 from trainers.recovery import Recovery

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with
-from core.config.execution import DeviceKind, Execution
+from core.config.execution import TPU_BATCH_FACTOR, DeviceKind, Execution
 from core.config.fields import Count, Section
 from core.config.overrides import PROFILE_DIR
 from core.config.recipe import as_trained
@@ -63,6 +63,15 @@ class Tiers(TierTable):
     """The tiers, and per stream and size the configuration keys it sets: `{"model": {"d_model": 128, …}}`."""
 
     models: Mapping[Stream, Mapping[SizeName, Mapping[str, Any]]]
+
+    def tier_for(self, kind: DeviceKind, memory_gb: float, *, tpu_batch_factor: int = TPU_BATCH_FACTOR) -> Tier:
+        """The tier of a kind with the largest memory that the device has. On a TPU its batch size scales with the
+        factor."""
+        rows = [tier for tier in self.tiers if tier.kind == kind and tier.min_memory_gb <= memory_gb]
+        tier = max(rows, key=lambda tier: tier.min_memory_gb)
+        if kind != "tpu" or tpu_batch_factor == TPU_BATCH_FACTOR:
+            return tier
+        return tier.model_copy(update={"batch_size": max(1, tier.batch_size * tpu_batch_factor // TPU_BATCH_FACTOR)})
 
 
 def load_tiers(root: Path | None = None) -> Tiers:

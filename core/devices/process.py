@@ -1,10 +1,9 @@
-"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator; and jobs
-whose settings are restored afterwards. Imports torch only in functions."""
+"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator. Imports
+torch only in functions."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import logging
 import os
@@ -13,11 +12,9 @@ import random
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from core.config.execution import Profile
@@ -104,6 +101,24 @@ def make_reproducible(profile: Profile) -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
+@contextmanager
+def same_torch() -> Iterator[None]:
+    """Restores the settings of torch."""
+    import torch  # now, because the first job of a process may change the defaults
+
+    num_threads, debug_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    benchmark, allow_tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    dtype, random_state = torch.get_default_dtype(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
+        torch.set_deterministic_debug_mode(debug_mode)
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(random_state)
+
+
 def command_start() -> float | None:
     """Start time of the command of this process by `time.monotonic`, which all processes of a machine share and no
     clock setting changes; None if there is no command."""
@@ -148,56 +163,6 @@ def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | 
         return json.loads(answer.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise LandfallError("its answer is not JSON") from error
-
-
-# ------------------------------------------------------------------------------------------------- jobs in one process
-@contextmanager
-def isolated(log_file: Path) -> Iterator[None]:
-    """Inside the context the process is as at the start of a command: no log handlers, the clock of its time limit at
-    0, and standard output and errors in `log_file`. Afterwards environment, current folder, logging, warnings and the
-    settings of torch are restored. For one job at a time, because these settings are those of the process."""
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    environment, folder = dict(os.environ), Path.cwd()
-    root = logging.getLogger()
-    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
-    try:
-        with (
-            _same_torch(),
-            log_file.open("w", encoding="utf-8", buffering=1, errors="backslashreplace") as file,
-            redirect_stdout(file),
-            redirect_stderr(file),
-            warnings.catch_warnings(),
-        ):
-            root.handlers[:] = []
-            restart_clock()
-            yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        logging.raiseExceptions = raises
-        os.chdir(folder)
-        os.environ.clear()
-        os.environ.update(environment)
-        gc.collect()  # models and data of the job, which refer to each other
-        gc.freeze()  # what remains, such as modules, is not searched after the next job
-
-
-@contextmanager
-def _same_torch() -> Iterator[None]:
-    """Restores the settings of torch."""
-    import torch  # now, because the first job of a process may change the defaults
-
-    num_threads, debug_mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
-    benchmark, allow_tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
-    dtype, random_state = torch.get_default_dtype(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
-        torch.set_deterministic_debug_mode(debug_mode)
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
-        torch.set_default_dtype(dtype)
-        torch.set_rng_state(random_state)
 
 
 # --------------------------------------------------------------------------------------------------------------- memory

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from core.config.execution import DeviceKind
 from core.config.faults import origin_of
 from core.config.hardware import Tiers, load_tiers
-from core.devices.batching import tier_for
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
@@ -113,7 +112,8 @@ def device_record(manager: DeviceManager, host: Host | None = None, tiers: Tiers
     Raises pydantic's ValidationError if a detector returned an invalid value.
     """
     plan, chosen, settings = manager.plan(), manager.capabilities, manager.config.device
-    tier = tier_for(chosen, tiers or load_tiers(), tpu_batch_factor=settings.tpu_batch_factor)
+    tiers = tiers or load_tiers()
+    tier = tiers.tier_for(chosen.kind, chosen.nominal_gb, tpu_batch_factor=settings.tpu_batch_factor)
     default_origin = "default" if settings.prefer == "auto" else "configuration"
     return DeviceRecord(
         plan=plan.to_json(),

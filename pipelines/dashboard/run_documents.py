@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from core.config.schema import Stream
-from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.names import RunId
 from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Problem, Text, Time
+from trainers.batching import BatchPlan
 
 RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
 

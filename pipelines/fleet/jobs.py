@@ -24,6 +24,7 @@ from core.fingerprints import file_digests
 from core.reading import read_json_object
 from core.redaction import redacted_text
 from core.workspace import utc_now, write_json
+from pipelines.fleet.isolation import isolated
 from pipelines.fleet.machines import Machine, prepare, workspace_of
 from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.jobs import PROGRAM, TIME_OF_DAY
@@ -87,7 +88,6 @@ def read_outcome(workspace: Path, command: CommandName) -> Outcome | None:
 
 def run_job(job: Job) -> Outcome:
     """Runs a job and stores its outcome. A command that fails is an outcome, not an error."""
-    from core.devices.process import isolated
     from core.devices.process_memory import peak_meter
 
     started, workspace = time.monotonic(), workspace_of(job.machine, job.root)

@@ -15,10 +15,10 @@ from core.data.identity import identity
 from core.data.inputs import Identity, Inputs
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from core.devices.batching import BatchPlan
 from core.devices.plan import DevicePlan
 from core.runlog import RunLog, read_metrics
 from tests.trainers.conftest import TINY
+from trainers.batching import BatchPlan
 from trainers.context import RunContext
 from trainers.loop import Trainer
 from trainers.run import TrainingResult, train

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from core.config.execution import TPU_BATCH_FACTOR
-from core.config.hardware import Tier, Tiers
+from core.config.hardware import Tier
 from core.config.schema import Training
-from core.devices.capabilities import DeviceCapabilities
 
 # Smallest batch, also for a run too short for `min_steps`: the gradient of fewer windows is mostly noise.
 SMALLEST_BATCH = 8
@@ -40,17 +38,6 @@ class BatchPlan:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def tier_for(chosen: DeviceCapabilities, tiers: Tiers, *, tpu_batch_factor: int = TPU_BATCH_FACTOR) -> Tier:
-    """The tier of this kind with the largest memory that the device has. On a TPU its batch size scales with the
-    factor."""
-    rows = [tier for tier in tiers.tiers if tier.kind == chosen.kind and tier.min_memory_gb <= chosen.nominal_gb]
-    tier = max(rows, key=lambda tier: tier.min_memory_gb)
-    if chosen.kind != "tpu" or tpu_batch_factor == TPU_BATCH_FACTOR:
-        return tier
-    batch_size = max(1, tier.batch_size * tpu_batch_factor // TPU_BATCH_FACTOR)
-    return tier.model_copy(update={"batch_size": batch_size})
 
 
 def effective_batch(settings: Training, tier: Tier, *, num_windows: int, world_size: int = 1) -> tuple[int, str]:

@@ -4,20 +4,20 @@ from dataclasses import replace
 import pytest
 
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.hardware import load_tiers, resolve_model_size
+from core.config.hardware import Tier, Tiers, load_tiers, resolve_model_size
 from core.config.schema import Scalogram, Stream, SwinMAEModel, Training
-from core.devices.batching import effective_batch, tier_for
 from core.devices.capabilities import DeviceCapabilities
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
+from trainers.batching import effective_batch
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 TIERS = load_tiers(REPO_ROOT)
 
 
-def device(kind: str, memory_mb: int = 16_000, free_mb: int | None = None) -> DeviceCapabilities:
-    free = memory_mb if free_mb is None else free_mb
-    return replace(CPU, kind=kind, name=f"some {kind}", count=1, memory_total_mb=memory_mb, memory_free_mb=free)
+def tier_for(kind: str, memory_mb: int, tiers: Tiers = TIERS, **factor: int) -> Tier:
+    device = replace(CPU, kind=kind, name=f"some {kind}", count=1, memory_total_mb=memory_mb)
+    return tiers.tier_for(device.kind, device.nominal_gb, **factor)
 
 
 def tier(name: str):
@@ -44,14 +44,14 @@ def tier(name: str):
     ],
 )
 def test_a_device_starts_from_its_tier(kind, memory_mb, start):
-    found = tier_for(device(kind, memory_mb), TIERS)
+    found = tier_for(kind, memory_mb)
     assert found.kind == kind
     assert (found.batch_size, found.gradient_checkpointing, found.model_size) == start
 
 
 def test_the_order_of_the_rows_does_not_matter():
     turned = TIERS.model_copy(update={"tiers": TIERS.tiers[::-1]})
-    assert tier_for(device("cuda", 24_268), turned).name == "cuda-24gb"
+    assert tier_for("cuda", 24_268, turned).name == "cuda-24gb"
 
 
 # ------------------------------------------------------------------------------------------------------ effective batch
@@ -189,9 +189,9 @@ def test_an_error_is_raised_if_even_the_reduced_model_does_not_fit():
 
 @pytest.mark.parametrize("factor, batch", [(128, 2048), (64, 1024), (1, 16), (256, 4096)])
 def test_the_batch_of_a_tpu_follows_its_factor(factor, batch):
-    tpu, gpu = device("tpu", 32 * 1024), device("cuda", 40_536)
-    assert tier_for(tpu, TIERS, tpu_batch_factor=factor).batch_size == batch
-    assert tier_for(gpu, TIERS, tpu_batch_factor=factor) == tier_for(gpu, TIERS)
+    tpu = tier_for("tpu", 32 * 1024, tpu_batch_factor=factor)
+    assert tpu.batch_size == batch
+    assert tier_for("cuda", 40_536, tpu_batch_factor=factor) == tier_for("cuda", 40_536)
     settings = Training(effective_batch="auto", windows_per_epoch=0, epochs=1000)
-    effective, _ = effective_batch(settings, tier_for(tpu, TIERS, tpu_batch_factor=factor), num_windows=100_000)
+    effective, _ = effective_batch(settings, tpu, num_windows=100_000)
     assert effective == batch
