@@ -99,6 +99,11 @@ def test_the_printed_page_has_every_chart_and_no_controls(site, visit):
     assert page.locator("#events th", has_text="Begins").is_visible()
     assert not page.get_by_role("button", name="Events as CSV").is_visible()
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 40, 48)"
+    show(page, "anomalies?stream=patchtst&event=7")
+    assert page.locator("textarea").count() == 2
+    assert not any(box.is_visible() for box in page.locator("textarea").all())
+    meter = page.locator(".meter span").first
+    assert meter.evaluate("bar => getComputedStyle(bar).printColorAdjust") == "exact"
 
 
 # ----------------------------------------------------------------------------------------------------------- takeaways
