@@ -9,7 +9,7 @@ import ast
 import builtins
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,10 @@ _LOCAL_MEANING = re.compile(
     r"(?<![\w.])/content\b|google\.colab|colab\.research|(?<![\w.])/g?drive\b|(?:^|\./)g?drive/(?:My ?Drive|Shared)|"
     r"^/(?:mydrive|root|usr|opt|home|datalab|tools)\b"
 )
+
+
+_SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*|-{3}|_{3}|&nbsp;|$)")
+_ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
 
 
 @dataclass(frozen=True)
@@ -96,28 +100,50 @@ def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[
 
 
 def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple[int, int, int]]:
-    """For each moved field its first row, its own row, and its last row, from 0. The form texts directly above are
-    moved with it; in a cell with only such fields and comments, everything above it, and below the last one.
+    """For each moved field its first row, its own row, and its last row, from 0. The form texts directly above or below
+    that describe it are moved with it; in a cell with only such fields and comments, all others move with the next
+    field, and those below the last one with that.
     """
-    own = {field.name: source.line_of(field.mark.start) for field in leaving}
-    rows = sorted(own.values())
-    if _is_form(source, leaving):
-        ends = [*rows[:-1], source.text.count("\n")]
-        starts = [0, *(row + 1 for row in rows)]
-        return {name: (starts[rows.index(row)], row, ends[rows.index(row)]) for name, row in own.items()}
     texts = source.text.split("\n")
-    marked = {source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"}
     names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
-    found = {}
-    for name, row in own.items():
-        first = row
-        while first - 1 in marked and texts[first - 1].lstrip().startswith("#"):
-            first -= 1
-        words, before = re.findall(r"\w+", "\n".join(texts[first:row])), names.get(first - 1)
-        if before in words and name not in words:  # the texts describe the field above them
-            first = row
-        found[name] = first, row, row
-    return found
+    own = {field.name: source.line_of(field.mark.start) for field in leaving}
+    spans = {row: [row, row] for row in own.values()}
+    for first, last in _runs(source, texts, names):
+        row = _described_row(texts[first : last + 1], first, last, names)
+        if row in spans:
+            spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
+    if _is_form(source, leaving):
+        start = 0
+        for row in sorted(spans):
+            spans[row][0], start = start, spans[row][1] + 1
+        spans[max(spans)][1] = len(texts) - 1
+    return {name: (spans[row][0], row, spans[row][1]) for name, row in own.items()}
+
+
+def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last row of each group of form texts in adjacent lines; below a field a heading begins another
+    one."""
+    marked = [
+        row
+        for row in (source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown")
+        if texts[row].lstrip().startswith("#")
+    ]
+    while marked:
+        last = first = marked.pop(0)
+        while marked and marked[0] == last + 1 and not (first - 1 in fields and _SECTION.search(texts[last + 1])):
+            last = marked.pop(0)
+        yield first, last
+
+
+def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
+    """The row of the field that form texts describe: the one below them, unless they name only the one above, are items
+    of a list, or no field follows."""
+    above, below = names.get(first - 1), names.get(last + 1)
+    if above is None or _SECTION.search(texts[0]):
+        return last + 1 if below is not None else None
+    words = re.findall(r"\w+", "\n".join(texts))
+    is_of_above = below is None or (above in words and below not in words) or _ITEM.search(texts[0])
+    return first - 1 if is_of_above else last + 1
 
 
 def _is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:

@@ -100,22 +100,27 @@ def add_preamble(
     if parameters is not None and (parameters > first or _holds_any(cells[parameters]["source"], facts)):
         # Papermill sets the values below that cell, too late for folders that are needed before or in it: those have
         # their defaults.
-        text = "\n".join([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
+        text = _joined([SETUP_TITLE, *lines.values(), *_setup_lines(cells, facts, needs)])
         return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
     added = [_code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)] if needs else []
     if parameters is not None:
         head = {**cells[parameters], "source": _with_parameters(cells[parameters]["source"], lines)}
         return [*cells[:parameters], head, *added, *cells[parameters + 1 :]]
     if lines:
-        added.insert(0, _code_cell("\n".join([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
+        added.insert(0, _code_cell(_joined([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
     at = first if start is None else min(start, first)
     return [*cells[:at], *added, *cells[at:]]
 
 
 def _written(field: Parameter, facts: NotebookFacts) -> str:
-    """A parameter with the comments that describe it; a blank line precedes comments above it."""
+    """A parameter with the comments that describe it, between blank lines."""
     line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
-    return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below])
+    return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below, *[""] * bool(field.below)])
+
+
+def _joined(lines: Iterable[str]) -> str:
+    """The lines of a cell, with at most one blank line between them."""
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n")
 
 
 def _needs(
@@ -199,7 +204,7 @@ def _extended(
 def _with_parameters(text: str, lines: dict[str, str]) -> str:
     bound = _assigned(text)
     missing = [line for name, line in lines.items() if name not in bound]
-    return "\n".join([text.rstrip("\n"), *missing]) if missing else text
+    return _joined([text.rstrip("\n"), *missing]) if missing else text
 
 
 def _with_setup(text: str, wanted: list[str]) -> str:

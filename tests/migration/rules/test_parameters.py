@@ -135,8 +135,8 @@ def test_comments_of_a_field_move_with_it():
 
 def test_a_cell_with_other_code_keeps_its_comments():
     cells, _ = _migrate("# Setting\n#@markdown How long\nx = 1 #@param\n#@markdown After\nprint(x)")
-    assert cells[0]["source"].endswith("\n\n# How long\nx = 1  # type: int")
-    assert _texts(cells)[1:] == ["# Setting\n#@markdown After\nprint(x)"]
+    assert cells[0]["source"].endswith("\n\n# How long\nx = 1  # type: int\n# After")
+    assert _texts(cells)[1:] == ["# Setting\nprint(x)"]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,25 @@ def test_a_cell_with_other_code_keeps_its_comments():
 def test_the_output_of_the_cell_is_unchanged(text, expected):
     (*_, cell), _ = _migrate(text)
     assert cell["source"] == expected
+
+
+@pytest.mark.parametrize("code", ["", "\nprint(a, b)"])
+@pytest.mark.parametrize(
+    "text, fields",
+    [
+        ("a = 1 #@param\n#@markdown - item\nb = 2 #@param", "a = 1  # type: int\n# - item\n\nb = 2  # type: int"),
+        ("a = 1 #@param\n#@markdown a text\nb = 2 #@param", "a = 1  # type: int\n# a text\n\nb = 2  # type: int"),
+        ("a = 1 #@param\n#@markdown text\nb = 2 #@param", "a = 1  # type: int\n\n# text\nb = 2  # type: int"),
+        (
+            "a = 1 #@param\n#@markdown - item\n#@markdown ## Part\n#@markdown text\nb = 2 #@param",
+            "a = 1  # type: int\n# - item\n\n# Part\n# text\nb = 2  # type: int",
+        ),
+    ],
+)
+def test_a_text_moves_with_the_field_that_it_describes(text, fields, code):
+    cells, _ = _migrate(text + code)
+    assert cells[0]["source"].partition("\n")[2].lstrip("\n") == fields
+    assert _texts(cells)[1:] == [code.strip()]
 
 
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
