@@ -152,8 +152,8 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
         return Answer(given.value, tpu=bool(_TPU.search(text))) if given else None
     if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
         return Answer(False) if _SHELL.search(base) else None
-    if name in ("any", "all") and isinstance(first, ast.GeneratorExp | ast.ListComp):
-        return _of_search(name, first)
+    if name == "any" and isinstance(first, ast.GeneratorExp | ast.ListComp):
+        return _of_search(first)
     if name == "bool" and first is not None and (inner := _value(first, flag_of)):
         return Answer(bool(inner.value), inner.asks, inner.tpu)
     return None
@@ -166,15 +166,10 @@ def _looks_up(name: str, base: str, text: str) -> bool:
     return name == "get" and base.endswith("modules") and text.startswith("google.colab")
 
 
-def _of_search(name: str, searched: ast.GeneratorExp | ast.ListComp) -> Answer | None:
+def _of_search(searched: ast.GeneratorExp | ast.ListComp) -> Answer | None:
     """`any("COLAB" in key for key in os.environ)`: false here."""
-    if name != "any" or len(searched.generators) != 1:
+    if len(searched.generators) != 1:
         return None
-    where = ast.unparse(searched.generators[0].iter)
-    texts = [part.value for part in walk(searched.elt) if isinstance(part, ast.Constant)]
-    for text in texts:
-        if isinstance(text, str):
-            in_environment = _ENVIRONMENT.search(where) and _ENVIRONMENT_NAME.search(text)
-            if in_environment or (_MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where))):
-                return Answer(False, tpu=bool(_TPU.search(text)))
-    return None
+    where = searched.generators[0].iter
+    texts = (part for part in walk(searched.elt) if isinstance(part, ast.Constant))
+    return next(filter(None, (_membership(text, where) for text in texts)), None)
