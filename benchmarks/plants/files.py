@@ -33,17 +33,16 @@ STYLES: dict[StyleName, Style] = {
 }
 
 
-def write_plant(plant: Plant, folder: Path, style: Style = STYLES["plain"], *, labels: bool = True) -> None:
-    """Writes `train_1.csv`, `test_1.csv` and, with `labels`, the labels of the latter."""
+def write_plant(plant: Plant, folder: Path, style: Style) -> None:
+    """Writes `train_1.csv`, `test_1.csv` and the labels of the latter."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in (("train", plant.train), ("test", plant.test)):
         _frame(values, name, style).to_csv(
             folder / f"{name}_1.csv", index=False, sep=style.separator, decimal=style.decimal, na_rep=style.missing
         )
-    if labels:
-        start, stop = (START["test"] + pd.Timedelta(seconds=row) for row in (plant.start, plant.stop - 1))
-        found = pd.DataFrame({"start": [start], "end": [stop], "fault": [plant.fault]})
-        found.to_csv(folder / "test_1.labels.csv", index=False)
+    start, stop = (START["test"] + pd.Timedelta(seconds=row) for row in (plant.start, plant.stop - 1))
+    found = pd.DataFrame({"start": [start], "end": [stop], "fault": [plant.fault]})
+    found.to_csv(folder / "test_1.labels.csv", index=False)
 
 
 def _frame(values: Signals, name: str, style: Style) -> pd.DataFrame:

@@ -34,11 +34,11 @@ def lint(context: Context) -> str:
         place = f"{file}:{finding['location']['row']}:{finding['location']['column']}"
         found[context.is_own(file)].append(f"{place}: {finding['code']} {finding['message']}")
     if found[True]:
-        raise CheckFailed(_first_of(found[True], "finding"), "run `make lint`")
+        raise CheckFailed(_first_of(found[True]), "run `make lint`")
     if found[False]:
         file = found[False][0].partition(":")[0]
         raise CheckWarned(
-            _first_of(found[False], "finding") + " (not Landfall's files)",
+            _first_of(found[False]) + " (not Landfall's files)",
             f"`{Path(sys.executable).name} -m ruff check {shlex.quote(file)}` shows them; they stop nothing",
         )
     return "ruff finds nothing"
@@ -81,8 +81,8 @@ def notebooks(context: Context) -> str:
     return f"{len(files)} notebooks are valid, parameterised and free of outputs"
 
 
-def _first_of(findings: Sequence[str], noun: str) -> str:
-    return f"{counted(len(findings), noun)}, first: {findings[0]}"
+def _first_of(findings: Sequence[str]) -> str:
+    return f"{counted(len(findings), 'finding')}, first: {findings[0]}"
 
 
 CHECKS = (
