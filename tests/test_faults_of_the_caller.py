@@ -75,14 +75,15 @@ def test_data_that_is_not_ready_ends_with_one_line(workspace):
     assert "✗" in done.stdout
 
 
-def test_a_folder_of_runs_without_permission_is_reported(workspace):
-    folder = workspace / "runs/patchtst_ssl"
-    folder.mkdir(parents=True)
+@pytest.mark.parametrize("closed", ["runs", "runs/patchtst_ssl"])
+def test_a_folder_of_runs_without_permission_is_reported(workspace, closed):
+    (workspace / "runs/patchtst_ssl").mkdir(parents=True)
+    folder = workspace / closed
     folder.chmod(0)
     try:
         of_stream = f"--repo-root {workspace}"
         assert "patchtst_ssl" in check(ended(f"landfall runs --stream patchtst {of_stream}"), EXIT_USAGE)
-        assert "patchtst_ssl" in check(ended(f"landfall export {of_stream}"), EXIT_OK)
+        assert "_ssl: cannot be read" in check(ended(f"landfall export {of_stream}"), EXIT_OK)
     finally:
         folder.chmod(0o755)
 

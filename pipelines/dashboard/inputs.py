@@ -65,10 +65,10 @@ class Problems:
 
 
 def listed(folder: Path, pattern: str) -> list[Path]:
-    """The entries of a folder, by name; empty if it is deleted meanwhile."""
+    """The entries of a folder, by name; empty if it is deleted meanwhile, or without permission."""
     try:
         return sorted(folder.glob(pattern))
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return []
 
 
@@ -76,10 +76,21 @@ def skipped_by_glob(folder: Path) -> Iterator[tuple[Path, str]]:
     """What a glob of a folder and of its entries skips silently, with the reason: broken links on its path or in it,
     such as to a drive that is not connected, and folders without permission."""
     for path in (*reversed(folder.parents), folder, *listed(folder, "*")):
-        if path.is_symlink() and not path.exists():
-            yield path, "is a broken link"
-        elif path.is_relative_to(folder) and path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+        try:
+            if path.is_symlink() and not path.exists():
+                yield path, "is a broken link"
+            elif path.is_relative_to(folder) and path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+                yield path, "cannot be read: Permission denied"
+        except PermissionError:  # of the folder above
             yield path, "cannot be read: Permission denied"
+
+
+def has_file(path: Path) -> bool:
+    """Whether a file exists; False without permission for its folder."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
 
 
 def changed_at(path: Path) -> float:
@@ -185,7 +196,7 @@ def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkp
     sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
     if sidecar is None:
         return None
-    return Checkpoint(path=relative(weights, root), present=weights.is_file(), **sidecar.model_dump())
+    return Checkpoint(path=relative(weights, root), present=has_file(weights), **sidecar.model_dump())
 
 
 def read_checklist(root: Path, problems: Problems) -> Checklist | None:

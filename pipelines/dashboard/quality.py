@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
 from pipelines.dashboard.detail_documents import FileQuality, Quality
-from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model, skipped_by_glob
+from pipelines.dashboard.inputs import Problems, changed_at, has_file, listed, read_model, skipped_by_glob
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 
@@ -30,7 +30,7 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
         report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report
-    present = [file_id for file_id in reports if (root / config.data.root / file_id).is_file()]
+    present = [file_id for file_id in reports if has_file(root / config.data.root / file_id)]
     return [reports[file_id] for file_id in sorted(present or reports)]
 
 

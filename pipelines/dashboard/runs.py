@@ -22,7 +22,16 @@ from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import CONTRACT, Problems, explain, has_ended, listed, read_model, skipped_by_glob
+from pipelines.dashboard.inputs import (
+    CONTRACT,
+    Problems,
+    explain,
+    has_ended,
+    has_file,
+    listed,
+    read_model,
+    skipped_by_glob,
+)
 from pipelines.dashboard.run_documents import (
     Best,
     Environment,
@@ -90,9 +99,9 @@ def read_runs(
         for name, stream in run.streams.items():
             weights = folders[run.run_id][name] / WEIGHTS_FILE
             notebook = root / configs[name].logging.artifacts_dir / "notebooks" / run.run_id / f"local_{name}_ssl.ipynb"
-            stream.weights = relative(weights, root) if weights.is_file() else None
+            stream.weights = relative(weights, root) if has_file(weights) else None
             stream.notebook = next(
-                (relative(file, root) for file in (notebook.with_suffix(".html"), notebook) if file.is_file()), None
+                (relative(file, root) for file in (notebook.with_suffix(".html"), notebook) if has_file(file)), None
             )
     return runs
 

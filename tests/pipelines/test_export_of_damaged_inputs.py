@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -47,6 +49,19 @@ CONTENTS = {
     "deep": b"[" * 100_000,
     "types": b'{"state": 3, "file_id": [], "items": "x", "run_id": {}, "scores": "y", "tier": []}',
 }
+
+
+def test_folders_without_permission_do_not_stop_the_export(workspace, monkeypatch):
+    """Data and executed notebooks of another user; the tests may run as root, who may read everything."""
+    is_file = Path.is_file
+
+    def of_user(path: Path) -> bool:
+        if path.is_relative_to(workspace / "data") or "notebooks" in path.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", of_user)
+    assert export_state(workspace).streams["patchtst"].quality.files > 0
 
 
 @pytest.mark.parametrize("content", CONTENTS)
