@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from core import checkpoint
-from core.config.compose import flatten
+from core.config.compose import config_from_dict, flatten, recorded
 from core.config.schema import AnyConfig
-from core.errors import CheckpointError
+from core.errors import CheckpointError, ConfigError
 from core.names import run_folder
 from core.workspace import atomic_file, relative, remove_abandoned
 
@@ -80,9 +80,17 @@ def _incomparable(new: Mapping[str, Any], old: Mapping[str, Any]) -> str | None:
     """The first setting, or the validation data, that makes the losses of two models incomparable."""
     if old.get("val_loss") is None or new.get("data", {}).get("validation") != old.get("data", {}).get("validation"):
         return "the validation data"
-    ours, theirs = dict(flatten(new["config"])), dict(flatten(old["config"]))
+    ours, theirs = _settings(new), _settings(old)
     keys = sorted(key for key in ours | theirs if key.startswith(_DEFINES_LOSS))
     return next((key for key in keys if ours.get(key) != theirs.get(key)), None)
+
+
+def _settings(description: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model. Keys that are newer than the model have their defaults, which is how it was trained."""
+    try:
+        return dict(flatten(recorded(config_from_dict(description["config"], source=description["run_id"]))))
+    except ConfigError:
+        return dict(flatten(description["config"]))
 
 
 def promote(root: Path, config: AnyConfig, run_id: str) -> str | None:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from core import checkpoint, promotion
-from core.config.compose import load_config, local_config_file
+from core.config.compose import load_config, local_config_file, recorded
 from pipelines import list_runs, promote_run
 from tests.trainers.trainings import run_training
 from trainers import train_patchtst_ssl
@@ -55,6 +55,16 @@ def test_a_run_whose_loss_cannot_be_compared_replaces_the_model(plant, change):
     run_training(plant, "training.epochs=6")
     assert run_training(plant, "training.epochs=1", change, run_id="run-2").promoted
     assert _model(plant)["run_id"] == "run-2"
+
+
+def test_a_setting_that_a_former_version_did_not_have_has_its_default(workspace):
+    config = recorded(load_config(local_config_file("swinmae"), ["data.root=."], root=workspace).config)
+    former = {**config, "model": {name: value for name, value in config["model"].items() if name != "masks"}}
+    assert former != config
+    new = {"run_id": "run-2", "val_loss": 0.8, "config": config}
+    old = {"run_id": "run-1", "val_loss": 0.7, "config": former}
+    assert not promotion.compare(new, old).replaces
+    assert promotion.compare({**new, "val_loss": 0.6}, old).replaces
 
 
 def test_a_run_that_may_not_be_promoted_leaves_no_model(plant):
