@@ -22,7 +22,10 @@ SCORES = "artifacts/scores"
 
 def _utc(value: datetime) -> datetime:
     """Times without a zone are UTC by contract."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError as error:  # such as year 1 at +14:00
+        raise ValueError("is out of range") from error
 
 
 _MISLEADING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -64,6 +64,13 @@ def test_folders_without_permission_do_not_stop_the_export(workspace, monkeypatc
     assert export_state(workspace).streams["patchtst"].quality.files > 0
 
 
+def test_a_time_before_the_first_year_does_not_stop_the_export(workspace):
+    status = workspace / f"runs/patchtst_ssl/{SECOND}/status.json"
+    status.write_text('{"state": "running", "started_at": "0001-01-01T00:00:00+14:00"}')
+    problems = export_state(workspace).problems
+    assert [problem.path for problem in problems] == [f"runs/patchtst_ssl/{SECOND}/status.json"]
+
+
 @pytest.mark.parametrize("content", CONTENTS)
 def test_no_damaged_input_stops_the_export(workspace, content):
     for path in DAMAGE:
