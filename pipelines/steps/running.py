@@ -83,6 +83,7 @@ class Run:
         self._at_once = 1
         self._stopped_for = ""
         self._is_signalled = False
+        self._later: list[int] | None = None  # signals that are handled later
         self._problems: set[str] = set()
         self._deadline = None if how.timeout_s is None else time.monotonic() + how.timeout_s
 
@@ -99,7 +100,8 @@ class Run:
         pending = list(steps)
         with Display() as display, self._handling_signals():
             while pending or self._jobs:
-                pending = self._start_ready(pending)
+                with self._signals_later():
+                    pending = self._start_ready(pending)
                 self._listen()
                 display.show(list(self._jobs.values()))
                 self.record.follow(self._jobs.values())
@@ -277,6 +279,25 @@ class Run:
         for job in list(self._jobs.values()):
             job.kill()
 
+    def _on_signal(self, number: int) -> None:
+        if self._stopped_for:
+            self._kill()
+            raise KeyboardInterrupt
+        self._is_signalled = True
+        self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
+        self._stop(f"received {signal.Signals(number).name}")
+
+    @contextmanager
+    def _signals_later(self) -> Iterator[None]:
+        """Handles signals at the end of the context, so that they also reach a step that is being started."""
+        self._later = []
+        try:
+            yield
+        finally:
+            later, self._later = self._later, None
+            for number in later:
+                self._on_signal(number)
+
     @contextmanager
     def _handling_signals(self) -> Iterator[None]:
         """The first SIGINT or SIGTERM lets steps save a checkpoint, the second ends them; main thread only."""
@@ -287,12 +308,10 @@ class Run:
         def on_signal(number: int, frame: object) -> None:
             if is_repeated(number):
                 return
-            if self._stopped_for:
-                self._kill()
-                raise KeyboardInterrupt
-            self._is_signalled = True
-            self.exit_code = EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_RESUMABLE
-            self._stop(f"received {signal.Signals(number).name}")
+            if self._later is None:
+                self._on_signal(number)
+            else:
+                self._later.append(number)
 
         before = {number: signal.signal(number, on_signal) for number in stop_signals()}
         try:

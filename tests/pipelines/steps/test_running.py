@@ -198,6 +198,18 @@ def test_a_step_without_checkpoint_stops_on_a_signal(do, workspace):
     assert run.exit_code == EXIT_RESUMABLE
 
 
+def test_a_signal_while_a_step_is_started_stops_this_step(do, monkeypatch):
+    class Interrupted(running.Job):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(running, "Job", Interrupted)
+    run, endings = do(step("long", *LONG), step("next"))
+    assert endings == {"long": "stopped", "next": "not run"}
+    assert run.exit_code == EXIT_RESUMABLE
+
+
 def test_the_second_ctrl_c_ends_the_step_immediately(order, workspace):
     run, ctrl_c = Run(order, workspace, How()), lambda: os.kill(os.getpid(), signal.SIGINT)
     when((workspace / "deaf").exists, ctrl_c)
