@@ -8,6 +8,7 @@ from core.config.compose import load_config
 from core.config.schema import PatchTSTModel
 from core.errors import ConfigError
 from core.models.patchtst import PatchTST
+from tests.core.models.test_masking import assert_another_gradient_for_the_same_loss
 from tests.core.models.test_patchtst import renamed
 from tests.support import REPO_ROOT
 
@@ -150,14 +151,7 @@ def test_the_forecast_of_a_single_channel_uses_its_past():
 # ----------------------------------------------------------------------------------------------------------- variance
 def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient():
     point, gaussian = build(norm="layer"), build(norm="layer", output="gaussian")
-    gaussian.load_state_dict(point.state_dict(), strict=False)
-    x, mask = windows(), point.draw_mask(BATCH)
-    losses = [model(x, mask).loss for model in (point, gaussian)]
-    torch.testing.assert_close(*losses)
-    for loss in losses:
-        loss.backward()
-    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
-    assert gaussian.variance_head.weight.grad.abs().sum() > 0
+    assert_another_gradient_for_the_same_loss(point, gaussian, windows(), point.draw_mask(BATCH))
 
 
 def test_a_variance_is_learned_and_divides_the_error():

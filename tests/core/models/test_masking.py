@@ -236,3 +236,15 @@ def test_gradient_checkpointing_is_off_by_default_and_passes_are_not_in_the_stat
     model, _ = build()
     assert not model.gradient_checkpointing
     assert "passes_qn" not in model.state_dict()
+
+
+def assert_another_gradient_for_the_same_loss(point, gaussian, x, mask):
+    """Of two models with the same weights, the one that predicts a variance has the loss of the other, and another
+    gradient."""
+    gaussian.load_state_dict(point.state_dict(), strict=False)
+    losses = [model(x, mask).loss for model in (point, gaussian)]
+    torch.testing.assert_close(*losses)
+    for loss in losses:
+        loss.backward()
+    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
+    assert gaussian.variance_head.weight.grad.abs().sum() > 0

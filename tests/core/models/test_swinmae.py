@@ -6,6 +6,7 @@ import torch
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
 from core.models.swinmae import DropPath, SwinMAE, patch_statistics
+from tests.core.models.test_masking import assert_another_gradient_for_the_same_loss
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
@@ -244,14 +245,7 @@ def test_inpaint_predicts_each_unit_while_it_is_masked(form):
 @pytest.mark.parametrize("norm_target", [False, True])
 def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(norm_target, form):
     point, gaussian = (build(norm_target=norm_target, output=output, **form) for output in ("point", "gaussian"))
-    gaussian.load_state_dict(point.state_dict(), strict=False)
-    x, mask = images(), a_mask(point)
-    losses = [model(x, mask).loss for model in (point, gaussian)]
-    torch.testing.assert_close(*losses)
-    for loss in losses:
-        loss.backward()
-    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
-    assert gaussian.variance_head.weight.grad.abs().sum() > 0
+    assert_another_gradient_for_the_same_loss(point, gaussian, images(), a_mask(point))
 
 
 @pytest.mark.parametrize("norm_target", [False, True])
