@@ -11,6 +11,9 @@ With `decoder: light`, all blocks of the decoder are on the deepest feature map,
 position of that map: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head. The decoder adds
 positions, as in He et al. (Masked Autoencoders Are Scalable Vision Learners, CVPR 2022).
 
+Masks in training are random units, as in the paper, or complete frequency bands or time spans (`masks`). With `output:
+gaussian`, a second head predicts the variance of each pixel.
+
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. The learned token replaces the
 masked patches in the deepest feature map, before the decoder. `visible_windows.py` maps visible patches to windows.
 
