@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # Process sensors in a figure, if the caller does not choose them.
 _MAX_CHANNELS = 12
+# Channels in an error message.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def load_stream_data(
         scaler.log_floors()
     elif scaler.channels != channels:
         raise DataError(
-            f"the data has the channels {', '.join(channels)}; the model was trained on {', '.join(scaler.channels)}",
+            f"its channels differ from those that the model was trained on: {_difference(channels, scaler.channels)}",
             path=recordings[0].path,
             hint=f"score data of the same sensors, set data.channels, train on this data (landfall train "
             f"{config.stream}), or score without a model (landfall score --detector charts)",
@@ -283,18 +285,28 @@ def _log_decisions(notes: Mapping[str, Sequence[str]], reports: Sequence[Quality
         )  # fmt: skip
 
 
+def _difference(found: Sequence[str], expected: Sequence[str]) -> str:
+    """The missing and the additional channels, with their numbers and the first names of each."""
+    kinds = {
+        f"of {len(expected)} missing": [name for name in expected if name not in found],
+        "additional": [name for name in found if name not in expected],
+    }
+    words = [
+        f"{len(names)} {kind} ({', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''})"
+        for kind, names in kinds.items()
+        if names
+    ]
+    return ", ".join(words) or "another order"
+
+
 def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:
     """The channels and the sampling rate of all recordings. Raises DataError naming the first that differs."""
     first = recordings[0]
     for other in recordings[1:]:
         if other.channels != first.channels:
-            missing, extra = (
-                ", ".join([name for name in one.channels if name not in two.channels][:6])
-                for one, two in ((first, other), (other, first))
-            )
-            words = [f"without {missing}"] * bool(missing) + [f"with {extra}"] * bool(extra) or ["another order"]
             raise DataError(
-                f"its channels differ from those of {path_shown(first.file_id, config)}: {', '.join(words)}",
+                f"its channels differ from those of {path_shown(first.file_id, config)}: "
+                f"{_difference(other.channels, first.channels)}",
                 path=other.path,
                 hint="list the common ones in data.channels, or narrow the globs",
             )

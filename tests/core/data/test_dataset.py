@@ -288,7 +288,7 @@ def test_a_reader_that_fails_unexpectedly_is_reported_with_its_file(tmp_path, mo
 def test_differing_channels_name_the_file_and_the_channels(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     write_ramp(tmp_path, "two.csv", 400, columns=("a", "c"))
-    with pytest.raises(DataError, match=r"data/one\.csv: without b, with c") as caught:
+    with pytest.raises(DataError, match=r"data/one\.csv: 1 of 2 missing \(b\), 1 additional \(c\)") as caught:
         load(tmp_path, make_config())
     assert caught.value.path.name == "two.csv"
 
@@ -403,9 +403,16 @@ def test_a_given_scaler_is_applied_unchanged(tmp_path):
 def test_a_scaler_of_other_channels_is_rejected(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     scaler = Scaler("none", ("a", "z"), (0.0, 0.0), (1.0, 1.0), 1e9, {})
-    with pytest.raises(DataError, match=r"a, b; .*a, z") as raised:
+    with pytest.raises(DataError, match=r"1 of 2 missing \(z\), 1 additional \(b\)") as raised:
         load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
     assert all(way in raised.value.hint for way in ("landfall train patchtst", "--detector charts"))
+
+
+def test_many_differing_channels_are_counted_and_only_the_first_are_named(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    scaler = Scaler("none", (*(f"s{at}" for at in range(9)), "b", "a"), (0.0,) * 11, (1.0,) * 11, 1e9, {})
+    with pytest.raises(DataError, match=r"trained on: 9 of 11 missing \(s0, s1, s2, …\) "):
+        load(tmp_path, make_config(), SCORING_SPLITS, scaler=scaler)
 
 
 def test_loading_logs_the_number_of_windows(tmp_path, caplog):
