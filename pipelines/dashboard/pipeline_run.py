@@ -4,7 +4,7 @@ steps add whether it is running again, how long it took, or why it failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -93,17 +93,20 @@ def with_pipeline_run(
 ) -> list[PipelineNode]:
     """The stages according to their outputs, with the state of the steps of `run`.
 
-    known_since: time of the newest output of a stage, or of a stream in it. Steps of a completed run that are older are
-    ignored, because the stage was run by hand since.
+    known_since: time of the newest output of a stage, or of a stream in it. Steps of a run that has ended are ignored
+    if their stage was run by hand since, or any stage of their stream.
     """
 
     def is_current(step: StepNow) -> bool:
         known = known_since.get((step.stage, step.stream))
-        return run.state == "running" or known is None or step.at is None or step.at >= known
+        is_own = known is None or step.at is None or step.at >= known
+        others = (time for (_, stream), time in known_since.items() if step.stream in (None, stream))
+        return run.state == "running" or (is_own and all(time <= run.updated_at for time in others))
 
     steps = [step for step in run.steps.values() if is_current(step)]
+    partly = {step.stage for step in run.steps.values() if step not in steps}
     # The document with the nodes is itself the export.
-    reported = {stage.id: stage for stage in stages_of(steps) if stage.id != "export"}
+    reported = {stage.id: stage for stage in stages_of(steps, partly) if stage.id != "export"}
     return [_with_stage(node, reported.get(node.id)) for node in nodes]
 
 
@@ -115,18 +118,18 @@ def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
     return node.model_copy(update={"state": stage.state, "detail": stage.detail})
 
 
-def stages_of(steps: Iterable[StepNow]) -> list[StageNow]:
-    """The stages of these steps, each in the state of its most urgent step."""
+def stages_of(steps: Iterable[StepNow], partly: Collection[NodeId] = ()) -> list[StageNow]:
+    """The stages of these steps, each in the state of its most urgent step. partly: stages with further steps."""
     stages: dict[NodeId, list[StepNow]] = {}
     for step in steps:
         stages.setdefault(step.stage, []).append(step)
-    return [_stage_now(stage, of_stage) for stage, of_stage in stages.items()]
+    return [_stage_now(stage, of_stage, names_streams=stage in partly) for stage, of_stage in stages.items()]
 
 
-def _stage_now(stage: NodeId, steps: list[StepNow]) -> StageNow:
+def _stage_now(stage: NodeId, steps: list[StepNow], *, names_streams: bool) -> StageNow:
     first = next(state for state in _STAGES if any(step.state == state for step in steps))
     detail = "; ".join(map(_in_words, steps)) if first != "waiting" else ""
-    if all(step.state == "completed" for step in steps):
+    if not names_streams and all(step.state == "completed" for step in steps):
         detail = "took " + " and ".join(_lasted(step) for step in steps)
     return StageNow(id=stage, state=_STAGES[first], detail=detail)
 

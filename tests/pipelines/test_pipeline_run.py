@@ -10,7 +10,7 @@ import pytest
 from core.owner import Owner
 from pipelines.dashboard.pipeline_run import live_of
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.builders import START, build_finished_workspace, write
+from tests.dashboard.builders import START, build_finished_workspace, write, write_run
 from tests.dashboard.documents import validate
 
 RUN = "20261121-083000-pipe"
@@ -65,6 +65,17 @@ def test_later_manual_work_overrides_an_older_failure(root):
     state, nodes = exported(root, output(*steps, state="failed", at=LONG_AGO))
     assert nodes["train"].state == nodes["score"].state == "done"
     assert "gone wrong" not in state.model_dump_json()
+
+
+def test_after_manual_work_only_the_steps_of_the_other_stream_are_reported(root):
+    steps = [{"stream": stream, "stage": stage} for stage in ("quality", "train") for stream in ("patchtst", "swinmae")]
+    steps += [{"stage": "validate", "stream": None}]
+    write_run(root, "patchtst", "20261121-123000-hand", start=LATER + timedelta(hours=1))
+    _, nodes = exported(root, output(*steps))
+    assert [nodes[stage].steps for stage in ("quality", "train", "validate")] == [
+        *["Swin-MAE took 1 min 20 s"] * 2,
+        None,
+    ]
 
 
 def test_a_check_that_failed_is_reported_with_its_count(root):
