@@ -24,15 +24,15 @@ _LABELLED = ("faults_total", "faults_found", "false_events", "false_events_per_h
 
 
 def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Stores the figures of a scoring in the folder of the run of its model, if the folder exists and is writable."""
-    if not folder.is_dir():
-        return
+    """Stores the figures of a scoring in the folder of the run of its model, if the folder exists and is writable;
+    otherwise logs why not, because the scores themselves are complete."""
     labelled = summary.get("detection") or {}
     figures = {name: summary[name] for name in _FIGURES} | {name: labelled.get(name) for name in _LABELLED}
     data = summary.get("made_of", {}).get("data", {}).get("content of data.splits.test")
     document = {"schema_version": 1, **figures, "threshold": summary["threshold"]["value"], "data": data}
     try:
-        write_json(folder / DETECTION, document)
+        if folder.is_dir():
+            write_json(folder / DETECTION, document)
     except (OSError, WriteError) as error:
         log.info("the detection figures of %s are not stored: %s", folder.name, error)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from inference.run_scoring_example import read_summary
 from pipelines import list_runs, tag_run
 from pipelines.export_training_dashboard_state import export_state
 from tests.support.small_workspace import CONFIGS, RUN_ID
+
+
+SUMMARY = dict.fromkeys(("scored_at", "scores", "recordings", "alarms", "events")) | {"threshold": {"value": 1.0}}
 
 
 def folder_of(root: Path) -> Path:
@@ -39,8 +44,18 @@ def test_a_scoring_stores_its_figures_with_its_run(copied):
 
 
 def test_figures_of_a_removed_run_are_not_stored(tmp_path):
-    record_detection(tmp_path / "gone", {})
+    record_detection(tmp_path / "gone", SUMMARY)
     assert not (tmp_path / "gone").exists()
+
+
+def test_a_closed_folder_of_runs_does_not_end_a_scoring(tmp_path, monkeypatch, caplog):
+    def closed(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(Path, "is_dir", closed)
+    record_detection(tmp_path / "closed", SUMMARY)
+    assert "the detection figures of closed are not stored" in caplog.text
 
 
 def test_tags_and_a_note_are_listed_and_exported(copied, capsys):
