@@ -17,7 +17,6 @@ from pipelines import list_runs, tag_run
 from pipelines.export_training_dashboard_state import export_state
 from tests.support.small_workspace import CONFIGS, RUN_ID
 
-
 SUMMARY = dict.fromkeys(("scored_at", "scores", "recordings", "alarms", "events")) | {"threshold": {"value": 1.0}}
 
 
