@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
@@ -27,40 +26,31 @@ _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 
 
-@lru_cache(maxsize=64)
-def _system_calls(found: ShellText) -> list[SystemCall]:
-    return [call for command in found.commands if (call := system_call(command)) is not None]
+def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
+    return [call for command in commands if (call := system_call(command)) is not None]
 
 
-def _becomes_comment(found: ShellText) -> bool:
-    """Whether this line only changes the system, so that it can become a comment."""
-    return found.is_line and _only_changes(found, found.commands)
-
-
-def _only_changes(found: ShellText, commands: tuple[shell.Command, ...]) -> bool:
-    """Whether commands only change the system, or test whether they must (`command -v x || apt install x`)."""
-    changes = {call.command for call in _system_calls(found)}
-    return not changes.isdisjoint(commands) and all(
-        any(part in changes for part in line) or all(part.words and part.words[0].value in _ASKS for part in line)
-        for line in pipelines(commands)
-    )
-
-
-def _removable_lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
-    """The commands of the lines of a `%%bash` cell that only change the system; none if it has blocks, which could
-    become empty."""
-    if not found.script or found.literal or not _system_calls(found) or shell.read(found.text, script=True).blocks:
-        return []
+def _lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
+    """The commands of each line of a text; a `!` line and its continued lines are one."""
     lines: list[tuple[shell.Command, ...]] = []
     for command in found.commands:
-        if not lines or command.before in ("", "\n"):
+        if not lines or (found.script and command.before in ("", "\n")):
             lines.append(())
         lines[-1] = (*lines[-1], command)
-    return [
-        line
-        for line in lines
-        if _only_changes(found, line) and not any(part.body for command in line for part in command.redirections)
-    ]
+    return lines
+
+
+def _becomes_comment(found: ShellText, line: tuple[shell.Command, ...], calls: list[SystemCall]) -> bool:
+    """Whether a line only changes the system, or tests whether it must (`command -v x || apt install x`), and no block
+    could become empty without it."""
+    is_script = found.script and not found.literal and not shell.read(found.text, script=True).blocks
+    if not (found.is_line or is_script) or any(part.body for command in line for part in command.redirections):
+        return False
+    changes = {call.command for call in calls}
+    return all(
+        any(part in changes for part in pipe) or all(part.words and part.words[0].value in _ASKS for part in pipe)
+        for pipe in pipelines(line)
+    )
 
 
 def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
@@ -79,28 +69,29 @@ def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
 
 
 def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    yield from _lines(source)
-    yield from _segments(source)
-    yield from _calls(source)
+    texts = [found for found in shell_texts(source) if not (found.magic or found.automagic or found.is_colab_magic)]
+    changing = [(found, line, calls) for found in texts for line in _lines(found) if (calls := _system_calls(line))]
+    lines = [(found, line, calls, _becomes_comment(found, line, calls)) for found, line, calls in changing]
+    only_ones = _only_in_block(source, [found.command for found, *_, removed in lines if removed and found.command])
+    for found, line, calls, removed in lines:
+        if not removed:
+            yield from (_without_effect(found, call) for call in calls)
+            continue
+        start, end, indent = found.at(line[0].start), found.span(line[-1])[1], 0
+        if found.command is not None:
+            start, end, indent = found.command.start, found.command.end, len(found.command.indent)
+        message, action, keeps = _description(calls)
+        edits = _as_comment(source, start, end, indent, "pass  # " if start in only_ones else "# ")
+        yield Match(start, end, message, edits, action, keeps)
+    for _, argument in shell_calls(source):
+        command = command_of_list(argument) if isinstance(argument, ast.List) else None
+        if command is not None and (call := system_call(command)) is not None:
+            message, action, keeps = _description([call])
+            start = source.span(argument.elts[0])[0]
+            yield Match(*source.span(argument), message, (Edit(start, start, '"true", '),), action, keeps)
 
 
-def _lines(source: CellSource) -> Iterator[Match]:
-    removed_texts = [found for found in shell_texts(source) if _becomes_comment(found)]
-    commands = [found.command for found in removed_texts if found.command]
-    only_ones = _only_in_block(source, commands) if removed_texts else set()
-    for found, command in zip(removed_texts, commands, strict=True):
-        message, action, keeps = _description(_system_calls(found))
-        head = "pass  # " if command.start in only_ones else "# "
-        edits = _as_comment(source, command.start, command.end, len(command.indent), head)
-        yield Match(command.start, command.end, message, edits, action, keeps)
-    for found in shell_texts(source):
-        for line in _removable_lines(found):
-            start, end = found.at(line[0].start), found.span(line[-1])[1]
-            message, action, keeps = _description([call for call in _system_calls(found) if call.command in line])
-            yield Match(start, end, message, _as_comment(source, start, end), action, keeps)
-
-
-def _as_comment(source: CellSource, start: int, end: int, indent: int = 0, head: str = "# ") -> tuple[Edit, ...]:
+def _as_comment(source: CellSource, start: int, end: int, indent: int, head: str) -> tuple[Edit, ...]:
     edits = [Edit(start, start, head)]
     for line in range(source.line_of(start) + 1, source.line_of(end) + 1):
         at = source.line_starts[line]
@@ -136,60 +127,11 @@ def _opens_block(text: str, command: Command) -> bool:
     return bool(command.indent) and above.split("\n")[-1].split("#")[0].rstrip().endswith(":")
 
 
-def _segments(source: CellSource) -> Iterator[Match]:
-    for found in shell_texts(source):
-        if found.magic or found.automagic or found.is_colab_magic or found.literal or _becomes_comment(found):
-            continue
-        if (split := _split(found)) is not None:
-            yield split
-            continue
-        removed = {command for line in _removable_lines(found) for command in line}
-        for call in _system_calls(found):
-            if call.command not in removed:
-                yield _without_effect(found, call)
-
-
-def _split(found: ShellText) -> Match | None:
-    """The match that makes a line of its own of the changes of the system at the start or the end of a `!` line, so
-    that it can become a comment: `!apt install x && make`. None if the line is not a plain list of commands."""
-    calls, commands = _system_calls(found), found.commands
-    is_call = [any(call.command == command for call in calls) for command in commands]
-    is_list = all(
-        command.depth == 0 and not command.keywords and {command.before, command.after} <= {"", "&&", ";"}
-        for command in commands
-    )
-    if not found.is_line or found.command is None or "\n" in found.text or not is_list or sum(is_call) != 1:
-        return None
-    at = is_call.index(True)
-    if at not in (0, len(commands) - 1):
-        return None
-    message, action, keeps = _description(calls)
-    after, before = ("# ", "") if at else ("", "# ")
-    low, high = found.at(commands[at - 1 if at else 0].end), found.at(commands[at or 1].start)
-    edits = [Edit(found.command.start, found.command.start, before)] if before else []
-    edits.append(Edit(low, high, f"\n{found.command.indent}{after}!"))
-    return Match(found.start, found.end, message, tuple(edits), action, keeps)
-
-
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
     message, action, keeps = _description([call])
     start, end = found.span(call.command)
     nothing = "true " if found.words else ": "  # a colon is the shell's own
     return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
-
-
-def _calls(source: CellSource) -> Iterator[Match]:
-    for found in shell_texts(source):
-        if found.literal:
-            for call in _system_calls(found):
-                yield _without_effect(found, call)
-    for _, argument in shell_calls(source):
-        command = command_of_list(argument) if isinstance(argument, ast.List) else None
-        call = system_call(command) if command else None
-        if call is not None:
-            message, action, keeps = _description([call])
-            start = source.span(argument.elts[0])[0]
-            yield Match(*source.span(argument), message, (Edit(start, start, '"true", '),), action, keeps)
 
 
 def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -224,12 +166,12 @@ RULES: tuple[Rule, ...] = (
         name="system packages",
         matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, also in `%%bash`, next to "
         'other commands, and in `os.system("apt-get …")` and `subprocess.run(["apt-get", …])`',
-        writes="a comment, as a line of its own; where a line cannot be split, `: apt-get …` or `true apt-get …`, "
-        "which does nothing and succeeds. The packages are listed in the system requirements",
+        writes="a comment; next to other commands and in scripts `: apt-get …` or `true apt-get …`, which does nothing "
+        "and succeeds. The packages are listed in the system requirements",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_installs,
         trigger=_SYSTEM,
-        example=Example("!apt-get install cmake && make", "# !apt-get install cmake\n!make"),
+        example=Example("!apt-get install cmake", "# !apt-get install cmake"),
     ),
     Rule(
         id="LF523",

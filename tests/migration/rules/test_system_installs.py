@@ -46,9 +46,7 @@ def test_lines_that_only_change_the_system_become_comments(before, after):
 @pytest.mark.parametrize(
     "before, after",
     [
-        ("!apt install x && make", "# !apt install x\n!make"),
-        ("!cd x; sudo apt install y > /dev/null", "!cd x\n# !sudo apt install y > /dev/null"),
-        ("if a:\n  !make && make a && apt install x", "if a:\n  !make && make a\n  # !apt install x"),
+        ("!apt install x && make", "!: apt install x && make"),
         ("!cd x && apt install y && make", "!cd x && : apt install y && make"),
         ("!apt install x || make", "!: apt install x || make"),
         ("!(cd x || apt install y)", "!(cd x || : apt install y)"),
