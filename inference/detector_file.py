@@ -23,7 +23,7 @@ from inference.thresholds import CalibratedThreshold, CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-FORMAT_VERSION = 11
+FORMAT_VERSION = 12
 _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
@@ -181,6 +181,7 @@ def _calibration_header(detector: Detector) -> dict[str, Any]:
         "threshold": detector.threshold.to_json(),
         "seconds_per_score": [each.seconds_per_score for each in (detector.sample, *(detector.halves or ()))],
         "span": detector.sample.span,
+        "changed": list(detector.sample.changed),
         "groups": list(detector.scales.scale),
     }
 
@@ -192,6 +193,7 @@ def _calibration(prefix: str, header: Mapping[str, Any], arrays: Mapping[str, np
         CalibrationSample(arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"])
         for of, seconds in zip(("", "half.0.", "half.1."), seconds_of, strict=False)
     )
+    sample = replace(sample, changed=tuple(header["changed"]))
     scale = dict(zip(header["groups"], arrays[f"{prefix}level_g"], strict=True))
     return {
         "scales": GroupScales(scale, arrays[f"{prefix}usual_level"][()]),

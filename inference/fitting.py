@@ -114,10 +114,11 @@ def fit_with_scores(
 
     def calibration_of(scores_of: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
         """Calibration scores (S,), and `scales`, `sample` and `threshold` of a detector with them."""
-        score_s, scales = _normalised(
+        score_s, scales, changed = _normalised(
             [scores_of(chart_sc) for chart_sc in chart_errors], second_s, calibration, own_past
         )
         sample = calibration_sample(score_s, of_calibration, calibration, config.scoring.smoothing_span)
+        sample = replace(sample, changed=changed)
         threshold = calibrate(sample, config.scoring)
         return score_s, {"scales": scales, "sample": sample, "halves": None, "threshold": threshold}
 
@@ -206,18 +207,19 @@ def weight_choice(
 
 def _normalised(
     scores: Sequence[np.ndarray], second_s: np.ndarray, calibration: WindowSet, own_past: tuple[str, ...]
-) -> tuple[np.ndarray, GroupScales]:
-    """Calibration scores (S,) in which all groups have the same scale, and the scales. scores: scores by the charts of
-    each group; if recordings are scored per recording, also scores by the charts of all recordings."""
-    score_s, scales = fit_group_scales(scores[0], second_s, calibration, own_past)
+) -> tuple[np.ndarray, GroupScales, tuple[str, ...]]:
+    """Calibration scores (S,) in which all groups have the same scale, the scales, and the recordings that have changed
+    (`fit_group_scales`). scores: scores by the charts of each group; if recordings are scored per recording, also
+    scores by the charts of all recordings."""
+    score_s, scales, changed = fit_group_scales(scores[0], second_s, calibration, own_past)
     if not own_past:
-        return score_s, scales
+        return score_s, scales, changed
     pooled = scale_of(scores[1])
     pooled_scale = scales.usual if np.isnan(pooled) else np.float32(pooled)
     scales = replace(scales, scale={**scales.scale, POOLED: pooled_scale})
     lengths_k = calibration.segments.lengths_k
     has_own_s = np.repeat([key != POOLED for key in keys_of(calibration, own_past)], lengths_k)
-    return np.where(has_own_s, score_s, scores[1] * (scales.usual / pooled_scale)), scales
+    return np.where(has_own_s, score_s, scores[1] * (scales.usual / pooled_scale)), scales, changed
 
 
 @dataclass(frozen=True)

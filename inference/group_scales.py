@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import median_abs_deviation
 
 from core.data.blocks import gathered, slices
 from core.data.windows import WindowSet
@@ -17,6 +18,10 @@ from inference.groups import POOLED, keys_of
 from inference.split_scores import SplitScores
 
 _SMALLEST_SCALE = 1e-6
+# A recording has changed within the calibration data if the ratio of its halves is an outlier among the recordings: its
+# modified z-score is above this. Limit and smallest number are those of Iglewicz and Hoaglin (How to Detect and Handle
+# Outliers, 1993).
+_OUTLIER, _FEWEST_RECORDINGS = 3.5, 10
 _VALUES_AT_A_TIME = 2**20
 
 
@@ -52,23 +57,26 @@ def scale_of(score_n: np.ndarray) -> float:
 
 def fit_group_scales(
     score_s: np.ndarray, second_s: np.ndarray, windows: WindowSet, own_past: Collection[str]
-) -> tuple[np.ndarray, GroupScales]:
-    """The normalised calibration scores (S,), and the scales. Each half of a recording is divided by the scale of the
-    other half: divided by its own scale, it would vary less than new scores. NaN for recordings that are not scored per
-    recording. second_s: bool (S,), the second half of each recording.
+) -> tuple[np.ndarray, GroupScales, tuple[str, ...]]:
+    """The normalised calibration scores (S,), the scales, and the keys of recordings that have changed within the
+    calibration data. Each half of a recording is divided by the scale of the other half: divided by its own scale, it
+    would vary less than new scores. NaN for recordings that have changed, because a threshold for them would hide the
+    faults of all others, and for those that are not scored per recording. second_s: bool (S,), the second half of each
+    recording.
 
     A scale is shrunk towards the mean of all recordings, the more the halves of a recording differ (James and Stein,
     Estimation with Quadratic Loss, 1961). If recordings do not differ by more than chance, all have the same scale.
     """
     if not own_past:
-        return score_s, GroupScales({}, np.float32(1.0))
+        return score_s, GroupScales({}, np.float32(1.0)), ()
     key_s = np.repeat(np.array(keys_of(windows, own_past), dtype=object), windows.segments.lengths_k)
     mine = {key: key_s == key for key in own_past}
     log_kh = np.log(
         [[scale_of(score_s[mine_s & half_s]) for half_s in (~second_s, second_s)] for mine_s in mine.values()]
     )
     log_k = np.log([scale_of(score_s[mine_s]) for mine_s in mine.values()])
-    known_k, halves_k = ~np.isnan(log_k), ~np.isnan(log_kh.sum(axis=1))
+    is_changed_k = _outliers(log_kh[:, 1] - log_kh[:, 0])
+    known_k, halves_k = ~np.isnan(log_k) & ~is_changed_k, ~np.isnan(log_kh.sum(axis=1)) & ~is_changed_k
     usual = float(log_k[known_k].mean()) if known_k.any() else 0.0
     noise = float(np.square(log_kh[halves_k, 0] - log_kh[halves_k, 1]).mean()) / 2 if halves_k.any() else np.inf
     spread = max(float(log_k[known_k].var(ddof=1)) - noise / 2, 0.0) if known_k.sum() > 1 else 0.0
@@ -79,12 +87,23 @@ def fit_group_scales(
 
     scale_k, scale_kh = shrunk(log_k, noise / 2), shrunk(log_kh, noise)
     scale_s = np.full(len(score_s), np.nan)
-    for mine_s, scale_h in zip(mine.values(), scale_kh, strict=True):
-        scale_s[mine_s] = np.where(second_s[mine_s], scale_h[0], scale_h[1])
+    for mine_s, scale_h, is_changed in zip(mine.values(), scale_kh, is_changed_k, strict=True):
+        if not is_changed:
+            scale_s[mine_s] = np.where(second_s[mine_s], scale_h[0], scale_h[1])
     scales = GroupScales(
         {key: np.float32(scale) for key, scale in zip(mine, scale_k, strict=True)}, np.float32(np.exp(usual))
     )
-    return (score_s * (np.exp(usual) / scale_s)).astype(np.float32), scales
+    changed = tuple(key for key, is_changed in zip(mine, is_changed_k, strict=True) if is_changed)
+    return (score_s * (np.exp(usual) / scale_s)).astype(np.float32), scales, changed
+
+
+def _outliers(value_k: np.ndarray) -> np.ndarray:
+    """Which values are outliers, bool (K,); none of too few. NaN is no outlier."""
+    known_k = value_k[~np.isnan(value_k)]
+    if len(known_k) < _FEWEST_RECORDINGS:
+        return np.zeros(len(value_k), dtype=bool)
+    distance_k = np.abs(value_k - np.median(known_k))
+    return distance_k > _OUTLIER * median_abs_deviation(known_k, scale="normal")
 
 
 def _scaled(scores: SplitScores, factor_s: np.ndarray, scratch: Path | None) -> SplitScores:

@@ -21,7 +21,7 @@ import numpy as np
 from core.config.schema import Scoring
 from core.config.scoring import Threshold
 from core.errors import DataError, UsageError
-from core.numbers import duration_in_words, plain, ratio_in_words
+from core.numbers import counted, duration_in_words, plain, ratio_in_words
 from inference.alarms import burst_sizes, event_spans
 
 # Alarms belong to one burst if they are at most this many smoothing spans, or this many scores, apart.
@@ -73,7 +73,8 @@ class CalibratedThreshold:
     """A score above `value` is an alarm.
 
     false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores,
-    with intervals that are valid as long as the process does not change. shortfall: why the calibration data is not
+    with intervals that are valid as long as the process does not change. changed: file ids of the recordings that
+    changed within the calibration data, and do not set the threshold. shortfall: why the calibration data is not
     enough for the request; empty if it is enough. achieved: false alarms on the second half of the calibration data if
     everything is fitted to the first half; None if half is not enough. statement: all this as text.
     """
@@ -85,6 +86,7 @@ class CalibratedThreshold:
     calibration_scores: int
     calibration_days: float | None
     expected: FalseAlarms
+    changed: tuple[str, ...] = ()
     shortfall: str = ""
     achieved: FalseAlarms | None = None
     statement: str = ""
@@ -102,12 +104,14 @@ class CalibrationSample:
 
     score_n: float32 (N,) without NaN, grouped by segment, in order of time. segment_n: int64 (N,), the number of each
     score's segment, ascending. seconds_per_score: None if the recordings have no time. span: smoothing span, in scores.
+    changed: file ids of the recordings without scores here, because they changed within the calibration data.
     """
 
     score_n: np.ndarray
     segment_n: np.ndarray
     seconds_per_score: float | None = None
     span: int = 1
+    changed: tuple[str, ...] = ()
 
     @property
     def days(self) -> float | None:
@@ -211,6 +215,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
         calibration_scores=num_scores,
         calibration_days=sample.days,
         expected=sample.false_alarms(value, settings),
+        changed=sample.changed,
         shortfall=shortfall,
     )
     return found.with_achieved(None)
@@ -368,6 +373,12 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
         events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
         words += f", and {events} false events per day{limit}"
     sentences = [words]
+    if threshold.changed:
+        sentences.append(
+            f"{counted(len(threshold.changed), 'recording')} changed within the calibration data, such as "
+            f"{threshold.changed[0]}: they do not set the threshold, and may raise more alarms. Calibrate them with "
+            "newer data"
+        )
     if threshold.shortfall:
         sentences.append(threshold.shortfall)
     if achieved is None:

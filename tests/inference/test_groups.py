@@ -40,7 +40,7 @@ def test_reference_scores_are_equally_large_in_every_group():
     calibration_s = np.repeat(restless, 1000) * rng.gamma(4, size=2000)
     test = scores(np.repeat(restless, 300) * rng.gamma(4, size=600))
     splits = two_recordings(1000)
-    calibration_s, scales = fit_group_scales(
+    calibration_s, scales, _ = fit_group_scales(
         calibration_s, halves(2000, 2), splits["calibration"], ("machine_0", "machine_1")
     )
     test = scales.normalised(test, splits["test"])
@@ -53,7 +53,7 @@ def test_reference_scores_are_equally_large_in_every_group():
 def test_a_single_group_is_not_scaled():
     calibration_s, test = np.arange(100.0), scores(np.arange(300.0))
     splits = two_recordings(50)
-    same, scales = fit_group_scales(calibration_s, halves(100, 2), splits["calibration"], ())
+    same, scales, _ = fit_group_scales(calibration_s, halves(100, 2), splits["calibration"], ())
     assert same is calibration_s
     assert scales.normalised(test, splits["test"]) is test
 
@@ -81,7 +81,7 @@ def test_each_half_is_scaled_by_the_other_half():
     louder = np.concatenate([np.repeat([level, 2 * level], 500) for level in (1.0, 5.0)])
     calibration_s = louder * rng.gamma(4, size=2000)
     second_s = halves(2000, 2)
-    normalised_s, _ = fit_group_scales(
+    normalised_s, _, _ = fit_group_scales(
         calibration_s, second_s, two_recordings(1000)["calibration"], ("machine_0", "machine_1")
     )
     ratio = np.sqrt(np.mean(normalised_s[second_s] ** 2) / np.mean(normalised_s[~second_s] ** 2))
@@ -94,7 +94,7 @@ def test_recordings_that_differ_only_by_chance_have_one_scale():
     splits = machines.of(calibration=dict.fromkeys(range(20), (300, 400)))
     alone = tuple(f"machine_{number}" for number in range(20))
     calibration_s = rng.gamma(4, size=2000)
-    _, scales = fit_group_scales(calibration_s, halves(2000, 20), splits["calibration"], alone)
+    _, scales, _ = fit_group_scales(calibration_s, halves(2000, 20), splits["calibration"], alone)
     own = [np.sqrt(np.mean(calibration_s[first : first + 100] ** 2)) for first in range(0, 2000, 100)]
     assert np.std(np.log(list(scales.scale.values()))) < 0.6 * np.std(np.log(own))
 
@@ -102,8 +102,43 @@ def test_recordings_that_differ_only_by_chance_have_one_scale():
 def test_unscored_recordings_do_not_affect_the_scale_of_others():
     splits = two_recordings(1000)
     calibration_s = np.repeat([1.0, 50.0], 1000)
-    normalised_s, scales = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_0",))
+    normalised_s, scales, _ = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_0",))
     assert scales.usual == pytest.approx(1.0)
     assert np.isnan(normalised_s[1000:]).all()
-    _, unknown = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_7",))
+    _, unknown, _ = fit_group_scales(calibration_s, halves(2000, 2), splits["calibration"], ("machine_7",))
     assert unknown.scale == {"machine_7": 1.0}
+
+
+def many_machines(number: int):
+    """Recordings with 100 calibration rows each, their file ids, and their calibration scores."""
+    splits = Splits([plant(700, seed=seed) for seed in range(number)]).of(
+        calibration=dict.fromkeys(range(number), (300, 400))
+    )
+    names = tuple(f"machine_{index}" for index in range(number))
+    return splits["calibration"], names, np.random.default_rng(0).gamma(4, size=(number, 100))
+
+
+def test_a_recording_that_changes_within_the_calibration_data_sets_no_threshold():
+    """Recording 3 changes in its second half; recording 7 is always ten times as large, which its scale corrects."""
+    calibration, names, score_rs = many_machines(20)
+    score_rs[3, 50:] *= 10
+    score_rs[7] *= 10
+    normalised_s, _, changed = fit_group_scales(score_rs.ravel(), halves(2000, 20), calibration, names)
+    assert changed == ("machine_3",)
+    normalised_rs = normalised_s.reshape(20, 100)
+    assert np.isnan(normalised_rs[3]).all()
+    assert not np.isnan(np.delete(normalised_rs, 3, axis=0)).any()
+
+
+def test_recordings_that_change_as_much_as_all_others_set_the_threshold():
+    calibration, names, score_rs = many_machines(20)
+    score_rs[:, 50:] *= np.linspace(0.5, 4, 20)[:, np.newaxis]
+    assert fit_group_scales(score_rs.ravel(), halves(2000, 20), calibration, names)[2] == ()
+
+
+def test_few_recordings_do_not_show_which_of_them_has_changed():
+    calibration, names, score_rs = many_machines(9)
+    score_rs[3, 50:] *= 10
+    normalised_s, _, changed = fit_group_scales(score_rs.ravel(), halves(900, 9), calibration, names)
+    assert changed == ()
+    assert not np.isnan(normalised_s).any()
