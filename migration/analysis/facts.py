@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from migration.analysis.flags import find_flags, find_needed, is_as_on_colab
 from migration.analysis.mounts import is_static, mount_points
-from migration.analysis.names import ColabNames, PerCell, find_names
+from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.paths import DEFAULT_MOUNTS
 from migration.python.source import CellSource
@@ -28,7 +28,7 @@ _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
 
 @dataclass(frozen=True)
-class NotebookFacts(PerCell):
+class NotebookFacts:
     """Facts of one notebook.
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two

@@ -44,23 +44,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class PerCell:
-    """Facts for functions of a cell; results are cached, because many rules need the same ones."""
-
-    _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
-        default_factory=dict, compare=False, repr=False, init=False
-    )
-
-    def once(self, function: Callable[[CellSource, Any], _T], source: CellSource) -> _T:
-        """The result of a function for a cell, given these facts; computed once."""
-        key = (function, source)
-        if key not in self._answers:
-            self._answers[key] = function(source, self)
-        return cast("_T", self._answers[key])
-
-
-@dataclass(frozen=True)
-class ColabNames(PerCell):
+class ColabNames:
     """The names of a notebook with a meaning on Colab. `bindings` are the positions (cell, order in the cell) that bind
     a name to a path below google.colab, or to anything else. `uses_colab`: google.colab occurs at all; then names that
     a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says whether the
@@ -76,26 +60,36 @@ class ColabNames(PerCell):
     needed: frozenset[str] = frozenset()
     as_on_colab: bool = False
     repository: str = ""
+    _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
+        default_factory=dict, compare=False, repr=False, init=False
+    )
+
+    def _once(self, function: Callable[[CellSource, ColabNames], _T], source: CellSource) -> _T:
+        """The result of a function for a cell, given these names; computed once, because many rules need it."""
+        key = (function, source)
+        if key not in self._answers:
+            self._answers[key] = function(source, self)
+        return cast("_T", self._answers[key])
 
     def concern(self, source: CellSource) -> bool:
         """Whether a cell's text may use Colab or ask about it; other cells are not parsed."""
-        return self.once(_concern, source)
+        return self._once(_concern, source)
 
     def names(self, source: CellSource) -> Names:
         """The meaning of the names of a cell; empty if the cell cannot contain a relevant one."""
-        return self.once(_names, source)
+        return self._once(_names, source)
 
     def choices(self, source: CellSource) -> list[Choice]:
         """The branches of a cell that depend on Colab; see `local_branch.choices`."""
-        return self.once(_choices, source)
+        return self._once(_choices, source)
 
     def removed(self, source: CellSource) -> frozenset[int]:
         """The ids of all nodes in branches that are not taken here."""
-        return self.once(_removed, source)
+        return self._once(_removed, source)
 
     def uses(self, source: CellSource) -> list[Use]:
         """The positions in a cell that refer to a part of google.colab and run here, in order."""
-        return self.once(_uses, source)
+        return self._once(_uses, source)
 
     def flag_of(self, source: CellSource) -> FlagOf:
         """Evaluates the names and calls of this cell that only say whether it runs on Colab."""

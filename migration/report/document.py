@@ -29,7 +29,7 @@ KeepsText = Literal["exact", "equivalent", "needs-human"]
 _DESCRIBED = {"use_attribute_docstrings": True}
 
 # Commands that change the machine, or delete its files.
-HAZARDS = frozenset({"LF822", "LF824"})
+HAZARDS = frozenset({"LF822"})
 # Rules whose findings make the notebook fail until the user acts.
 BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}

@@ -9,8 +9,9 @@ from string import ascii_letters
 from migration.notebook.findings import Finding
 from migration.python.source import CellSource
 
-# Rules for mounts of the drive, and for paths on it.
-DRIVE_RULES = frozenset({"LF203", "LF204", "LF403", "LF405"})
+MOUNT_RULE = "LF203"
+# Rules for mounts of the drive, and for paths, some of which are on it.
+_DRIVE_RULES = frozenset({MOUNT_RULE, "LF402", "LF404"})
 _PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _WORD = re.compile(r"""(?:\\.|[^\s"'`;|&<>()])*""")
@@ -34,7 +35,7 @@ _DEPTH = 3  # maximum length of a chain of names
 def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
     listed up to its last known folder. Paths that the code cells clearly only write are left out."""
-    lines = (line for found in findings if found.rule in DRIVE_RULES for line in found.before.splitlines())
+    lines = (line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines())
     paths = dict.fromkeys(path for line in lines for path, _, _ in _of_line(line))
     code = [line for source in cells for line in source.text.splitlines()] if paths else []
     mentions = [

@@ -8,7 +8,7 @@ from typing import Any
 from core.redaction import printable
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
-from migration.report.drive import DRIVE_RULES
+from migration.report.drive import MOUNT_RULE
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -44,7 +44,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     facts += [f"also written: {names}"] if names else []
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
-    if notebook.output and not DRIVE_RULES.isdisjoint(notebook.rules):
+    if notebook.output and (notebook.drive or MOUNT_RULE in notebook.rules):
         yield "  uses Google Drive: copy what it reads to the folder `drive_dir`, a parameter in the first code cell"
         files = list(notebook.drive.items())
         yield from (f"    copy {source} to {here}" for source, here in files[:most])

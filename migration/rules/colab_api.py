@@ -142,16 +142,21 @@ def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 
 
 # ---------------------------------------------------------------------------------------------------------- drive.mount
-def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The drive is a folder: mounts are removed, and the import if it has no other use."""
-    if not facts.static_mount or not facts.colab.concern(source) or source.tree is None:
+def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """The drive is a folder: mounts are removed, and the import if it has no other use. They are kept if their result
+    or the name `drive` is used, or their path is computed."""
+    if not facts.colab.concern(source) or source.tree is None:
+        return
+    if not facts.static_mount:
+        for use in facts.colab.uses(source):
+            if use.path in (MOUNT, UNMOUNT):
+                message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
+                yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
         return
     mounts = {id(use.call) for use in facts.colab.uses(source) if is_mount(use)}
     dropped = {
         id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
     }
-    if not mounts and not dropped:
-        return
     for block in blocks(source):
         taken = [
             node
@@ -166,16 +171,6 @@ def _find_static_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
             edits = take_out(source, taken)
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
-
-
-def _find_mount_calls(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Mounts that are kept, because their result or the name `drive` is used, or their path is computed."""
-    if facts.static_mount:
-        return
-    for use in facts.colab.uses(source):
-        if use.path in (MOUNT, UNMOUNT):
-            message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
-            yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
 
 
 RULES: tuple[Rule, ...] = (
@@ -204,20 +199,11 @@ RULES: tuple[Rule, ...] = (
         "The drive is mounted",
         '`drive.mount("/content/drive")` and `drive.flush_and_unmount()`, and the import of `drive` if it has no other '
         "use",
-        "nothing: the drive is the folder of the parameter `drive_dir`",
+        "nothing: the drive is the folder of the parameter `drive_dir`. A mount with a computed path, or whose "
+        "result is used, stays: `landfall_runtime` makes a link to the drive folder",
         Keeps.EQUIVALENT,
-        _find_static_mounts,
+        _find_mounts,
         holding("mount", "colab"),
         example=Example('from google.colab import drive\ndrive.mount("/content/drive")\nprint(1)', "print(1)"),
-    ),
-    Rule(
-        "LF204",
-        "The drive is mounted at a computed path",
-        "`drive.mount(…)` whose path or result is computed, or together with other uses of `drive`",
-        "the same call of `landfall_runtime`, which makes a link to the drive folder",
-        Keeps.EQUIVALENT,
-        _find_mount_calls,
-        holding("mount"),
-        example=Example("from google.colab import drive\ndrive.mount(place)"),
     ),
 )

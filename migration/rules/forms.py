@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
@@ -14,20 +13,14 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
-_TITLE = re.compile(r"#[ \t]*@[ \t]*title\b")
-_MARKDOWN = re.compile(r"#[ \t]*@[ \t]*markdown\b")
 
-
-def _find_titles(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "title"):
-        text = OPTIONS.sub("", mark.text)
-        yield Match(mark.start, mark.end, "title of a form", (_comment(source, mark, _plain(text)),))
-
-
-def _find_markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+        yield Match(
+            mark.start, mark.end, "title of a form", (_comment(source, mark, _plain(OPTIONS.sub("", mark.text))),)
+        )
     for mark in _marks(source, facts, "markdown"):
-        edit = _comment(source, mark, _plain(mark.text) or "#")
-        yield Match(mark.start, mark.end, "text of a form", (edit,))
+        yield Match(mark.start, mark.end, "text of a form", (_comment(source, mark, _plain(mark.text) or "#"),))
 
 
 def _plain(text: str) -> str:
@@ -131,23 +124,13 @@ def _shows_nothing(source: CellSource, statement: ast.Expr) -> bool:
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF601",
-        "form title",
-        '`#@title X {display-mode: "form"}`, also indented or after code',
-        "`# X`",
-        Keeps.EXACT,
-        _find_titles,
-        holding("title", like=_TITLE),
-        example=Example('#@title Training {display-mode: "form"}', "# Training"),
-    ),
-    Rule(
-        "LF602",
         "form text",
-        "`#@markdown X`",
+        '`#@title X {display-mode: "form"}`, `#@markdown X`, also indented or after code',
         "`# X`",
         Keeps.EXACT,
-        _find_markdown,
-        holding("markdown", like=_MARKDOWN),
-        example=Example("#@markdown Choose a model.", "# Choose a model."),
+        _find_texts,
+        holding("title", "markdown", like=r"#[ \t]*@[ \t]*(?:title|markdown)\b"),
+        example=Example('#@title Training {display-mode: "form"}', "# Training"),
     ),
     Rule(
         "LF603",

@@ -11,7 +11,7 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
-from migration.python.shell_texts import ShellText, shell_texts
+from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
@@ -26,8 +26,10 @@ _SYSTEM_TOOLS = re.compile(
 _MANAGERS = re.compile(r"npm|yarn|gem|cargo|go|brew|snap|yum|dnf|apk|pacman|easy_install")
 _MAY_CHANGE_MACHINE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
-    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install)\b"
+    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
 )
+_CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
+_DELETES = "delete the line: the notebook's folder contains your own files now"
 # Programs that write to their last path, to any path, or to the path after an option.
 _LAST = re.compile(r"cp|mv|ln|install|rsync|gunzip")
 _ANY = re.compile(r"rm|rmdir|mkdir|touch|chmod|chown|tee|truncate")
@@ -44,16 +46,23 @@ _COLAB_MACHINE = re.compile(
 
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for text, command in _commands(source, _MAY_CHANGE_MACHINE):
-        if what := _change(command):
-            action = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
-            yield Match(*text.span(command), what, (), action)
-
-
-def _commands(source: CellSource, like: re.Pattern[str]) -> Iterator[tuple[ShellText, shell.Command]]:
+    everything = re.compile(rf"(?:\$\{{?{facts.work}\}}?/?|/content/?|\.{{1,2}}/?|/|~/?|\$HOME/?)?(?:\*|\.\*)?")
     for text in shell_texts(source):
-        if like.search(text.text):
-            yield from ((text, command) for command in text.commands)
+        for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
+            if what := _change(command):
+                yield Match(*text.span(command), what, (), _CHECK)
+            for value in filter(everything.fullmatch, _deleted(command)):
+                yield Match(*text.span(command), f"`rm -r {value}` deletes everything in it", (), _DELETES)
+    removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
+    for match in outside_comments(source, removed):
+        yield Match(*match.span(), "`rmtree` deletes the complete work folder", (), _DELETES)
+
+
+def _deleted(command: shell.Command) -> list[str]:
+    """The arguments of `rm -r`."""
+    values = [word.value for word in command.arguments]
+    is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
+    return list(filter(None, values)) if command.program == "rm" and is_recursive else []
 
 
 def _change(command: shell.Command) -> str:
@@ -99,19 +108,6 @@ def _written(command: shell.Command) -> Iterator[str]:
                 yield value[2:]
 
 
-def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    action = "delete the line: the notebook's folder contains your own files now"
-    everything = re.compile(rf"(?:\$\{{?{facts.work}\}}?/?|/content/?|\.{{1,2}}/?|/|~/?|\$HOME/?)?(?:\*|\.\*)?")
-    for text, command in _commands(source, re.compile(r"\brm\b")):
-        values = [word.value for word in command.arguments]
-        if command.program == "rm" and any(re.match(r"-\w*[rR]|--recursive$", value) for value in values):
-            for value in filter(everything.fullmatch, filter(None, values)):
-                yield Match(*text.span(command), f"`rm -r {value}` deletes everything in it", (), action)
-    removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
-    for match in outside_comments(source, removed):
-        yield Match(*match.span(), "`rmtree` deletes the complete work folder", (), action)
-
-
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     by_line = {source.line_of(match.start()): match for match in reversed(outside_comments(source, _COLAB_MACHINE))}
     for _, match in sorted(by_line.items()):
@@ -123,22 +119,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF822",
         "change of the machine",
-        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`",
+        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`, `rm -rf *`, "
+        "`shutil.rmtree(WORK_DIR)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_changes,
-        holding("!", "%", "system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output("),
+        holding("!", "%", "rmtree(", "system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output("),
         example=Example("!tar -C /usr/local -xf a.tar"),
-    ),
-    Rule(
-        "LF824",
-        "deletion of the folder",
-        "`rm -rf *`, `rm -r $WORK_DIR`, `shutil.rmtree(WORK_DIR)`",
-        "nothing; reported",
-        Keeps.NEEDS_HUMAN,
-        _find_deletions,
-        holding("rm", like=r"rm[ \t]+-|rmtree\("),
-        example=Example("!rm -rf *"),
     ),
     Rule(
         "LF831",

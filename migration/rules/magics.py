@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
+from migration.colab.paths import find_paths
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command
@@ -20,11 +21,10 @@ TENSORFLOW_1_ACTION = (
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
-_AUTOMAGICS = (
-    "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|conda|mamba|load_ext|reload_ext|unload_ext|autoreload|matplotlib|"
-    "tensorboard|tensorflow_version|timeit"
+_BARE = re.compile(
+    r"^[ \t]*(?P<line>(?P<name>cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|tensorflow_version)[ \t]+[^\s=(.,:\[)\]][^\n]*)$",
+    re.MULTILINE,
 )
-_BARE = re.compile(rf"^[ \t]*(?P<line>(?P<name>{_AUTOMAGICS})[ \t]+[^\s=(.,:\[)\]][^\n]*)$", re.MULTILINE)
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
 
@@ -53,7 +53,7 @@ def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match
             yield Match(command.start, command.end, message, (edit,))
 
 
-def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _find_colab_magics(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not source.is_python:
         return
     for use, argument in _uses(source, "tensorflow_version"):
@@ -73,13 +73,6 @@ def _find_tensorflow_version(source: CellSource, facts: NotebookFacts) -> Iterat
             yield Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
         else:
             yield Match(start, end, message, edits)
-
-
-def _does_nothing(handler: ast.ExceptHandler) -> bool:
-    return all(isinstance(node, ast.Pass) for node in handler.body)
-
-
-def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for name in ("load_ext", "reload_ext", "unload_ext"):
         for use, argument in _uses(source, name):
             if _COLAB_EXTENSION.match(argument):
@@ -87,13 +80,21 @@ def _find_extension(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
                 yield Match(use.start, use.end, message, removal(source, use.start, use.end))
 
 
+def _does_nothing(handler: ast.ExceptHandler) -> bool:
+    return all(isinstance(node, ast.Pass) for node in handler.body)
+
+
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """A magic alone in its cell, where IPython accepts it without `%`."""
+    """A magic alone in its cell, where IPython accepts it without `%`, if another rule has to rewrite it."""
     text = source.text.strip()
-    found = _BARE.search(source.masked) if source.is_python and source.magic is None and "\n" not in text else None
-    if found and (source.tree is None or _CERTAINLY_BARE.match(found["line"])):
+    if not source.is_python or source.magic is not None or "\n" in text:
+        return
+    found = _BARE.search(source.masked)
+    if found is None or not (source.tree is None or _CERTAINLY_BARE.match(found["line"])):
+        return
+    if found["name"] == "tensorflow_version" or find_paths(text, facts.mounts):
         start = found.start("name")
-        message = f"`{found['name']}` without `%` works only because it is alone in its cell"
+        message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
         yield Match(start, found.end(), message, (Edit(start, start, "%"),))
 
 
@@ -110,35 +111,22 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="LF563",
-        name="`%tensorflow_version`",
-        matches="`%tensorflow_version 2.x`, also with a `try` around it",
-        writes="nothing; version 1 needs a separate environment",
+        name="Colab's own magics",
+        matches="`%tensorflow_version 2.x`, also with a `try` around it, `%load_ext google.colab.data_table`",
+        writes="nothing; `pass` if a block would be empty; version 1 needs a separate environment",
         keeps=Keeps.EQUIVALENT,
-        find=_find_tensorflow_version,
-        trigger=holding("tensorflow_version"),
+        find=_find_colab_magics,
+        trigger=holding("tensorflow_version", "load_ext", like=r"tensorflow_version|load_ext\b.*google\.colab"),
         example=Example("%tensorflow_version 2.x\nimport tensorflow as tf", "import tensorflow as tf"),
-    ),
-    Rule(
-        id="LF565",
-        name="Colab's own extensions",
-        matches="`%load_ext google.colab.data_table`, `%unload_ext …`",
-        writes="nothing; `pass` if a block would be empty",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_extension,
-        trigger=holding("load_ext", like=r"load_ext\b.*google\.colab"),
-        example=Example("%load_ext google.colab.data_table\nframe", "frame"),
     ),
     Rule(
         id="LF567",
         name="magic without `%`",
-        matches="`cd folder`, `ls -l`, `pip install …` alone in a cell",
-        writes="`%cd folder`, `%ls -l`, `%pip install …`",
+        matches="`cd /content/x`, `tensorflow_version 2.x`, alone in a cell",
+        writes="`%cd /content/x`, `%tensorflow_version 2.x`, for the rules of these",
         keeps=Keeps.EXACT,
         find=_find_bare,
-        trigger=holding(
-            *(name + blank for name in _AUTOMAGICS.split("|") for blank in " \t"),
-            like=rf"^[ \t]*(?:{_AUTOMAGICS})[ \t]+[^\s=]",
-        ),
-        example=Example("cd folder", "%cd folder"),
+        trigger=holding("/content", "rive", "tensorflow_version", like=_BARE),
+        example=Example("cd /content/x", "%cd /content/x"),
     ),
 )

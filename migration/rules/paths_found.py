@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from migration.colab.paths import PathSpan
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
@@ -50,24 +48,14 @@ _REASONS = {
 """Reasons for manual changes, with the action."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A match, and whether it is about the drive folder."""
-
-    match: Match
-    drive: bool
-
-
-def changed(edit: Edit, message: str, spans: list[PathSpan]) -> Found:
+def changed(edit: Edit, message: str, spans: list[PathSpan]) -> Match:
     """A path that one edit rewrites; `{0}` in `message` is the folder's name."""
-    drive = any(span.folder == "drive" for span in spans)
-    what = "the mounted Drive" if drive else "Colab's folder /content"
+    what = "the mounted Drive" if any(span.folder == "drive" for span in spans) else "Colab's folder /content"
     equivalent = any(span.is_mount or span.is_relative for span in spans)
-    keeps = Keeps.EQUIVALENT if equivalent else None
-    return Found(Match(edit.start, edit.end, message.format(what), (edit,), keeps=keeps), drive)
+    return Match(edit.start, edit.end, message.format(what), (edit,), keeps=Keeps.EQUIVALENT if equivalent else None)
 
 
-def kept(start: int, end: int, reason: str, *, drive: bool) -> Found:
+def kept(start: int, end: int, reason: str) -> Match:
     """A path that needs manual changes, for one of the reasons above."""
     message, action = _REASONS[reason]
-    return Found(Match(start, end, message, action=action, keeps=Keeps.NEEDS_HUMAN), drive)
+    return Match(start, end, message, action=action, keeps=Keeps.NEEDS_HUMAN)

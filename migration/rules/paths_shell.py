@@ -15,7 +15,8 @@ from migration.colab.paths import PathSpan, find_paths, may_name_folder
 from migration.notebook.texts import Edit
 from migration.python.scanning import Command
 from migration.python.source import CellSource
-from migration.rules.paths_found import Found, changed, kept
+from migration.rules.paths_found import changed, kept
+from migration.rules.rule import Match
 
 SHELL_MAGICS = frozenset(
     {"sx", "system", "shell", "sh", "bash", "pip", "conda", "mamba", "micromamba", "uv", "ls", "ll", "lf", "lk"}
@@ -34,7 +35,7 @@ Place = tuple[PathSpan, Edit | None]
 """A folder in a text (positions of the cell), and the edit that replaces it; None if it needs manual changes."""
 
 
-def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+def commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The shell and magic commands of a cell, its cell magic's arguments and its shell body, where they name a
     folder."""
     magic = source.magic
@@ -52,7 +53,7 @@ def command_edits(source: CellSource, command: Command, facts: NotebookFacts) ->
     return [edit for _, edit in _command_places(source, command, facts) if edit is not None]
 
 
-def script_places(text: str, start: int, facts: NotebookFacts) -> Iterator[Found]:
+def script_places(text: str, start: int, facts: NotebookFacts) -> Iterator[Match]:
     """The folders named in the shell script `text[start:]`. In a here-document with a quoted delimiter variables are
     not expanded."""
     quoted = [
@@ -71,12 +72,12 @@ def _moved(span: PathSpan, by: int) -> PathSpan:
     return replace(span, start=span.start + by, end=span.end + by)
 
 
-def _founds(places: list[Place]) -> Iterator[Found]:
+def _founds(places: list[Place]) -> Iterator[Match]:
     """One match per position."""
     for span, edit in places:
         if edit is None:
             reason = "escaped" if span.is_escaped else "shell"
-            yield kept(span.start, span.end, reason, drive=span.folder == "drive")
+            yield kept(span.start, span.end, reason)
         else:
             yield changed(edit, "a command names {0}", [span])
 

@@ -15,7 +15,8 @@ from migration.notebook.texts import FIELD, Edit, edited
 from migration.python.source import CellSource
 from migration.python.strings import Literal, as_format, characters, read_strings
 from migration.python.trees import fields, last_name
-from migration.rules.paths_found import Found, changed, kept
+from migration.rules.paths_found import changed, kept
+from migration.rules.rule import Match
 
 _GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
 _COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
@@ -28,7 +29,7 @@ _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
 Use = OneOf["value", "text", "shell", "route", "appended"]
 
 
-def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The string literals with a folder, with the edits that insert the variable."""
     if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
         for group in groups(source, read(source)[0]):
@@ -36,7 +37,7 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
                 yield from rewritten(source.text, group, facts)
 
 
-def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The folders in a cell that cannot be parsed, outside its commands, strings and comments."""
     if not source.is_python or source.tree is not None or source.is_program:
         return
@@ -45,7 +46,7 @@ def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
     inside = [(one.start, one.end) for one in literals] + comments
     for span in find_paths(code, facts.mounts):
         if not any(start <= span.start < end for start, end in inside):
-            yield kept(span.start, span.end, "unread", drive=span.folder == "drive")
+            yield kept(span.start, span.end, "unread")
 
 
 def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
@@ -53,7 +54,7 @@ def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
     return read_strings(source.masked)
 
 
-def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
+def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Match]:
     """The matches of one group of literals."""
     raw = "".join(text[literal.start : literal.end] for literal in group.literals)
     if "\\" not in raw and not may_name_folder(raw, facts.mounts):
@@ -73,7 +74,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Found]:
         first, last = chars[span.start], chars[span.end - 1]
         is_escape = group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw)
         if reason := obstacle or ("bytes" if is_escape else _obstacle(group, span, first[1] != last[1])):
-            yield kept(first[0].start, last[0].end, reason, drive=span.folder == "drive")
+            yield kept(first[0].start, last[0].end, reason)
         else:
             by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
     quoting = _shell_quoting(value) if group.use == "shell" else ""

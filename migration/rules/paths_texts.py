@@ -6,62 +6,37 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.paths import PathSpan, find_paths, may_name_folder
-from migration.notebook.texts import Edit, edited
-from migration.python.source import CellMagic, CellSource
+from migration.colab.paths import find_paths, may_name_folder
+from migration.notebook.texts import Edit
+from migration.python.source import CellSource
 from migration.python.strings import read_strings
-from migration.rules.paths_found import Found, changed, kept
+from migration.rules.paths_found import changed, kept
 from migration.rules.paths_shell import command_edits, script_places
 from migration.rules.paths_strings import Group, groups, read, rewritten
+from migration.rules.rule import Match
 
 _WRITES_FILE = frozenset({"writefile", "file"})
 _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
-_FOR_BROWSERS = re.compile(r"\.(?:ipynb|html?|[jt]sx?|css|vue|php)\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
 _LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?://[^\s)>\"'`]+")
 
 
-def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
-    """The folders below a cell magic, in a file or in a program. In a shell script they become environment variables.
-    For other files the magic is called from Python with the text; nothing replaces variables elsewhere."""
+def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """The folders below a cell magic, in a file or in a program. In a shell script they become environment variables;
+    nothing replaces variables elsewhere."""
     magic = source.magic
     if magic is None or source.is_shell or (source.is_python and not source.is_program):
         return
-    writes_file = magic.name in _WRITES_FILE
-    if writes_file and _SHELL_SCRIPT.search(magic.argument):
+    if magic.name in _WRITES_FILE and _SHELL_SCRIPT.search(magic.argument):
         yield from script_places(source.text, magic.body, facts)
         return
-    spans = find_paths(source.text[magic.body :], facts.mounts)
-    edit = _file_edit(source.text, magic, spans, facts) if writes_file and spans else None
-    if edit is not None:
-        yield changed(edit, "a file below a cell magic names {0}", spans)
-        return
-    for span in spans:
-        yield kept(magic.body + span.start, magic.body + span.end, "body", drive=span.folder == "drive")
+    for span in find_paths(source.text[magic.body :], facts.mounts):
+        yield kept(magic.body + span.start, magic.body + span.end, "body")
 
 
-def _file_edit(text: str, magic: CellMagic, spans: list[PathSpan], facts: NotebookFacts) -> Edit | None:
-    """The call that IPython makes of the cell, with the folders in its text; None if a literal cannot contain the text,
-    or if `/content` may be part of a URL."""
-    body = text[magic.body :].removesuffix("\n") + "\n"
-    if _FOR_BROWSERS.search(magic.argument) or '"""' in body or any(span.is_escaped for span in spans):
-        return None
-    names = {"drive": facts.drive, "work": facts.work}
-    fields = [Edit(span.start, span.end, f"{{{names[span.folder]}}}") for span in spans]
-    content = edited(body, fields).replace("\\", "\\\\")
-    prefix, calls = "f", ""
-    if "{" in body or "}" in body:
-        used = dict.fromkeys(names[span.folder] for span in spans)
-        prefix, calls = "", "".join(f'.replace("{{{name}}}", {name})' for name in used)
-    call = (
-        f'get_ipython().run_cell_magic({magic.name!r}, {magic.argument.strip()!r}, {prefix}"""\\\n{content}"""{calls})'
-    )
-    return Edit(magic.start, len(text), call)
-
-
-def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The comments of a Python cell that name a folder, and its docstrings and other strings that nothing uses."""
     if not source.is_python or source.is_program or not may_name_folder(source.masked, facts.mounts):
         return
@@ -73,13 +48,13 @@ def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
             yield from _prose(source.text, *line.span(), facts, "a docstring or bare string names {0}")
 
 
-def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Found]:
+def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The lines of a text cell with a folder; URLs and the targets of links are not changed."""
     for line in re.finditer(r"[^\n]+", source.text):
         yield from _prose(source.text, *line.span(), facts, "the text names {0}")
 
 
-def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Found]:
+def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Match]:
     """The positions of folders in one line of prose."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
@@ -111,5 +86,5 @@ def _code_edits(line: str, facts: NotebookFacts) -> list[Edit]:
     for literal in read_strings(line.replace("#", " "))[0]:
         if not literal.depth and _CODE_BEFORE.search(line, 0, literal.start):
             matches = rewritten(line, Group((literal,), "value"), facts)
-            edits += [edit for match in matches for edit in match.match.edits]
+            edits += [edit for match in matches for edit in match.edits]
     return edits

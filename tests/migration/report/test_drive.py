@@ -9,7 +9,7 @@ FILE = "/content/drive/MyDrive/a.csv"
 
 def _listed(*texts):
     cells = [CellSource(text, index=index) for index, text in enumerate(texts)]
-    findings = [Finding("LF403", Keeps.EXACT, cell.index, 1, "", before=cell.text) for cell in cells]
+    findings = [Finding("LF402", Keeps.EXACT, cell.index, 1, "", before=cell.text) for cell in cells]
     return drive_files(findings, cells)
 
 

@@ -48,7 +48,7 @@ def test_the_summary_of_many_notebooks_is_short():
 
 def test_the_summary_says_where_files_of_the_drive_belong():
     files = {"MyDrive/x/a.csv": "drive/x/a.csv"}
-    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF403": 2}, drive=files)
+    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF402": 2}, drive=files)
     plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1, rules={"LF402": 2})
     lines = summary_text(make_report([drive, plain], "write")).splitlines()
     assert [number for number, line in enumerate(lines) if "drive_dir" in line] == [2]
@@ -68,7 +68,7 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     ],
 )
 def test_files_of_the_drive_are_named_as_they_are_there(line, paths):
-    assert list(drive_files([Finding("LF403", Keeps.EXACT, 0, 1, "", before=line)])) == paths
+    assert list(drive_files([Finding("LF402", Keeps.EXACT, 0, 1, "", before=line)])) == paths
 
 
 def test_files_that_are_only_written_are_not_copied():
@@ -77,7 +77,7 @@ def test_files_that_are_only_written_are_not_copied():
         "a.to_csv('/content/drive/MyDrive/b.csv')",
         "a.to_csv('/content/drive/MyDrive/a.csv')",
     ]
-    findings = [Finding("LF403", Keeps.EXACT, 0, row, "", before=line) for row, line in enumerate(lines, 1)]
+    findings = [Finding("LF402", Keeps.EXACT, 0, row, "", before=line) for row, line in enumerate(lines, 1)]
     assert drive_files(findings, [CellSource("\n".join(lines))]) == ("MyDrive/a.csv",)
 
 

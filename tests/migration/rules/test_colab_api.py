@@ -126,7 +126,7 @@ def test_a_mount_at_a_literal_path_is_removed(before, after):
 def test_any_other_mount_uses_the_runtime(text):
     new, found = _one(text)
     assert new == text.replace("google.colab", "landfall_runtime")
-    assert [finding.rule for finding in found] == ["LF201", "LF204"]
+    assert [finding.rule for finding in found] == ["LF201", "LF203"]
     assert "drive_dir" in found[-1].action
 
 

@@ -25,21 +25,19 @@ def _one(text):
         ("#from google.colab.patches import cv2_imshow", "#from landfall_runtime.patches import cv2_imshow", "LF230"),
         ("# from google import colab", "# import landfall_runtime as colab", "LF230"),
         ("# google.colab above\n%%time\na()", "# landfall_runtime above\n%%time\na()", "LF230"),
-        ("code = 'from google.colab import files'", "code = 'from landfall_runtime import files'", "LF233"),
-        ("t = '''\n  import google.colab\n  x\n'''", "t = '''\n  import landfall_runtime\n  x\n'''", "LF233"),
         (
             """url = eval_js(f"google.colab.kernel.proxyPort({port}, {{'cache': true}})")""",
             """url = eval_js(f"landfall_runtime.kernel.proxyPort({port}, {{'cache': true}})")""",
-            "LF233",
+            "LF230",
         ),
-        ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF233"),
+        ("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'", "LF230"),
         (
             "%%writefile a.py\nfrom google.colab import drive",
             "%%writefile a.py\nfrom landfall_runtime import drive",
-            "LF233",
+            "LF230",
         ),
-        ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF233"),
-        ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF233"),
+        ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF230"),
+        ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF230"),
     ],
 )
 def test_unambiguous_text_is_rewritten(before, after, rule):

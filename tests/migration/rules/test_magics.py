@@ -114,7 +114,7 @@ def test_other_text_about_the_version_is_unchanged(text):
 def test_colab_extensions_are_removed(before, after):
     new, found = _rewrite(before)
     assert new == after
-    assert found[-1].rule == "LF565"
+    assert found[-1].rule == "LF563"
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,13 @@ def test_local_magics_are_unchanged(text):
 @pytest.mark.parametrize(
     "before, after, keeps",
     [
-        ("cd folder/x", "%cd folder/x", "exact"),
-        ("cd /tmp", "%cd /tmp", "exact"),
-        ("ls -lh", "%ls -lh", "exact"),
-        ("mkdir -p a/b", "%mkdir -p a/b", "exact"),
-        ("pip install -q x", "%pip install -q x", "exact"),
+        ("cd /content/x", "%cd /content/x", "exact"),
+        ("ls -lh /content", "%ls -lh /content", "exact"),
+        ("mkdir /content/a-b c", "%mkdir /content/a-b c", "exact"),
+        ("pip install -q /content/x.whl", "%pip install -q /content/x.whl", "exact"),
     ],
 )
-def test_an_automagic_gets_its_percent_sign(before, after, keeps):
+def test_an_automagic_with_a_folder_gets_its_percent_sign(before, after, keeps):
     new, found = _rewrite(before)
     assert new == after
     assert [(finding.rule, finding.keeps.value) for finding in found] == [("LF567", keeps)]
@@ -145,15 +144,17 @@ def test_an_automagic_gets_its_percent_sign(before, after, keeps):
     "text",
     [
         "ls",
+        "cd folder/x",
+        "pip install -q x",
         "cd = 1",
         "rm (x)",
         "cat.shape",
         "cp - mv",
-        "x = 1\ncd /tmp",
+        "x = 1\ncd /content",
         "time to go",
-        "print 'old'\ncd folder\n",
-        "%%bash\ncd /tmp",
-        "s = '''\ncd a\n'''",
+        "print 'old'\ncd /content/folder\n",
+        "%%bash\ncd /content",
+        "s = '''\ncd /content\n'''",
     ],
 )
 def test_possible_python_is_unchanged(text):

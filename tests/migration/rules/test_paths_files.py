@@ -1,5 +1,4 @@
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
@@ -17,6 +16,7 @@ def migrated(text):
     "text",
     [
         "%%writefile page.html\n<a href='/content/x'>",
+        "%%writefile /tmp/a.yaml\na: /content/x",
         "%%html\n<img src='/content/x'>",
         "%%R\nread.csv('/content/x')",
         "%%python3\nprint('/content')",
@@ -49,32 +49,3 @@ def test_a_shell_script_uses_the_environment():
 
 def test_a_file_without_a_folder_is_unchanged():
     assert migrated("%%writefile a.txt\nhttps://a.b/content/x\n") == ("%%writefile a.txt\nhttps://a.b/content/x\n", [])
-
-
-@pytest.mark.parametrize(
-    "cell, name, content",
-    [
-        ("%%writefile /content/a.yaml\na: /content/x\nb: '\\d'\n\n", "a.yaml", "a: {work}/x\nb: '\\d'\n\n"),
-        ('%%writefile a.json\n{"a": ["/content", "\\"{x}\\""]}', "a.json", '{"a": ["{work}", "\\"{x}\\""]}\n'),
-        ("%%writefile -a x.txt\nand /content/drive/MyDrive\n", "x.txt", "hello\nand {drive}\n"),
-        ("%%file a.py\nx = '/content', '\\N{DASH}', f'{y}'", "a.py", "x = '{work}', '\\N{DASH}', f'{y}'\n"),
-        ("%%writefile a.yaml\na: /content/x\n", "a.yaml", "a: {work}/x\n"),
-        ("%%capture\n%%writefile a.py\nx = '/content'", "a.py", "x = '{work}'\n"),
-    ],
-)
-def test_a_file_is_written_with_the_local_folder(tmp_path, monkeypatch, cell, name, content):
-    work, drive = tmp_path / "work folder", tmp_path / "drive"
-    work.mkdir()
-    (work / "x.txt").write_text("hello\n")
-    monkeypatch.chdir(work)
-    shell = InteractiveShell()
-    shell.user_ns.update(WORK_DIR=str(work), DRIVE_DIR=str(drive))
-    new, found = migrated(cell)
-    assert {finding.rule for finding in found} <= {"LF404", "LF406"}
-    assert all(finding.changed for finding in found)
-    with monkeypatch.context() as during:
-        # The magic is called from the cell by the name that a kernel gives to its shell.
-        during.setitem(shell.user_ns, "get_ipython", lambda: shell)
-        shell.run_cell(new).raise_error()
-    assert (work / name).read_text() == content.replace("{work}", str(work)).replace("{drive}", str(drive))
-    assert migrated(new) == (new, [])

@@ -130,7 +130,7 @@ with open(mount_point + '/MyDrive/out.txt', 'w') as file:
 # ----
 drive.flush_and_unmount()
 """),
-        ("LF201", "LF403"),
+        ("LF201", "LF402"),
         drive={"in/data.csv": "a,b\n1,2\n"},
     ),
     Case(
@@ -160,7 +160,7 @@ text = open('data.csv').read()
 %%bash
 cat "/content/gdrive/My Drive/in/data.csv" > /content/gdrive/MyDrive/out/copy.csv
 """),
-        ("LF203", "LF403", "LF404", "LF405"),
+        ("LF203", "LF402", "LF404"),
         drive={"in/data.csv": "a,b\n1,2\n"},
     ),
     Case(
@@ -224,7 +224,7 @@ output.serve_kernel_port_as_iframe(8000, path='/docs')
 from google.colab import runtime
 runtime.unassign()
 """),
-        ("LF201", "LF565"),
+        ("LF201", "LF563"),
     ),
     Case(
         "images",

@@ -215,12 +215,8 @@ def _elsewhere(case: Case) -> Case:
     return replace(case, name=f"{case.name}, other folders", folders=Folders(work="in/work", drive="../../my drive"))
 
 
-_IN_PYTHON = [
-    _case(form, "Python", _PYTHON, ("LF403",) if mount else ("LF402",)) for form, (_, mount) in _FORMS.items()
-]
+_IN_PYTHON = [_case(form, "Python", _PYTHON, ("LF402",)) for form in _FORMS]
 _IN_SHELL = [
-    _case(form, "the shell", _SHELL, ("LF405",) if mount else ("LF404",))
-    for form, (_, mount) in _FORMS.items()
-    if mount != "/content/gdrive"
+    _case(form, "the shell", _SHELL, ("LF404",)) for form, (_, mount) in _FORMS.items() if mount != "/content/gdrive"
 ]
 CASES = (*_IN_PYTHON, *_IN_SHELL, _elsewhere(_IN_PYTHON[1]), _elsewhere(_IN_SHELL[1]))

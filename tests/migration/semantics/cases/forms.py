@@ -43,7 +43,7 @@ steps
 # ----
 print('x')  #@title Late title
 """),
-        ("LF601", "LF602", "LF603", "LF610"),
+        ("LF601", "LF603", "LF610"),
     ),
     Case(
         "form fields with paths",
@@ -63,7 +63,7 @@ open(f'{out}/copy.csv', 'w').write(open(data).read())
 !cat {data}
 !cp $data "$out/second.csv"
 """),
-        ("LF203", "LF402", "LF403", "LF603"),
+        ("LF203", "LF402", "LF603"),
         start="work",
         files={"data.csv": "a,b\n1,2\n"},
     ),

@@ -32,7 +32,7 @@ subprocess.run('pip install -q numpy'.split()).returncode
 !uv pip install --system -q numpy
 """
         ),
-        ("LF404", "LF501", "LF504", "LF567"),
+        ("LF404", "LF501", "LF504"),
         files={"requirements.txt": "numpy>=1.20\n"},
     ),
     Case(

@@ -61,31 +61,14 @@ cd /content
             "LF561",
             "LF562",
             "LF563",
-            "LF565",
             "LF567",
             "LF601",
-            "LF602",
         ),
         files={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
         "files for other programs",
         cells(r"""
-%%writefile /content/config.yaml
-root: /content
-data: "/content/data.csv"
-braces: {x: 1}
-# ----
-open('/content/config.yaml').read()
-# ----
-%%writefile script.py
-import os
-print(os.path.exists('/content/data.csv'), f"{'/content'}/x")
-# ----
-!python script.py
-# ----
-%run script.py
-# ----
 %%writefile run.sh
 #!/bin/bash
 cd "/content"
@@ -94,7 +77,7 @@ for f in *.csv; do echo "$f in /content"; done
 !bash run.sh && rm run.sh
 # ----
 %%file /content/notes.txt
-See /content.
+See the table.
 # ----
 %%script bash
 cat /content/notes.txt

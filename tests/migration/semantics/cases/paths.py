@@ -132,7 +132,7 @@ import shutil
 shutil.copy('/content/drive/MyDrive/in/data.csv', '/content/copy.csv')
 None
 """),
-        ("LF203", "LF403"),
+        ("LF203", "LF402"),
         drive={"in/data.csv": "a,b\n1,2\n"},
         shared={"team/plan.txt": "plan"},
     ),

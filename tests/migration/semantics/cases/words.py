@@ -16,11 +16,6 @@ CASES = (
 # path = '/content/data.csv', or see /content
 x = 1
 # ----
-code = "from google.colab import files\nname = files.__name__.split('.')[-1]"
-exec(code)
-del code
-name
-# ----
 !python -c 'from google.colab import files; print(files.__name__.split(".")[-1])'
 # ----
 def documented():
@@ -28,7 +23,7 @@ def documented():
     return x
 documented()
 """),
-        ("LF230", "LF233", "LF407"),
+        ("LF230", "LF407"),
     ),
     Case(
         "cells that do not compile",
@@ -46,7 +41,7 @@ z = '/content/' + fn where fn = ...
 print "first"
 cd /content/x
 """),
-        ("LF233",),
+        ("LF230",),
     ),
     Case(
         "secrets in the code",
