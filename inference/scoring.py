@@ -59,8 +59,8 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
 @torch.no_grad()
 def infer_forecast(batch: Tensor, model: nn.Module) -> dict[str, Tensor]:
     """Errors of the newest patch of windows of process sensors, predicted without any later row: from the rows before
-    it and, by a model with attention between channels, from the other channels. Errors are divided by the predicted
-    variance, if the model predicts it.
+    it and, by a model with attention between channels, from the other channels. Errors are standardised by the
+    predicted variance, if the model predicts it.
 
     batch: float32 (B, T, C) as in `infer_score`. Returns `error` and `expected`, float32 (B, P, C), for the last P rows
     of each window; as deterministic as `infer_score`.

@@ -12,16 +12,17 @@ from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Posi
 # One image plane for each axis of a vibration sensor; planes of axes that a sensor does not have are missing (NaN).
 NUM_PLANES = 3
 ModelSize = Literal["custom", "auto", "full", "reduced"]
-Output = Literal["point", "gaussian"]
+Output = Literal["point", "gaussian", "student_t"]
 MaskKind = Literal["patches", "channels", "newest"]
-ImageMaskKind = Literal["units", "bands", "spans"]
+ImageMaskKind = Literal["units", "bands", "spans", "axes"]
 _SIZE = (
     "`custom` uses the sizes below, `full` and `reduced` those of configs/hardware/sizes/, `auto` one of these, by "
     "hardware tier. A size that is set after this key is kept."
 )
 _OUTPUT = (
     "`point` predicts values, as published; `gaussian` also their variance, from the same input, and errors are then "
-    "divided by it, so that an error counts less where the model knows that it cannot predict."
+    "divided by it, so that an error counts less where the model knows that it cannot predict; `student_t` is the same "
+    "with Student's t distribution, four degrees of freedom: rare large errors change training and scores less."
 )
 
 
@@ -118,7 +119,8 @@ class SwinMAEModel(Section):
         min_length=1,
         description="Kinds of masks in training, each for about as many windows: `units` masks random units, as "
         "published, `bands` random frequency bands over the complete window, `spans` random time spans over all "
-        "frequencies. With `bands`, scores use predictions of a band from the other bands.",
+        "frequencies, `axes` one axis of the sensor. With `axes`, scores use predictions of an axis from the other "
+        "axes, otherwise with `bands` those of a band from the other bands. A sensor with one axis ignores `axes`.",
     )
     output: Output = Field("point", description=_OUTPUT)
     embed_dim: Count = Field(48, description="Width of the first encoder stage; it doubles at each later stage.")
@@ -165,6 +167,11 @@ class SwinMAEModel(Section):
                 yield Contradiction(
                     f"stage {stage} is {width} wide: {heads} heads do not divide it", ("num_heads", "embed_dim")
                 )
+        if self.drop_masked_tokens and "axes" in self.masks:
+            yield Contradiction(
+                "drop_masked_tokens needs the same number of masked patches in each image; a masked axis masks none",
+                ("masks", "drop_masked_tokens"),
+            )
         if self.drop_masked_tokens:
             yield from self._masked_patches_cannot_be_dropped()
 

@@ -6,15 +6,21 @@ A unit is the smallest item that is masked: a patch of a time series, or a squar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from core.config.models import Output
+
 # Limits of the logarithm of a predicted variance: standard deviations of 0.02 to 20 in scaled units.
 LOG_VARIANCE_RANGE = (-8.0, 6.0)
+# Degrees of freedom of Student's t: fixed, because the likelihood has no maximum for few of them, and because a model
+# must fit machines with other channels. The value for robust estimates of Lange, Little, Taylor: Robust Statistical
+# Modeling Using the t Distribution, Journal of the American Statistical Association 1989.
+DEGREES_OF_FREEDOM = 4.0
 
 
 class MaskedOutput(NamedTuple):
@@ -100,17 +106,28 @@ def masked_mse(prediction: Tensor, target: Tensor, chosen: Tensor) -> tuple[Tens
     return (squared * chosen).sum() / count.clamp(min=1), count
 
 
-def likelihood_loss(loss: Tensor, prediction: Tensor, log_variance: Tensor, target: Tensor, chosen: Tensor) -> Tensor:
-    """A scalar with the value of `loss`, the squared error, and the gradient of a Gaussian negative log-likelihood.
+def _student_t(squared: Tensor) -> Tensor:
+    """Student's t distribution with the given variance, so that both distributions have the same variance head."""
+    return (DEGREES_OF_FREEDOM + 1) * torch.log1p(squared / (DEGREES_OF_FREEDOM - 2))
+
+
+# For each distribution, -2 log(density / largest density) of squared errors that are divided by the variance.
+DEVIANCE: dict[Output, Callable[[Tensor], Tensor]] = {"gaussian": lambda squared: squared, "student_t": _student_t}
+
+
+def likelihood_loss(
+    loss: Tensor, prediction: Tensor, log_variance: Tensor, target: Tensor, chosen: Tensor, *, output: Output
+) -> Tensor:
+    """A scalar with the value of `loss`, the squared error, and the gradient of the negative log-likelihood.
 
     This makes losses of models with and without a variance comparable. The likelihood of each value is weighted by its
     predicted standard deviation, otherwise noisy values are hardly learned (β-NLL with β = 0.5, Seitzer, Tavakoli,
     Antic, Martius: On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks, ICLR
-    2022). The other arguments are those of `masked_mse`.
+    2022). output: the distribution. The other arguments are those of `masked_mse`.
     """
     squared = at_least_float32(prediction - target).square()
     weight = (0.5 * log_variance.detach()).exp()
-    likelihood = 0.5 * (log_variance + squared * (-log_variance).exp()) * weight
+    likelihood = 0.5 * (log_variance + DEVIANCE[output](squared * (-log_variance).exp())) * weight
     likelihood = (likelihood * chosen).sum() / chosen.sum().clamp(min=1)
     return loss.detach() + (likelihood - likelihood.detach())
 
@@ -120,10 +137,10 @@ def log_variance_of(values: Tensor) -> Tensor:
     return at_least_float32(values).clamp(*LOG_VARIANCE_RANGE)
 
 
-def standardised_error(prediction: Tensor, log_variance: Tensor | None, target: Tensor) -> Tensor:
-    """Squared errors, divided by the predicted variance if there is one; NaN where the target is missing."""
+def standardised_error(prediction: Tensor, log_variance: Tensor | None, target: Tensor, *, output: Output) -> Tensor:
+    """Squared errors, or their deviance if the model predicts a variance; NaN where the target is missing."""
     squared = (prediction - target).square()
-    return squared if log_variance is None else squared * (-log_variance).exp()
+    return squared if log_variance is None else DEVIANCE[output](squared * (-log_variance).exp())
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -135,16 +152,17 @@ class MaskedModel(nn.Module):
     """A model that predicts masked units of its input from the visible ones.
 
     unit_shape: shape of the mask of one sample; passes of `inpaint` run over its last axis. ratio: share of masked
-    units. num_masked: number of masked units in each row of the last axis of a random mask.
+    units. output: what it predicts, see `model.output`. num_masked: number of masked units in each row of the last axis
+    of a random mask.
     gradient_checkpointing: compute each block again in the backward pass instead of storing its activations.
     channel_axis: axis of the input that contains the channels of the data.
     """
 
     channel_axis: int
 
-    def __init__(self, unit_shape: tuple[int, ...], ratio: float):
+    def __init__(self, unit_shape: tuple[int, ...], ratio: float, output: Output):
         super().__init__()
-        self.unit_shape, self.mask_ratio = unit_shape, ratio
+        self.unit_shape, self.mask_ratio, self.output = unit_shape, ratio, output
         self.num_masked = num_masked(unit_shape[-1], ratio)
         self.gradient_checkpointing = False
         passes_qn = complementary_masks(unit_shape[-1], ratio)
@@ -178,16 +196,16 @@ class MaskedModel(nn.Module):
     def inpaint(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Predicts every unit while it is masked: (reconstruction, error), both with the shape of x.
 
-        A few passes mask complementary sets of units. error is the squared difference in the units of x, divided by the
-        predicted variance if the model predicts one, and NaN where x is missing. Runs in evaluation mode, so the result
-        of a sample does not depend on the other samples of the batch.
+        A few passes mask complementary sets of units. error is the squared difference in the units of x, or its
+        deviance if the model predicts a variance, and NaN where x is missing. Runs in evaluation mode, so the result of
+        a sample does not depend on the other samples of the batch.
         """
         x = x.to(self.dtype)
-        reconstruction = error = torch.zeros_like(x)
+        reconstruction, error = torch.zeros_like(x), torch.full_like(x, torch.nan)
         with evaluating(self):
             for mask, size in self.passes():
                 output, values = self(x, mask, num_masked=size), self.masked_values(mask)
-                of_pass = standardised_error(output.reconstruction, output.log_variance, x)
+                of_pass = standardised_error(output.reconstruction, output.log_variance, x, output=self.output)
                 reconstruction = torch.where(values, output.reconstruction, reconstruction)
                 error = torch.where(values, of_pass, error)
         return reconstruction, error

@@ -217,8 +217,8 @@ class PatchTST(MaskedModel):
     learned; see `core.models.positions` for their initial values.
 
     `inpaint` returns errors in the units of its input, also with `instance_norm`. Errors divided by the spread of each
-    window would be as large for a quiet window as for an active one, so no threshold could compare them. With `output:
-    gaussian`, errors are divided by the predicted variance.
+    window would be as large for a quiet window as for an active one, so no threshold could compare them. With another
+    `output` than `point`, errors are standardised by the predicted variance.
     """
 
     channel_axis = 2
@@ -226,7 +226,7 @@ class PatchTST(MaskedModel):
     def __init__(self, settings: PatchTSTModel, *, num_channels: int, window: int):
         _refuse_bad_window(settings, window)
         num_patches = window // settings.patch_length
-        super().__init__((num_channels, num_patches), settings.mask_ratio)
+        super().__init__((num_channels, num_patches), settings.mask_ratio, settings.output)
         self.settings = settings
         self.num_channels = num_channels
         self.window = window
@@ -239,7 +239,7 @@ class PatchTST(MaskedModel):
         self.decoder = Decoder(settings, self.num_patches) if settings.drop_masked_tokens else None
         width = self.decoder.width if self.decoder else settings.d_model
         self.head = nn.Linear(width, settings.patch_length)
-        self.variance_head = nn.Linear(width, settings.patch_length) if settings.output == "gaussian" else None
+        self.variance_head = nn.Linear(width, settings.patch_length) if settings.output != "point" else None
         self.channel_c1d = self.mask_token_d = None
         if settings.channel_attention != "none":
             self.channel_c1d = nn.Parameter(STD * torch.randn(num_channels, 1, settings.d_model))
@@ -311,7 +311,7 @@ class PatchTST(MaskedModel):
         chosen_bcnp = masked_bcn1 & observed_bcnp
         loss, count = masked_mse(prediction_bcnp, x_bcnp, chosen_bcnp)
         if log_variance_bcnp is not None and torch.is_grad_enabled():
-            loss = likelihood_loss(loss, prediction_bcnp, log_variance_bcnp, x_bcnp, chosen_bcnp)
+            loss = likelihood_loss(loss, prediction_bcnp, log_variance_bcnp, x_bcnp, chosen_bcnp, output=self.output)
         if self.settings.instance_norm:
             prediction_bcnp = prediction_bcnp * scale_bc11 + mean_bc11
             log_variance_bcnp = None if log_variance_bcnp is None else log_variance_bcnp + 2 * scale_bc11.log()
@@ -319,7 +319,7 @@ class PatchTST(MaskedModel):
         return MaskedOutput(loss, self.unpatchify(prediction_bcnp), mask_bcn, count, variance)
 
     def _predict(self, z_bcnd: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Values (B, C, N, P) and, with `output: gaussian`, the logarithm of their variance, from tokens."""
+        """Values (B, C, N, P) and, unless `output` is `point`, the logarithm of their variance, from tokens."""
         log_variance_bcnp = None if self.variance_head is None else log_variance_of(self.variance_head(z_bcnd))
         return at_least_float32(self.head(z_bcnd)), log_variance_bcnp
 
@@ -340,7 +340,7 @@ class PatchTST(MaskedModel):
             predicted_bcp = error_bcp = torch.zeros_like(newest_bcp)
             for mask_cn in self.forecast_masks_qcn:
                 of_pass = self._newest(x_bcnp, observed_bcnp, mask_cn)
-                error = standardised_error(*of_pass, newest_bcp)
+                error = standardised_error(*of_pass, newest_bcp, output=self.output)
                 is_masked_c1 = mask_cn[:, -1:]
                 predicted_bcp = torch.where(is_masked_c1, of_pass[0], predicted_bcp)
                 error_bcp = torch.where(is_masked_c1, error, error_bcp)

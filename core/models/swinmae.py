@@ -11,8 +11,10 @@ With `decoder: light`, all blocks of the decoder are on the deepest feature map,
 position of that map: SimMIM (Xie et al., CVPR 2022, arXiv 2111.09886) with blocks before its head. The decoder adds
 positions, as in He et al. (Masked Autoencoders Are Scalable Vision Learners, CVPR 2022).
 
-Masks in training are random units, as in the paper, or complete frequency bands or time spans (`masks`). With `output:
-gaussian`, a second head predicts the variance of each pixel.
+Masks in training are random units, as in the paper, or complete frequency bands, time spans, or axes of the sensor
+(`masks`). The patches of all axes have one embedding, so the pixels of a masked axis are set to zero before it, and a
+learned token is added. Unless
+`output` is `point`, a second head predicts the variance of each pixel.
 
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. The learned token replaces the
 masked patches in the deepest feature map, before the decoder. `visible_windows.py` maps visible patches to windows.
@@ -33,6 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from core.config.models import NUM_PLANES
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
@@ -210,11 +213,13 @@ class SwinMAE(MaskedModel):
 
     channel_axis = 1
 
-    def __init__(self, settings: SwinMAEModel, *, image_size: int, in_channels: int = 3):
+    def __init__(
+        self, settings: SwinMAEModel, *, image_size: int, in_channels: int = NUM_PLANES, num_axes: int = NUM_PLANES
+    ):
         _refuse_bad_sizes(settings, image_size)
         units_per_side = image_size // (settings.patch_size * settings.mask_unit)
         num_units = units_per_side**2
-        super().__init__((num_units,), settings.mask_ratio)
+        super().__init__((num_units,), settings.mask_ratio, settings.output)
         self.units_per_side = units_per_side
         self.settings = settings
         self.image_size = image_size
@@ -228,6 +233,9 @@ class SwinMAE(MaskedModel):
         deepest = len(settings.depths) - 1
         # Replaces masked patches before the encoder or, with drop_masked_tokens, after it.
         self.mask_token = nn.Parameter(torch.empty(dim * 2**deepest if self.drops_masked else dim))
+        # A single axis cannot be predicted from others.
+        self.num_axes = num_axes if "axes" in settings.masks and num_axes > 1 else 0
+        self.axis_token_ad = nn.Parameter(WEIGHT_STD * torch.randn(self.num_axes, dim)) if self.num_axes else None
         self.encoder = _encoder(settings, map_size=image_size // patch)
         self.decoder = _DECODERS[settings.decoder](settings, map_size=image_size // patch)
         # Patches per side of one position of the last feature map of the decoder.
@@ -235,7 +243,7 @@ class SwinMAE(MaskedModel):
         self.norm_decoder = nn.LayerNorm(dim * self.head_patches)
         num_pixels = (patch * self.head_patches) ** 2 * in_channels
         self.head = nn.Linear(dim * self.head_patches, num_pixels)
-        self.variance_head = nn.Linear(dim * self.head_patches, num_pixels) if settings.output == "gaussian" else None
+        self.variance_head = nn.Linear(dim * self.head_patches, num_pixels) if settings.output != "point" else None
         band_masks_qr = complementary_masks(self.units_per_side, settings.mask_ratio)
         self._band_sizes = (band_masks_qr.sum(-1) * self.units_per_side).tolist()
         band_masks_qn = band_masks_qr.repeat_interleave(self.units_per_side, -1)
@@ -258,7 +266,7 @@ class SwinMAE(MaskedModel):
         image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. Converted to the data type of the
         weights.
         mask_bn: bool (B, num_units), units row by row, True is masked; (1, num_units) for one mask of all images, which
-        is faster. Default: drawn from `generator`.
+        is faster. With `masks: axes`, an entry for each axis follows. Default: drawn from `generator`.
         num_masked: number of masked units of `mask_bn` in each image; default: that of `mask_ratio`. With
         `drop_masked_tokens`, the encoder gets num_units - num_masked units: if the mask has fewer masked units, some
         visible ones are not used; if it has more, some masked ones are used as zeros.
@@ -281,14 +289,15 @@ class SwinMAE(MaskedModel):
             log_variance_bhwp = log_variance_of(self._patches(self.variance_head(z_bhwd)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
-        masked_bhw1 = self.masked_patches(mask_bn).unsqueeze(-1)
+        chosen_bhwp = self.patchify(observed_bchw & self.masked_values(mask_bn))
         if self.settings.norm_target:
             mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
             target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
-        chosen_bhwp = masked_bhw1 & observed_bhwp
         loss, count = masked_mse(prediction_bhwp, target_bhwp, chosen_bhwp)
         if log_variance_bhwp is not None and torch.is_grad_enabled():
-            loss = likelihood_loss(loss, prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp)
+            loss = likelihood_loss(
+                loss, prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp, output=self.output
+            )
         if self.settings.norm_target:
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
             log_variance_bhwp = None if log_variance_bhwp is None else log_variance_bhwp + 2 * scale_bhw1.log()
@@ -298,19 +307,27 @@ class SwinMAE(MaskedModel):
     def draw_mask(
         self, batch_size: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
     ) -> Tensor:
-        """A random mask for each image, bool (B, num_units): of one of the kinds in `masks`, drawn at random."""
-        device = device or self.passes_qn.device
-        drawn = [MASKS[kind](self, batch_size, generator=generator, device=device) for kind in self.settings.masks]
-        return one_of(drawn, generator)
+        """A random mask for each image, bool (B, num_units), as for `forward`: of one of the kinds in `masks`, drawn at
+        random."""
+        where = {"generator": generator, "device": device or self.passes_qn.device}
+        kinds = [kind for kind in self.settings.masks if kind != "axes"]
+        drawn = [F.pad(MASKS[kind](self, batch_size, **where), (0, self.num_axes)) for kind in kinds]
+        if self.num_axes:
+            axis_ba = random_mask((batch_size,), self.num_axes, 1 / self.num_axes, **where)
+            drawn.append(F.pad(axis_ba, (self.num_units, 0)))
+        return one_of(drawn or [_mask_units(self, batch_size, **where)], generator)
 
     def passes(self) -> Iterator[tuple[Tensor, int | None]]:
-        """With `masks: bands`, complementary sets of complete frequency bands: otherwise a tone would be predicted from
-        other times of the same window."""
-        if "bands" not in self.settings.masks:
-            yield from super().passes()
-        else:
+        """With `masks: axes`, one axis after the other; with `bands`, complementary sets of complete frequency bands.
+        Otherwise a tone would be predicted from other axes or times of the same window."""
+        if self.num_axes:
+            axes_an = torch.arange(-self.num_units, self.num_axes, device=self.passes_qn.device)
+            yield from ((axes_an.eq(axis).unsqueeze(0), None) for axis in range(self.num_axes))
+        elif "bands" in self.settings.masks:
             bands = zip(self.band_masks_qn, self._band_sizes, strict=True)
             yield from ((mask_n.unsqueeze(0), size) for mask_n, size in bands)
+        else:
+            yield from super().passes()
 
     def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_masked: int | None = None) -> Tensor:
         """Images without NaN to the deepest feature map (B, H', W', D'); the mask token replaces masked patches.
@@ -320,7 +337,13 @@ class SwinMAE(MaskedModel):
         if mask_bn is not None and self.drops_masked:
             num_visible = self.num_units - (self.num_masked if num_masked is None else num_masked)
             return self._encode_visible(image_bchw.masked_fill(self.masked_values(mask_bn), 0.0), mask_bn, num_visible)
-        z_bhwd = self.norm_embed(self.embed(image_bchw).permute(0, 2, 3, 1))
+        if mask_bn is not None and self.axis_token_ad is not None:
+            image_bchw = image_bchw.masked_fill(self._masked_planes(mask_bn), 0.0)
+        z_bhwd = self.embed(image_bchw).permute(0, 2, 3, 1)
+        if mask_bn is not None and self.axis_token_ad is not None:
+            token_bd = mask_bn[:, self.num_units :].to(z_bhwd.dtype) @ self.axis_token_ad.to(z_bhwd.dtype)
+            z_bhwd = z_bhwd + token_bd[:, None, None]
+        z_bhwd = self.norm_embed(z_bhwd)
         if mask_bn is not None:
             z_bhwd = torch.where(self.masked_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
         return run_blocks(self.encoder, z_bhwd, recompute=self.gradient_checkpointing)
@@ -385,12 +408,19 @@ class SwinMAE(MaskedModel):
         return [*self.encoder, *self.decoder]
 
     def masked_values(self, mask_bn: Tensor) -> Tensor:
-        """Masked units (B, N) to masked pixels of every plane, bool (B, 1, H, W)."""
-        return _enlarge(self.masked_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
+        """Masked units (B, N) to masked pixels, bool (B, 1, H, W), or (B, C, H, W) with `masks: axes`."""
+        masked_b1hw = _enlarge(self.masked_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
+        return masked_b1hw | self._masked_planes(mask_bn) if self.num_axes else masked_b1hw
+
+    def _masked_planes(self, mask_bn: Tensor) -> Tensor:
+        """The planes of masked axes, bool (B, C, 1, 1)."""
+        masked_ba = F.pad(mask_bn[:, self.num_units :], (0, NUM_PLANES - self.num_axes))
+        return masked_ba.repeat(1, self.in_channels // NUM_PLANES)[..., None, None]
 
     def masked_patches(self, mask_bn: Tensor) -> Tensor:
         """Masked units (B, N) to masked patches, bool (B, H, W)."""
-        return _enlarge(mask_bn.view(-1, self.units_per_side, self.units_per_side), self.settings.mask_unit)
+        units_bhw = mask_bn[:, : self.num_units].unflatten(1, (self.units_per_side, self.units_per_side))
+        return _enlarge(units_bhw, self.settings.mask_unit)
 
     def patchify(self, image_bchw: Tensor) -> Tensor:
         """Images (B, C, H, W) to patches (B, H', W', patch_size² · C)."""

@@ -1,8 +1,20 @@
+import numpy as np
 import pytest
+import scipy.stats
 import torch
+from torch.distributions import Normal, StudentT
 
 from core.config.schema import PatchTSTModel, SwinMAEModel
-from core.models.masking import complementary_masks, evaluating, masked_mse, num_masked, random_mask
+from core.models.masking import (
+    LOG_VARIANCE_RANGE,
+    complementary_masks,
+    evaluating,
+    likelihood_loss,
+    masked_mse,
+    num_masked,
+    random_mask,
+    standardised_error,
+)
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
 
@@ -238,13 +250,93 @@ def test_gradient_checkpointing_is_off_by_default_and_passes_are_not_in_the_stat
     assert "passes_qn" not in model.state_dict()
 
 
-def assert_another_gradient_for_the_same_loss(point, gaussian, x, mask):
+def assert_another_gradient_for_the_same_loss(point, distribution, x, mask):
     """Of two models with the same weights, the one that predicts a variance has the loss of the other, and another
     gradient."""
-    gaussian.load_state_dict(point.state_dict(), strict=False)
-    losses = [model(x, mask).loss for model in (point, gaussian)]
+    distribution.load_state_dict(point.state_dict(), strict=False)
+    losses = [model(x, mask).loss for model in (point, distribution)]
     torch.testing.assert_close(*losses)
     for loss in losses:
         loss.backward()
-    assert not torch.allclose(point.head.weight.grad, gaussian.head.weight.grad)
-    assert gaussian.variance_head.weight.grad.abs().sum() > 0
+    assert not torch.allclose(point.head.weight.grad, distribution.head.weight.grad)
+    assert distribution.variance_head.weight.grad.abs().sum() > 0
+
+
+# ------------------------------------------------------------------------------------------------------ distributions
+def predictions():
+    """Predictions, their log variance, and targets up to 100 standard deviations away."""
+    generator = torch.Generator().manual_seed(0)
+    mean, log_variance, normal = torch.randn(3, 500, dtype=torch.float64, generator=generator)
+    distance = normal * torch.logspace(-3, 2, 500, dtype=torch.float64)
+    return mean, log_variance, mean + distance * (0.5 * log_variance).exp()
+
+
+# The scale of Student's t with four degrees of freedom and the variance v is √(v / 2).
+DENSITIES = {
+    "gaussian": lambda mean, log_variance: Normal(mean, (0.5 * log_variance).exp()),
+    "student_t": lambda mean, log_variance: StudentT(4.0, mean, (0.5 * log_variance).exp() / 2**0.5),
+}
+each_distribution = pytest.mark.parametrize("output", DENSITIES)
+
+
+@each_distribution
+def test_the_gradient_is_that_of_the_weighted_likelihood(output):
+    mean, log_variance, target = predictions()
+    chosen = torch.arange(500) % 3 > 0
+
+    def gradients(loss_of):
+        inputs = [each.clone().requires_grad_() for each in (mean, log_variance)]
+        return torch.autograd.grad(loss_of(*inputs), inputs)
+
+    def expected(mean, log_variance):
+        weight = (0.5 * log_variance).exp().detach()
+        return -(DENSITIES[output](mean, log_variance).log_prob(target) * weight)[chosen].mean()
+
+    def found(mean, log_variance):
+        squared_error = torch.tensor(7.0, dtype=torch.float64)
+        loss = likelihood_loss(squared_error, mean, log_variance, target, chosen, output=output)
+        assert loss.item() == 7.0
+        return loss
+
+    for each, wanted in zip(gradients(found), gradients(expected), strict=True):
+        torch.testing.assert_close(each, wanted)
+
+
+@each_distribution
+def test_a_standardised_error_is_the_deviance(output):
+    mean, log_variance, target = predictions()
+    deviation = (0.5 * log_variance).exp().numpy()
+    reference = {
+        "gaussian": scipy.stats.norm(mean, deviation),
+        "student_t": scipy.stats.t(4, mean, deviation / np.sqrt(2)),
+    }[output]
+    found = standardised_error(mean, log_variance, target, output=output)
+    np.testing.assert_allclose(found, 2 * (reference.logpdf(mean) - reference.logpdf(target)), rtol=1e-7, atol=1e-10)
+
+
+@each_distribution
+@pytest.mark.parametrize("log_variance", LOG_VARIANCE_RANGE)
+@pytest.mark.parametrize("distance", [0.0, 1e6])
+def test_extreme_errors_have_finite_gradients(output, log_variance, distance):
+    inputs = [torch.tensor([each]).requires_grad_() for each in (0.0, log_variance)]
+    target, chosen = torch.tensor([distance]), torch.tensor([True])
+    likelihood_loss(torch.tensor(0.0), *inputs, target, chosen, output=output).backward()
+    assert all(each.grad.isfinite() for each in inputs)
+    assert standardised_error(*inputs, target, output=output).isfinite()
+
+
+@BOTH
+@each_distribution
+def test_models_return_the_deviance_of_their_predictions(build, output):
+    model, x = build(output=output)
+    x[0].view(-1)[:5] = torch.nan
+    reconstruction, error = model.inpaint(x)
+    model.eval()
+    with torch.no_grad():
+        passes = [(model.masked_values(mask), model(x, mask)) for mask, _ in model.passes()]
+    log_variance = sum(values * of_pass.log_variance for values, of_pass in passes)
+    seen = ~x.isnan()
+    density = DENSITIES[output](reconstruction[seen], log_variance[seen])
+    expected = 2 * (density.log_prob(reconstruction[seen]) - density.log_prob(x[seen]))
+    torch.testing.assert_close(error[seen], expected, atol=1e-5, rtol=1e-4)
+    assert torch.equal(error.isnan(), x.isnan())

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
@@ -243,9 +244,10 @@ def test_inpaint_predicts_each_unit_while_it_is_masked(form):
 # ------------------------------------------------------------------------------------------------- variance and masks
 @all_forms
 @pytest.mark.parametrize("norm_target", [False, True])
-def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(norm_target, form):
-    point, gaussian = (build(norm_target=norm_target, output=output, **form) for output in ("point", "gaussian"))
-    assert_another_gradient_for_the_same_loss(point, gaussian, images(), a_mask(point))
+@pytest.mark.parametrize("output", ["gaussian", "student_t"])
+def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(output, norm_target, form):
+    point, distribution = (build(norm_target=norm_target, output=each, **form) for each in ("point", output))
+    assert_another_gradient_for_the_same_loss(point, distribution, images(), a_mask(point))
 
 
 @pytest.mark.parametrize("norm_target", [False, True])
@@ -272,6 +274,80 @@ def test_bands_and_spans_are_masked_completely(kind, axis, form):
     units = model(images(), generator=torch.Generator().manual_seed(0)).mask.view(3, 4, 4)
     assert (units.sum((1, 2)) == 12).all()
     assert torch.equal(units.all(axis), units.any(axis))
+
+
+def test_one_axis_is_masked_completely():
+    model = build(masks=("axes",))
+    out = model(images(40), generator=torch.Generator().manual_seed(0))
+    units, axes = out.mask.split([16, 3], dim=1)
+    assert not units.any()
+    assert (axes.sum(1) == 1).all()
+    assert (axes.sum(0) > 5).all()
+    assert torch.equal(model.masked_values(out.mask), axes[..., None, None].expand(-1, -1, 32, 32))
+    assert out.count == 40 * 32 * 32
+
+
+def test_the_loss_of_a_masked_axis_is_its_squared_error_and_ignores_its_values():
+    model, x = build(masks=("units", "axes")).eval(), images(1)
+    mask = torch.zeros(1, 19, dtype=torch.bool)
+    mask[0, 17] = True
+    out = model(x, mask)
+    torch.testing.assert_close(out.loss, (out.reconstruction - x)[:, 1].square().mean())
+    assert torch.equal(model(x + 5 * torch.eye(3)[1].view(1, 3, 1, 1), mask).reconstruction, out.reconstruction)
+    visible = model(x + torch.eye(3)[0].view(1, 3, 1, 1), mask).reconstruction
+    assert not torch.allclose(visible[:, 1], out.reconstruction[:, 1])
+
+
+def test_units_axes_and_their_tokens_are_independent():
+    """Without a masked axis, the model is the one without `axes`; a masked axis differs from an axis of zeros."""
+    with_axes, without = build(masks=("units", "axes")).eval(), build().eval()
+    without.load_state_dict({k: v for k, v in with_axes.state_dict().items() if k != "axis_token_ad"})
+    x, mask = images(), a_mask(without)
+    for_units = F.pad(mask, (0, 3))
+    assert torch.equal(with_axes(x, for_units).reconstruction, without(x, mask).reconstruction)
+    assert torch.equal(with_axes(x, for_units).loss, without(x, mask).loss)
+    x[:, 2] = 0.0
+    axis = torch.zeros(1, 19, dtype=torch.bool)
+    axis[0, 18] = True
+    nothing = torch.zeros(1, 19, dtype=torch.bool)
+    assert not torch.allclose(with_axes(x, axis).reconstruction, with_axes(x, nothing).reconstruction)
+
+
+def test_with_axes_each_axis_is_predicted_from_the_others_only():
+    model, x = build(masks=("units", "bands", "axes")).eval(), images(1)
+    reconstruction, error = model.inpaint(x)
+    torch.testing.assert_close(error, (reconstruction - x).square())
+    for axis in range(3):
+        changed = x.clone()
+        changed[:, axis] += 5.0
+        same = torch.isclose(model.inpaint(changed)[0], reconstruction, atol=1e-6)
+        assert same[:, axis].all()
+        assert not same.all()
+
+
+def test_only_axes_of_the_sensor_are_masked():
+    settings = SwinMAEModel(**TINY, masks=("axes",))
+    two, one = (SwinMAE(settings, image_size=32, num_axes=num_axes).eval() for num_axes in (2, 1))
+    x = images()
+    x[:, 2] = torch.nan
+    mask = two.draw_mask(400, generator=torch.Generator().manual_seed(0))
+    assert mask[:, 16:].sum(0).tolist() == pytest.approx([200, 200], abs=50)
+    assert torch.equal(two.inpaint(x)[1].isnan(), x.isnan())
+    assert one.draw_mask(2).shape == (2, 16)
+    assert (one.draw_mask(2).sum(1) == 12).all()
+
+
+def test_an_axis_is_learned_from_another():
+    torch.manual_seed(0)
+    model = build(image_size=16, mask_unit=2, **TWO_STAGES, masks=("axes",))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        x = torch.randn(16, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3).expand(-1, 3, -1, -1)
+        optimizer.zero_grad()
+        loss = model(x).loss
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.15  # the variance is 1
 
 
 def test_each_image_has_a_mask_of_one_kind_drawn_at_random():
