@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from migration.analysis.names import ColabNames, Flags
-from migration.colab.local_branch import Choice, choices, only_bound_in
+from migration.colab.local_branch import Choice, only_bound_in
 from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.colab.names import MOUNTS
 from migration.python.scopes import own_nodes, read_names_of, stored_names
 from migration.python.source import CellSource
-from migration.python.trees import walk
 
 _FLAG_NAME = re.compile(
     r"_*(?:(?:in|is|on|at|use|using|i_?am_?in|has|with|from|run|running|run_?in|running_?(?:in|on)|env(?:ironment)?_?is)_?)?"
@@ -36,22 +35,16 @@ class _Store:
 def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
     """The flags of a notebook that follow from the known ones (in `colab`) and the branches that run here."""
     concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
-    functions: dict[str, Any] = {}
     tpu: set[str] = set()
     candidates: set[str] = set()
     for source in concerned:
         flag_of = colab.flag_of(source)
         for node in own_nodes(source.tree.body if source.tree else []):
-            if isinstance(node, ast.FunctionDef):
-                returned = _returned(source, node, flag_of)
-                if returned is not None:
-                    functions[node.name] = returned.value
-                    tpu |= {node.name} if returned.tpu else set()
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 names = {target.id for target in _targets(node) if isinstance(target, ast.Name)}
                 candidates |= {name for name in names if _FLAG_NAME.fullmatch(name) or answer(node.value, flag_of)}
     variables: dict[str, Any] = {}
-    for name in candidates - set(functions):
+    for name in candidates:
         stores = list(_stores(name, cells, colab))
         value = _agreed(name, stores)
         if value is not None and not (value.value or value.asks) and _count_assignments(name, cells) == len(stores):
@@ -59,8 +52,7 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
         if value is not None:
             variables[name] = value.value
             tpu |= {name} if value.tpu else set()
-    defined = {name for name in functions if len(list(_stores(name, cells, colab))) == 1}
-    return Flags(variables, {name: value for name, value in functions.items() if name in defined}, frozenset(tpu))
+    return Flags(variables, frozenset(tpu))
 
 
 def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> frozenset[str]:
@@ -195,36 +187,3 @@ def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of:
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
-
-
-def _returned(source: CellSource, node: ast.FunctionDef, flag_of: FlagOf) -> Answer | None:
-    """The value that a function without parameters returns here, if it only asks whether it runs on Colab."""
-    arguments = node.args
-    if arguments.args or arguments.posonlyargs or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
-        return None
-    if node.decorator_list or not any(isinstance(part, ast.Return) for part in walk(node)):
-        return None
-    found = {id(choice.node): choice for choice in choices(source, flag_of, block=node.body, scope=node)}
-    returned = _run(node.body, found, flag_of)
-    if returned is None or not (returned.asks or found):
-        return None
-    return Answer(returned.value, tpu=returned.tpu)
-
-
-def _run(block: Sequence[ast.stmt], found: Mapping[int, Choice], flag_of: FlagOf) -> Answer | None:
-    """The value that a block returns here; None if it returns nothing or does anything else."""
-    for statement in block:
-        choice = found.get(id(statement))
-        if choice is not None:
-            returned = _run(choice.kept, found, flag_of)
-            if returned is not None:
-                return returned
-        elif isinstance(statement, ast.Return):
-            if isinstance(statement.value, ast.Constant):
-                return Answer(statement.value.value, asks=False)
-            return answer(statement.value, flag_of) if statement.value is not None else None
-        elif not isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass) and not (
-            isinstance(statement, ast.Expr) and isinstance(getattr(statement.value, "value", None), str)
-        ):
-            return None
-    return None

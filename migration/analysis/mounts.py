@@ -6,7 +6,6 @@ import ast
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 from migration.analysis.names import ColabNames
 from migration.colab.names import MOUNT, UNMOUNT, Use
@@ -98,16 +97,6 @@ def _texts(node: ast.expr, constants: Mapping[str, set[str]]) -> set[str]:
         case ast.Name():
             return set(constants.get(node.id, ()))
         case ast.BinOp(op=ast.Add()):
-            return _joined([_texts(node.left, constants), _texts(node.right, constants)])
+            left, right = _texts(node.left, constants), _texts(node.right, constants)
+            return {a + b for a in left for b in right} if len(left) * len(right) <= _MAX_VALUES else set()
     return set()
-
-
-def _joined(parts: Sequence[set[str]]) -> set[str]:
-    return {"".join(words) for words in _products(parts)}
-
-
-def _products(parts: Sequence[set[str]]) -> list[tuple[str, ...]]:
-    count = 1
-    for part in parts:
-        count *= len(part)
-    return list(product(*map(sorted, parts))) if 0 < count <= _MAX_VALUES else []

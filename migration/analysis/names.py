@@ -31,16 +31,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Flags:
-    """Variables and functions that only say whether the notebook runs on Colab, with their values on this machine.
-    `tpu` contains those that ask for Colab's TPU."""
+    """Variables that only say whether the notebook runs on Colab, with their values on this machine. `tpu` contains
+    those that ask for Colab's TPU."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
-    functions: Mapping[str, Any] = field(default_factory=dict)
     tpu: frozenset[str] = frozenset()
 
     @cached_property
     def names(self) -> frozenset[str]:
-        return frozenset(self.variables) | frozenset(self.functions)
+        return frozenset(self.variables)
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,13 @@ class ColabNames:
         return self._once(_uses, source)
 
     def flag_of(self, source: CellSource) -> FlagOf:
-        """Evaluates the names and calls of this cell that only say whether it runs on Colab."""
+        """Evaluates the names of this cell that only say whether it runs on Colab."""
         paths = self.names(source).paths if self.flags.names else {}
 
         def value(node: ast.expr) -> Answer | None:
-            is_call = isinstance(node, ast.Call) and not node.args and not node.keywords
-            name = node.func if is_call else node
-            if not isinstance(name, ast.Name) or paths.get(id(name)) != FLAG:
+            if not isinstance(node, ast.Name) or paths.get(id(node)) != FLAG:
                 return None
-            known = self.flags.functions if is_call else self.flags.variables
-            return Answer(known[name.id], tpu=name.id in self.flags.tpu) if name.id in known else None
+            return Answer(self.flags.variables[node.id], tpu=node.id in self.flags.tpu)
 
         return value
 

@@ -67,18 +67,16 @@ def choices(
     *,
     as_on_colab: bool = False,
     repository: str = "",
-    block: Sequence[ast.stmt] | None = None,
-    scope: Scope | None = None,
 ) -> list[Choice]:
     """The choices of a cell, an outer one before those inside it; removed branches are not searched. `needed` are names
     that only Colab branches bind although other cells need them; `as_on_colab`: another branch for Colab creates files
     in its own folders, so that other folders are not used. `repository` is the one that contains the notebook: a branch
-    that clones it is not needed. `block` is analysed instead of the complete cell, with its `scope`.
+    that clones it is not needed.
     """
     if source.tree is None:
         return []
     search = _Search(source, flag_of, needed, as_on_colab, repository)
-    search.look(source.tree.body if block is None else block, scope or source.tree)
+    search.look(source.tree.body, source.tree)
     return search.found
 
 

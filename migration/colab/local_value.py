@@ -45,7 +45,7 @@ FlagOf = Callable[[ast.expr], Answer | None]
 
 def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None:
     """The value of an expression that asks about Colab; None if it does not, or if its value is unknown. `flag_of`
-    returns the value of names and calls that only contain such an answer, and None for all others.
+    returns the value of names that only contain such an answer, and None for all others.
     """
     found = _value(node, flag_of)
     return found if found is not None and found.asks else None
@@ -72,7 +72,7 @@ def _value(node: ast.expr, flag_of: FlagOf) -> Answer | None:
     match node:
         case ast.Constant():
             return Answer(node.value, asks=False)
-        case ast.Name() | ast.Call() if (flag := flag_of(node)) is not None:
+        case ast.Name() if (flag := flag_of(node)) is not None:
             return flag
         case ast.UnaryOp(op=ast.Not()):
             inner = _value(node.operand, flag_of)

@@ -28,6 +28,7 @@ _TEXT_TEST = re.compile(
 )
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
+_CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
 
 # ------------------------------------------------------------------------------------------------------------- branches
@@ -92,6 +93,8 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     edits = fold(source, choice)
     if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.removed)):
         return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
+    if any(isinstance(node, ast.Return) for node in choice.kept) and isinstance(choice.scope, ast.FunctionDef):
+        return Match(start, end, message, edits, _CALLERS_ACTION, Keeps.NEEDS_HUMAN)
     if not choice.effects:
         return Match(start, end, message, edits)
     return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)
@@ -196,13 +199,16 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield from _find_text_tests(source)
         return
     flag_of = facts.colab.flag_of(source)
+    returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
     for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
         found = answer(node, flag_of)
         if found is None or _only_flags(node, flag_of) or (found.tpu and isinstance(node, ast.Call)):
             continue
         start, end = source.span(node)
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
-        yield Match(start, end, message, (Edit(start, end, repr(found.value)),))
+        action = _CALLERS_ACTION if id(node) in returned else ""
+        keeps = Keeps.NEEDS_HUMAN if action else None
+        yield Match(start, end, message, (Edit(start, end, repr(found.value)),), action, keeps)
     yield from _find_hand_written(source, facts)
 
 

@@ -103,36 +103,19 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     if handler is None or failing is None:
         return ()
     start = source.span(node)[0]
-    first = source.line_span(start, start)[0]
-    indent = source.text[first:start]
+    indent = source.text[source.line_span(start, start)[0] : start]
     before = node.body[: next(index for index, part in enumerate(node.body) if part is failing)]
     in_a_line = "\n" not in source.text[start : source.span(node.body[0])[0]]
     shares_line = before and "\n" not in source.text[end_of(source, before[-1]) : source.span(failing)[0]]
     uses_error = handler.name and handler.name in read_names_of(source, handler.body)
-    if uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
-        if not isinstance(failing, ast.Import | ast.ImportFrom) and source.command_of(failing) is None:
-            return ()  # the lookup raises KeyError
-        raised = Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE)
-        return (raised, *_without_else(source, node))
-    inner = indent if not node.finalbody else indent + "    "
-    pieces = [_body_text(source, _colon(source, start), before, inner)] if before else []
+    if node.finalbody or uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
+        # A lookup raises KeyError by itself.
+        is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None
+        return (Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE),) if is_import else ()
+    pieces = [_body_text(source, _colon(source, start), before, indent)] if before else []
     if not all(map(_does_nothing, handler.body)):
-        pieces.append(_body_text(source, _handler_colon(source, handler), handler.body, inner))
-    if not node.finalbody:
-        return _replace(source, choice, "\n".join(pieces))
-    colon = _colon(source, end_of(source, node.orelse[-1] if node.orelse else node.handlers[-1].body[-1]))
-    if not pieces:
-        return _replace(source, choice, _body_text(source, colon, node.finalbody, indent))
-    final = _body_text(source, colon, node.finalbody, inner)
-    return _replace(source, choice, "\n".join([f"{indent}try:", *pieces, f"{indent}finally:", final]))
-
-
-def _without_else(source: CellSource, node: ast.Try) -> tuple[Edit, ...]:
-    """The removal of the `else:` of a `try` that fails."""
-    if not node.orelse:
-        return ()
-    line = source.line_span(_colon(source, end_of(source, node.handlers[-1].body[-1])) - 1, 0)[0]
-    return (whole_lines(source, line, line_span(source, node.orelse[0], node.orelse[-1])[1]),)
+        pieces.append(_body_text(source, _handler_colon(source, handler), handler.body, indent))
+    return _replace(source, choice, "\n".join(pieces))
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:

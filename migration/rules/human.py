@@ -13,6 +13,7 @@ from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
+from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
 _LOGINS = {
@@ -126,9 +127,9 @@ def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def unparsed(source: CellSource) -> Finding | None:
-    """The finding for a cell that cannot be parsed; None for any other."""
+    """The finding for a cell that cannot be parsed and is not a magic without `%`; None for any other."""
     error = source.error
-    if error is None:
+    if error is None or bare_magic(source):
         return None
     line = max(1, min(error.lineno or 1, len(source.line_starts)))
     start, end = source.line_span(source.line_starts[line - 1], source.line_starts[line - 1])

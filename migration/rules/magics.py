@@ -84,15 +84,18 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
     return all(isinstance(node, ast.Pass) for node in handler.body)
 
 
-def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """A magic alone in its cell, where IPython accepts it without `%`, if another rule has to rewrite it."""
-    text = source.text.strip()
-    if not source.is_python or source.magic is not None or "\n" in text:
-        return
+def bare_magic(source: CellSource) -> re.Match[str] | None:
+    """A magic alone in its cell, where IPython accepts it without `%`."""
+    if not source.is_python or source.magic is not None or "\n" in source.text.strip():
+        return None
     found = _BARE.search(source.masked)
-    if found is None or not (source.tree is None or _CERTAINLY_BARE.match(found["line"])):
-        return
-    if found["name"] == "tensorflow_version" or find_paths(text, facts.mounts):
+    return found if found and (source.tree is None or _CERTAINLY_BARE.match(found["line"])) else None
+
+
+def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """A magic without `%` that another rule has to rewrite."""
+    found = bare_magic(source)
+    if found and (found["name"] == "tensorflow_version" or find_paths(found["line"], facts.mounts)):
         start = found.start("name")
         message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
         yield Match(start, found.end(), message, (Edit(start, start, "%"),))

@@ -117,12 +117,6 @@ if os.environ.get('COLAB_GPU') or 'COLAB_RELEASE_TAG' in os.environ:
 on_colab = bool(os.getenv('COLAB_RELEASE_TAG'))
 print('go on')
 # ----
-import importlib.util
-def is_colab():
-    return importlib.util.find_spec('google.colab') is not None
-if is_colab():
-    print('colab')
-# ----
 import sys
 if 'google.colab' in sys.modules:
     from google.colab import output
