@@ -112,6 +112,9 @@ class LiveOutput:
         else:
             self._handle.update(dict(content), raw=True)
 
+    def clear(self) -> None:
+        self.show({"text/html": "", "text/plain": ""})
+
     def show_bar(self, label: str, share: float, text: str) -> None:
         bar = f'<progress value="{share:.4f}" max="1" style="width: 16em"></progress>'
         page = f"<div>{html.escape(label)} {bar} {html.escape(text)}</div>"

@@ -129,9 +129,13 @@ class _PageBar(_Silence):
             self._draw(f"{tqdm.format_interval(self.progress.seconds_left)} left")
 
     def close(self) -> None:
-        if self._output is not None:
-            finished = self.progress.done >= self.progress.total
-            self._draw(f"{'in' if finished else 'stopped after'} {tqdm.format_interval(self.progress.seconds)}")
+        """Removes a bar that is full, so that it does not separate the log lines before it from those after it."""
+        if self._output is None:
+            return
+        if self.progress.done >= self.progress.total:
+            self._output.clear()
+        else:
+            self._draw(f"stopped after {tqdm.format_interval(self.progress.seconds)}")
 
     def _draw(self, time_text: str) -> None:
         progress = self.progress

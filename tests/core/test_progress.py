@@ -37,6 +37,21 @@ def test_a_bar_counts_to_its_end(capsys):
     assert "loss 0.5" in text
 
 
+@pytest.mark.parametrize(
+    ("done", "left"), [(3, ""), (2, "reading: 67%, 2 of 3 files · 0.333 files/s · stopped after 00:06")]
+)
+def test_a_notebook_keeps_the_bar_of_stopped_work_only(clock, monkeypatch, done, left):
+    shown = []
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr(progress.LiveOutput, "show", lambda self, content: shown.append(content["text/plain"]))
+    with Progress(3, "reading", unit="files", mode="bar") as bar:
+        for _ in range(done):
+            clock[0] += 6.0 / done
+            bar.advance()
+    assert shown[0].startswith("reading: 33%, 1 of 3 files")
+    assert shown[-1] == left
+
+
 def test_off_is_silent_and_still_counts(capsys, caplog, clock):
     caplog.set_level(logging.INFO)
     with Progress(3, "training", unit="windows", mode="off") as bar:
