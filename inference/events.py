@@ -257,7 +257,7 @@ def event_table(
             "peak_time": figures.peak_time_e,
             "severity": figures.peak_score_e / threshold_e,
             "top_channels": ["; ".join(names_c[channel] for channel in shares) for shares in top],
-            "top_shares": ["; ".join(f"{share:.0%}" for share in shares.values()) for shares in top],
+            "top_shares": ["; ".join(f"{100 * share:.0f} %" for share in shares.values()) for shares in top],
             "channels": [[{"name": channels[c], "share": share} for c, share in shares.items()] for shares in top],
         }
     )

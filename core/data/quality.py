@@ -124,7 +124,8 @@ def _findings(rule: Rule, metrics: dict[str, Any], limit: float) -> list[dict[st
     for value, channel in rule.measure(metrics):
         if value is None or not (value < limit if rule.at_least else value > limit):
             continue
-        message = (f"{channel}: " if channel else "") + rule.sentence.format(value=value, limit=limit)
+        sentence = rule.sentence.format(value=value, limit=limit).replace("%", " %")
+        message = f"{channel}: {sentence}" if channel else sentence
         found.append({"rule": rule.id, "value": value, "limit": limit, "channel": channel, "message": message})
     return found
 

@@ -111,7 +111,7 @@ def write_monitor(root: Path, *, ended: bool = True) -> None:
     document = LiveDocument(root, "patchtst", 0.83172, root / "none.jsonl")
     for number, state in enumerate(("closed", "open", "open")):
         recording, start = f"data/live/press_{number % 2}.csv", f"2026-02-01T0{number}:15:20.000"
-        sentence = f"4.2 min from {start[:19]}: peak {2.5 + number:.2f} × threshold, mostly rf_reflected_W (71%)"
+        sentence = f"4.2 min from {start[:19]}: peak {2.5 + number:.2f} × threshold, mostly rf_reflected_W (71 %)"
         report = {
             "id": f"{recording}#{number}", "state": state, "recording": recording, "start": start,
             "severity": 2.5 + number, "sentence": sentence,

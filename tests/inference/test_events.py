@@ -58,7 +58,7 @@ def test_semicolons_in_channel_names_are_escaped(make_table):
     error_sc = np.tile([2.0, 1.0], (3, 1))
     (event,) = find_events(table, Scoring(), channel_error_sc=error_sc, channels=["zone 1; flow", "p"]).itertuples()
     assert event.top_channels == "zone 1, flow; p"
-    assert "zone 1, flow (67%), p (33%)" in event.sentence
+    assert "zone 1, flow (67 %), p (33 %)" in event.sentence
 
 
 def test_an_event_reports_time_severity_and_channels(make_table):
@@ -71,9 +71,9 @@ def test_an_event_reports_time_severity_and_channels(make_table):
     assert event["duration_seconds"] == 7.5
     assert (event["peak_score"], event["peak_time"]) == (7.0, table["time"][3])
     assert event["top_channels"] == "q; t; flow rate"
-    assert event["top_shares"] == "38%; 31%; 23%"
+    assert event["top_shares"] == "38 %; 31 %; 23 %"
     assert event["severity"] == 7.0 / table["threshold"][3]
-    facts = rf"7\.5 s .*{event['start']:%Y-%m-%d %H:%M:%S}.*7\.00 ×.*q \(38%\), t \(31%\), flow rate \(23%\)"
+    facts = rf"7\.5 s .*{event['start']:%Y-%m-%d %H:%M:%S}.*7\.00 ×.*q \(38 %\), t \(31 %\), flow rate \(23 %\)"
     assert re.search(facts, event["sentence"])
     assert event["label_overlap"] == 0.75
 

@@ -142,7 +142,7 @@ def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataF
 def test_dollar_signs_in_names_are_drawn_literally(tmp_path, make_table):
     table = make_table({"DB1$T_1_2 and DB2$P_1_2": [0.5] * 50 + [2.0] * 3 + [0.5] * 47})
     scored, events = scored_over(table)
-    events["sentence"] = "mostly DB1$T_1_2 (60%), DB2$P_1_2 (40%)"
+    events["sentence"] = "mostly DB1$T_1_2 (60 %), DB2$P_1_2 (40 %)"
     assert len(write_panels(tmp_path, scored, events, root=tmp_path)) == 1
 
 

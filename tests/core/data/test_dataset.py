@@ -337,7 +337,7 @@ def test_each_file_has_a_report_and_failed_files_are_left_out(tmp_path, caplog):
     }
     assert {report["run_id"] for report in reports} == {"run-1"}
     assert [recording.file_id for recording in data.splits["train"].series.recordings] == ["data/good.csv"]
-    assert "data/dead.csv dropped: 100.00%" in caplog.text
+    assert "data/dead.csv dropped: 100.00 %" in caplog.text
 
 
 def test_messages_name_files_of_a_data_root_by_their_path_from_the_workspace(tmp_path, caplog):
@@ -366,7 +366,7 @@ def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
     write_ramp(tmp_path, "one.csv", 400)
     stop_changing(tmp_path / "data/one.csv", tmp_path / "data/one.csv")
     for judge in (load, lambda root, config: check_quality(config, root=root)):
-        with pytest.raises(QualityError, match=r"data/one\.csv: .*\b100\.00%"):
+        with pytest.raises(QualityError, match=r"data/one\.csv: .*\b100\.00 %"):
             judge(tmp_path, make_config())
 
 
