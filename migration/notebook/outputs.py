@@ -23,21 +23,24 @@ _BARE_OBJECT = re.compile(r"\s*<(?:IPython\.core\.display|google\.colab)\.[\w.]+
 _BINARY_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "audio/", "video/")
 
 
-def clean_outputs(outputs: list[dict[str, Any]], cell: int, notes: Notes) -> list[dict[str, Any]]:
-    """The outputs of a repaired code cell without Colab's parts and without secrets.
+def clean_outputs(
+    outputs: list[dict[str, Any]], cell: int, notes: Notes, *, drops_views: bool = False
+) -> list[dict[str, Any]]:
+    """The outputs of a repaired code cell without Colab's parts and without secrets. `drops_views`: the widgets of its
+    views are missing.
 
     Unchanged outputs are the same objects; so is the list if nothing changed.
     """
-    new = [_clean(output, cell, notes) for output in outputs]
+    new = [_clean(output, cell, notes, drops_views) for output in outputs]
     if all(after is before for after, before in zip(new, outputs, strict=True)):
         return outputs
     return [output for output in new if output is not None]
 
 
-def _clean(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any] | None:
+def _clean(output: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -> dict[str, Any] | None:
     if "data" not in output:
         return _without_secrets(output, cell, notes)
-    data = _clean_data(output["data"], cell, notes)
+    data = _clean_data(output["data"], cell, notes, drops_views)
     if not data and output["data"]:
         return None
     removed = output["data"].keys() - data.keys()
@@ -50,12 +53,12 @@ def _clean(output: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any] | 
     return _without_secrets(output, cell, notes)
 
 
-def _clean_data(data: dict[str, Any], cell: int, notes: Notes) -> dict[str, Any]:
+def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -> dict[str, Any]:
     """The formats of an output that a plain notebook can show; empty if there are none."""
     own = {mime for mime in data if mime.startswith(_COLAB_MIMES)}
     if own:
         notes.add(COLAB_MIME, f"output formats that only Colab shows were removed: {listed(own)}", cell)
-    if _WIDGET_MIME in data:
+    if drops_views and _WIDGET_MIME in data:
         notes.add(WIDGET_VIEW, "the view of a missing widget was removed", cell)
         own.add(_WIDGET_MIME)
     changed = {}

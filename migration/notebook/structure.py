@@ -33,7 +33,8 @@ def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list
     hardware = _hardware(notebook["metadata"], notes)
     _note_cell_metadata(notebook["cells"], notes)
     _note_ids(notebook["cells"], notebook["nbformat_minor"], notes)
-    cells = [_clean_cell(cell, index, notes) for index, cell in enumerate(notebook["cells"])]
+    drops_views = _drops_views(notebook["metadata"])
+    cells = [_clean_cell(cell, index, notes, drops_views) for index, cell in enumerate(notebook["cells"])]
     cleaned = {
         "cells": with_ids(cells),
         "metadata": _with_kernel(_clean_metadata(notebook["metadata"], notes), language_of(notebook), notes),
@@ -71,10 +72,24 @@ def _clean_metadata(metadata: dict[str, Any], notes: Notes) -> dict[str, Any]:
     removed = metadata.keys() & _NOTEBOOK_METADATA
     if removed:
         notes.add("LF110", f"Colab's metadata of the notebook: {listed(removed)}")
-    if "widgets" in metadata:
+    removed |= _TRANSIENT_METADATA
+    if "widgets" in metadata and not _has_widget_state(metadata):
         notes.add("LF115", "the saved state of widgets", keeps=Keeps.EQUIVALENT)
-    removed |= _TRANSIENT_METADATA | {"widgets"}
+        removed.add("widgets")
     return {key: value for key, value in metadata.items() if key not in removed}
+
+
+def _has_widget_state(metadata: dict[str, Any]) -> bool:
+    """Whether the notebook contains the state of its widgets as Jupyter saves it. Colab saves the models without
+    `state` around them, which no other program reads; of a large file the reader has dropped them."""
+    saved = as_dict(as_dict(metadata.get("widgets")).get("application/vnd.jupyter.widget-state+json"))
+    models = saved.get("state")
+    return isinstance(models, dict) and all("model_name" in as_dict(model) for model in models.values())
+
+
+def _drops_views(metadata: dict[str, Any]) -> bool:
+    """Whether the widgets of a Colab notebook cannot be shown."""
+    return bool(metadata.keys() & {"colab", "widgets"}) and not _has_widget_state(metadata)
 
 
 def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
@@ -85,7 +100,7 @@ def _note_cell_metadata(cells: list[dict[str, Any]], notes: Notes) -> None:
         notes.add("LF111", f"Colab's metadata of cells: {stated}")
 
 
-def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any]:
+def _clean_cell(cell: dict[str, Any], index: int, notes: Notes, drops_views: bool) -> dict[str, Any]:
     metadata = cell["metadata"]
     if any(as_dict(as_dict(metadata.get("executionInfo")).get("user")).values()):
         notes.add("LF112", "the name and account of the person who ran the cell", index)
@@ -95,7 +110,7 @@ def _clean_cell(cell: dict[str, Any], index: int, notes: Notes) -> dict[str, Any
         notes.add("LF114", "the hidden code of a form stays hidden in JupyterLab", index, keeps=Keeps.EQUIVALENT)
     cell = {**cell, "metadata": new}
     if cell["cell_type"] == "code":
-        cell["outputs"] = clean_outputs(cell["outputs"], index, notes)
+        cell["outputs"] = clean_outputs(cell["outputs"], index, notes, drops_views=drops_views)
     return cell
 
 

@@ -35,7 +35,7 @@ BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
-UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF115", "LF122", "LF123"})
+UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
 # Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
 _ANYWHERE = HAZARDS | UPKEEP | {"LF811", "LF812", "LF901"}
 

@@ -93,8 +93,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF115",
         "state of widgets",
-        "`metadata.widgets`: the saved state of progress bars and other widgets",
-        "nothing: no widget works without its session; its plain text is kept",
+        "`metadata.widgets` in the form of Colab, without `state`, which no other program reads",
+        "nothing; the state that Jupyter saves is kept",
         Keeps.EQUIVALENT,
     ),
     Rule(
@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF122",
         "views of widgets",
-        "`application/vnd.jupyter.widget-view+json`, whose widget ended with its session",
+        "`application/vnd.jupyter.widget-view+json` in a Colab notebook without the state of its widgets",
         "the plain text of the same output",
         Keeps.EQUIVALENT,
     ),

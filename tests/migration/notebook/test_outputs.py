@@ -29,10 +29,10 @@ def with_data(data, metadata=None):
 def cleaned(*outputs):
     before = copy.deepcopy(outputs)
     notes = Notes()
-    found = clean_outputs(list(outputs), 3, notes)
+    found = clean_outputs(list(outputs), 3, notes, drops_views=True)
     assert before == outputs
     again = Notes()
-    assert clean_outputs(found, 3, again) is found
+    assert clean_outputs(found, 3, again, drops_views=True) is found
     assert again.findings() == []
     return found, notes.findings()
 

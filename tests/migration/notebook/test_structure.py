@@ -25,6 +25,9 @@ PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
           "language_info": {"name": "python"}}  # fmt: skip
 
 
+STATE = "application/vnd.jupyter.widget-state+json"
+
+
 def rules(findings):
     return [finding.rule for finding in findings]
 
@@ -70,9 +73,32 @@ def test_cleaning_a_colab_notebook_is_idempotent():
     assert clean(cleaned) == (cleaned, None, [])
 
 
+@pytest.mark.parametrize(
+    "metadata, kept",
+    [
+        ({"colab": {}}, False),
+        ({"widgets": {STATE: {"a": {"model_name": "M"}}}}, False),
+        ({"widgets": {STATE: {"state": {"a": {}}}}}, False),
+        ({"colab": {}, "widgets": {STATE: {"state": {"a": {"model_name": "M"}}}}}, True),
+        ({}, True),
+    ],
+)
+def test_widgets_stay_unless_colab_saved_them(metadata, kept):
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "1 of 2"}
+    output = {"output_type": "display_data", "data": view, "metadata": {}}
+    cleaned, _, findings = clean(of_cells(code(outputs=[output]), **metadata))
+    assert cleaned["cells"][0]["outputs"] == [output if kept else {**output, "data": {"text/plain": "1 of 2"}}]
+    assert ("LF122" in rules(findings)) is not kept
+    assert ("widgets" in cleaned["metadata"]) is (kept and "widgets" in metadata)
+    assert is_valid(cleaned)
+    assert clean(cleaned) == (cleaned, None, [])
+
+
 def test_every_finding_is_of_a_documented_rule():
     documented = {rule.id for rule in RULES}
-    assert documented >= UPKEEP | {"LF110", "LF111", "LF112", "LF113", "LF114", "LF120", "LF121"}
+    assert documented >= UPKEEP | {
+        *("LF110", "LF111", "LF112", "LF113", "LF114", "LF115", "LF120", "LF121", "LF122"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_the_local_branch_is_kept(before, after):
             'try:\n  raise ModuleNotFoundError("not available on this machine")\nexcept ImportError as e:\n  print(e)',
         ),
         (
-            "try:\n import google.colab\nexcept ImportError:\n a()\nfinally:\n b()",
-            'try:\n raise ModuleNotFoundError("not available on this machine")\nexcept ImportError:\n a()\nfinally:\n b()',
+            "try:\n import google.colab\nexcept ImportError: a()\nfinally: b()",
+            'try:\n raise ModuleNotFoundError("not available on this machine")\nexcept ImportError: a()\nfinally: b()',
         ),
     ],
 )
