@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from core.data.scaling import Scaler
 from core.devices.memory import until_it_fits
-from inference.scoring import ScoringModel
+from inference.scoring import ScoringModel, channel_errors
 
 
 class DetectorGraph(nn.Module):
     """Maps values (B, T, C) to the predictions of the model, in scaled units, and its errors.
 
     Process sensors: both float32 (B, P, C), the newest patch of each window as predicted from the rows before it. The
-    detector does not look ahead. Vibration: predicted images (B, 3, H, W), and the mean error of each axis (B, C).
+    detector does not look ahead. Vibration: predicted images as in `infer_score`, and mean errors of axes (B, C).
     """
 
     def __init__(self, scoring: ScoringModel):
@@ -36,7 +36,7 @@ class DetectorGraph(nn.Module):
         if self.stream == "patchtst":
             return self.model.forecast(x_btc)
         expected, error = self.model.inpaint(self.transform(x_btc))
-        return expected, error.nanmean(dim=(2, 3))[:, : values_btc.shape[-1]]
+        return expected, channel_errors(error, self.stream)[:, : values_btc.shape[-1]]
 
 
 class _Scaled(nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from core import checkpoint
 from core.config.compose import config_from_dict
 from core.config.execution import DeviceKind
+from core.config.models import NUM_PLANES
 from core.config.schema import AnyConfig, Stream
 from core.data.inputs import InputTransform, build_transform
 from core.data.scaling import Scaler
@@ -24,9 +25,8 @@ from core.errors import CheckpointError, ConfigError
 from core.models.factory import build_model, refuse_other_weights
 from inference.predictor import refuse_other_input
 
-# Per stream, the axes of an error to average over for one value per channel, and for one value per point in time:
-# windows are (B, T, C), images (B, channel, frequency, time).
-_CHANNEL_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (1,), "swinmae": (2, 3)}
+# Per stream, the axes of an error to average over for one value per point in time: windows are (B, T, C), images
+# (B, plane, frequency, time).
 _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)}
 
 
@@ -35,7 +35,8 @@ _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)
 def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor, dict[str, Tensor]]:
     """Scores of model input: the mean squared error of each sample, with every value predicted while it is masked.
 
-    batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing.
+    batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing. Images have
+    six planes with `scalogram.envelope`.
     Returns (score, aux). score: float32 (B,), NaN for a sample without any observed value, because 0 would mean normal.
     aux, all float32; means are over observed values only:
         error: the shape of the batch, NaN where a value is missing
@@ -50,10 +51,17 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
     aux = {
         "error": error,
         "expected": expected,
-        "channel_error": error.nanmean(dim=_CHANNEL_AXES[stream]),
+        "channel_error": channel_errors(error, stream),
         "time_error": error.nanmean(dim=_TIME_AXES[stream]),
     }
     return error.flatten(1).nanmean(dim=1), aux
+
+
+def channel_errors(error: Tensor, stream: Stream) -> Tensor:
+    """Mean errors of each sample: (B, C) of windows, (B, 3) of images, over all pictures of an axis."""
+    if stream == "patchtst":
+        return error.nanmean(dim=1)
+    return error.unflatten(1, (-1, NUM_PLANES)).nanmean(dim=(1, 3, 4))
 
 
 @torch.no_grad()

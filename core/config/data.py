@@ -171,3 +171,13 @@ class Scalogram(Section):
     )
     omega0: Positive = Field(6.0, description="Centre angular frequency of the Morlet mother wavelet.")
     image_size: Count = Field(64, description="Height and width of the input image of the model.")
+    envelope: bool = Field(
+        False,
+        description="Add a second picture, the scalogram of the squared envelope of the upper half of the frequencies: "
+        "modulation, as of a damaged bearing, relative to the level, which the plain scalogram shows.",
+    )
+
+    @property
+    def pictures(self) -> int:
+        """Number of pictures of each axis."""
+        return 2 if self.envelope else 1

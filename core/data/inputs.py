@@ -45,7 +45,8 @@ class Identity:
 
 
 class StandardisedScalogram:
-    """Windows (B, T, A) to images (B, 3, H, W), standardised per image plane (one per axis) and frequency row.
+    """Windows (B, T, A) to images (B, 3, H, W), standardised per image plane (one per axis) and frequency row; six
+    planes with `scalogram.envelope`.
 
     mean, deviation: float32 (3, H, 1), or one number for all, in decades of amplitude, from the training split only.
     Rows differ more from each other than over time. With a single mean and deviation for all of them, most of the loss

@@ -13,7 +13,13 @@ Edges. The window is extended periodically by its mirror image. This avoids a st
 broad-band stripe in every image, and allows a wavelet longer than the window. Values closer to an edge than the length
 of the wavelet depend partly on the mirror image.
 
-Reference: Torrence and Compo, A Practical Guide to Wavelet Analysis, 1998.
+Envelope. A bearing defect excites resonances once per passage of a ball: the power of high frequencies rises and falls,
+at a frequency at which the signal itself has no power. With `envelope`, a second picture is the scalogram of that
+power, the squared envelope of the frequencies of the upper half of the rows. It is relative to its mean, so it shows
+modulation at any level; the plain scalogram shows the level. Both use the same Fourier transform of the window.
+
+References: Torrence and Compo, A Practical Guide to Wavelet Analysis, 1998; Randall and Antoni, Rolling element bearing
+diagnostics, Mechanical Systems and Signal Processing 2011.
 """
 
 from __future__ import annotations
@@ -54,7 +60,8 @@ class Scalogram:
 
     @torch.no_grad()
     def __call__(self, x_bta: Tensor, sampling_rate_hz: float) -> Tensor:
-        """Images (B, 3, H, W) float32 of windows (B, T, A) of one to three axes, on the device of the input.
+        """Images (B, 3, H, W) float32 of windows (B, T, A) of one to three axes, on the device of the input; with
+        `envelope` (B, 6, H, W), three planes of each picture.
 
         The planes of missing axes are NaN, and so are columns with most samples missing. Other missing samples are
         replaced by the mean of their window. Raises DataError for more axes than planes or a window of fewer than two
@@ -67,14 +74,16 @@ class Scalogram:
 
         amplitude_bafw = self.amplitudes(x_bat, sampling_rate_hz, width)
         image_bahw = _resize_rows(torch.log10(1.0 + amplitude_bafw / AMPLITUDE_FLOOR), width)
-        image_bahw = image_bahw.masked_fill(missing_baw.unsqueeze(2), torch.nan)
-        return F.pad(image_bahw, (0, 0, 0, 0, 0, NUM_PLANES - x_bat.shape[1]), value=torch.nan)
+        picture_bpahw = image_bahw.unflatten(1, (self.settings.pictures, -1))
+        picture_bpahw = picture_bpahw.masked_fill(missing_baw[:, None, :, None], torch.nan)
+        return F.pad(picture_bpahw, (0, 0, 0, 0, 0, NUM_PLANES - x_bat.shape[1]), value=torch.nan).flatten(1, 2)
 
     @torch.no_grad()
     def amplitudes(self, x_bat: Tensor, sampling_rate_hz: float, num_columns: int) -> Tensor:
         """Mean wavelet amplitude in `num_columns` equal intervals, in units of the input.
 
-        Signals (B, A, T) to (B, A, F, num_columns), float32; at most T/2 columns. Averaging amplitudes, before any
+        Signals (B, A, T) to (B, A, F, num_columns), float32; at most T/2 columns. With `envelope`, those of the squared
+        envelope of each axis, relative to its mean, follow: (B, 2A, F, num_columns). Averaging amplitudes, before any
         logarithm, keeps short bursts and does not alias.
 
         The spectrum of a mirrored window is real. The output of a wavelet is therefore a Fourier transform of real
@@ -82,9 +91,13 @@ class Scalogram:
         the window. Its magnitude does not change when the band of the wavelet is shifted to frequency zero, where it
         needs only as many points as the band is wide.
         """
-        bands = wavelet_bands(self.settings, x_bat.shape[-1], num_columns, float(sampling_rate_hz), x_bat.device)
+        num_samples, rate_hz = x_bat.shape[-1], float(sampling_rate_hz)
+        bands = wavelet_bands(self.settings, num_samples, num_columns, rate_hz, x_bat.device)
         with torch.autocast(x_bat.device.type, enabled=False):
             cosines_bav = cosine_spectrum((x_bat - x_bat.nanmean(-1, keepdim=True)).masked_fill(x_bat.isnan(), 0.0))
+            if self.settings.envelope:
+                of_envelope_bav = envelope_spectrum(cosines_bav, first_carrier(self.settings, num_samples, rate_hz))
+                cosines_bav = torch.cat([cosines_bav, of_envelope_bav], dim=1)
             columns = [column_means(band.amplitudes(cosines_bav, num_columns), num_columns) for band in bands]
             return torch.cat(columns, dim=-2)
 
@@ -105,6 +118,12 @@ class Scalogram:
 
 def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> Tensor:
     """Centre frequencies (F,) float64, ascending; raises ConfigError if they exceed half of the sampling rate."""
+    lowest, highest = frequency_range_hz(settings, sampling_rate_hz)
+    return torch.logspace(math.log10(lowest), math.log10(highest), settings.frequencies, dtype=torch.float64)
+
+
+def frequency_range_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> tuple[float, float]:
+    """Centre frequencies of the first and the last row; raises as `row_frequencies_hz`."""
     lowest = settings.frequency_min_hz
     highest = settings.frequency_max_hz or HIGHEST_SHARE * sampling_rate_hz
     faults = []
@@ -116,7 +135,7 @@ def row_frequencies_hz(settings: ScalogramSettings, sampling_rate_hz: float) -> 
         faults.append(ConfigFault("scalogram.frequency_min_hz", problem))
     if faults:
         raise ConfigError("scalogram", faults)
-    return torch.logspace(math.log10(lowest), math.log10(highest), settings.frequencies, dtype=torch.float64)
+    return lowest, highest
 
 
 def row_edges_hz(settings: ScalogramSettings, sampling_rate_hz: float, num_rows: int) -> np.ndarray:
@@ -173,6 +192,27 @@ def cosine_spectrum(x_bat: Tensor) -> Tensor:
     spectrum_bav = torch.fft.rfft(torch.cat([x_bat, x_bat.flip(-1)], dim=-1))
     half_sample_v = torch.arange(num_samples + 1, device=x_bat.device) * (-0.5 * math.pi / num_samples)
     return (spectrum_bav * torch.polar(torch.ones_like(half_sample_v), half_sample_v)).real
+
+
+def first_carrier(settings: ScalogramSettings, num_samples: int, sampling_rate_hz: float) -> int:
+    """The lowest bin of the spectrum of a mirrored window that is a carrier: the middle row."""
+    lowest, highest = frequency_range_hz(settings, sampling_rate_hz)
+    return math.ceil(math.sqrt(lowest * highest) * 2 * num_samples / sampling_rate_hz)
+
+
+def envelope_spectrum(cosines_bav: Tensor, first: int) -> Tensor:
+    """Spectrum of the squared envelope of the bins from `first` on, relative to its mean, as `cosine_spectrum` returns
+    it: (B, A, T + 1) → (B, A, T + 1).
+
+    The envelope of a mirrored window is its own mirror image too. An envelope below the floor counts as silence.
+    """
+    num_samples = cosines_bav.shape[-1] - 1
+    carriers_bav = cosines_bav.masked_fill(torch.arange(num_samples + 1, device=cosines_bav.device) < first, 0.0)
+    wave_bat = torch.fft.rfft(carriers_bav / num_samples, n=2 * num_samples)  # the analytic signal, conjugated
+    power_bat = wave_bat.real.square() + wave_bat.imag.square()
+    spectrum_bav = torch.fft.rfft(torch.cat([power_bat, power_bat[..., 1:-1].flip(-1)], dim=-1)).real
+    mean_ba1 = spectrum_bav[..., :1] / (2 * num_samples)
+    return spectrum_bav / mean_ba1.clamp(min=AMPLITUDE_FLOOR**2)
 
 
 @lru_cache(maxsize=16)

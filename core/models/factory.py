@@ -24,7 +24,9 @@ def _swinmae(config: Config, num_channels: int) -> nn.Module:
             f"{num_channels} vibration channels, the model has {NUM_PLANES} image planes",
             hint="choose the axes with data.channels",
         )
-    return SwinMAE(config.model, image_size=config.scalogram.image_size, num_axes=num_channels)
+    scalogram = config.scalogram
+    in_channels = NUM_PLANES * scalogram.pictures
+    return SwinMAE(config.model, image_size=scalogram.image_size, in_channels=in_channels, num_axes=num_channels)
 
 
 # Limit of the values in masks and indices, far above those of any model size of Landfall.

@@ -82,6 +82,14 @@ def test_aux_averages_what_was_observed(stream, channels, columns):
     torch.testing.assert_close(aux["time_error"][2], error.mean(over_time))
 
 
+def test_the_error_of_an_axis_is_that_of_all_its_pictures():
+    batch = torch.randn(6, 6, 32, 32, generator=torch.Generator().manual_seed(1))
+    batch[:, [2, 5]] = torch.nan
+    _, aux = infer_score(batch, ZeroModel(), "swinmae")
+    torch.testing.assert_close(aux["channel_error"][:, 1], batch[:, [1, 4]].square().mean((1, 2, 3)))
+    assert aux["channel_error"].isnan().any(0).tolist() == [False, False, True]
+
+
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_a_window_without_observed_values_has_no_score(stream):
     batch = batch_for(stream)

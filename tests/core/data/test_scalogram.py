@@ -4,11 +4,19 @@ import math
 
 import numpy as np
 import pytest
+import scipy.signal
 import torch
 import torch.nn.functional as F
 
 from core.config.schema import Scalogram as ScalogramSettings
-from core.data.scalogram import AMPLITUDE_FLOOR, Scalogram, cosine_spectrum, wavelet_bands
+from core.data.scalogram import (
+    AMPLITUDE_FLOOR,
+    Scalogram,
+    cosine_spectrum,
+    envelope_spectrum,
+    first_carrier,
+    wavelet_bands,
+)
 from core.errors import ConfigError, DataError
 
 RATE = 1000.0
@@ -194,3 +202,75 @@ def test_impossible_settings_are_rejected():
         build(frequency_max_hz=501.0)(noise(), RATE)
     with pytest.raises(ConfigError, match="frequency_min_hz"):
         build(frequency_min_hz=450.0)(noise(), RATE)
+
+
+# ----------------------------------------------------------------------------------------------------------- envelope
+def modulated(carrier_hz=300.0, modulation_hz=80.0, depth=0.5, level=1.0, seconds=2.048):
+    """A carrier whose power rises and falls, and a tone below the carriers."""
+    time = torch.arange(int(seconds * RATE), dtype=torch.float64) / RATE
+    rises = 1 + depth * torch.sin(2 * torch.pi * modulation_hz * time)
+    wave = rises.sqrt() * torch.sin(2 * torch.pi * carrier_hz * time) + torch.sin(2 * torch.pi * 30 * time)
+    return (level * wave).float()
+
+
+def test_the_envelope_spectrum_equals_that_of_scipys_analytic_signal():
+    """Of the mirrored window without the frequencies below the carriers, at the times of the spectrum: from half a
+    sample before the first sample."""
+    signal = noise(1, 1)[0, :, 0].double()
+    mirrored = torch.cat([signal, signal.flip(0)]).numpy()
+    spectrum = np.fft.rfft(mirrored) * np.exp(-0.5j * np.pi * np.arange(NUM_SAMPLES + 1) / NUM_SAMPLES)
+    spectrum[:200] = 0.0
+    power = np.abs(scipy.signal.hilbert(np.fft.irfft(spectrum))) ** 2
+    expected = np.fft.rfft(power / power.mean())
+    found = envelope_spectrum(cosine_spectrum(signal[None, None]), 200)[0, 0].numpy()
+    # `hilbert` halves the highest frequency, which is real.
+    np.testing.assert_allclose(found, expected.real, atol=2e-3 * np.abs(expected).max())
+    assert np.abs(expected.imag).max() < 1e-6 * np.abs(expected).max()
+
+
+def test_the_envelope_is_that_of_the_signal_away_from_its_edges():
+    transform = build(envelope=True, frequencies=48)
+    plain, envelope = transform.amplitudes(modulated()[None, None], RATE, 32)[0]
+    frequencies = transform.frequencies_hz(RATE)
+    row = (frequencies - 80.0).abs().argmin()
+    assert (envelope[:, 6:-6].argmax(0) == row).all()
+    assert envelope[row, 6:-6].mean() == pytest.approx(0.5, rel=0.05)
+    # Neither the modulation frequency nor the depth is in the plain scalogram; the carrier is not in the envelope.
+    assert plain[row, 6:-6].mean() < 0.2 * plain[(frequencies - 300.0).abs().argmin(), 6:-6].mean()
+    assert envelope[(frequencies - 300.0).abs().argmin(), 6:-6].max() < 0.02
+
+
+def test_the_rows_of_an_envelope_are_those_of_pywavelets():
+    pywt = pytest.importorskip("pywt")
+    transform = build(envelope=True, frequency_min_hz=25.0)
+    signal = modulated(modulation_hz=33.0)
+    found = transform.amplitudes(signal[None, None], RATE, 64)[0, 1]
+    carriers = np.fft.rfft(signal.double())
+    carriers[: first_carrier(transform.settings, len(signal), RATE) // 2] = 0.0
+    power = np.abs(scipy.signal.hilbert(np.fft.irfft(carriers, len(signal)))) ** 2
+    scales = 6 / (2 * np.pi) * RATE / transform.frequencies_hz(RATE).numpy()
+    theirs, _ = pywt.cwt(power / power.mean() - 1, scales, "cmor2.0-0.954929658551", method="fft", precision=16)
+    theirs = (2 / np.sqrt(scales)[:, None] * np.abs(theirs)).reshape(24, 64, -1).mean(-1)
+    rows = transform.frequencies_hz(RATE).numpy() < 120
+    assert np.abs(found.numpy()[rows, 16:-16] - theirs[rows, 16:-16]).max() < 0.02 * theirs.max()
+
+
+def test_an_envelope_is_independent_of_the_level_and_the_plain_picture_is_unchanged():
+    transform = build(envelope=True)
+    x = torch.stack([modulated(), modulated(level=10.0)])[..., None]
+    images = transform(x, RATE)
+    assert images.shape == (2, 6, 32, 32)
+    torch.testing.assert_close(images[:, :3], build()(x, RATE), equal_nan=True)
+    torch.testing.assert_close(images[0, 3], images[1, 3], atol=1e-3, rtol=0)
+    assert (images[1, 0] - images[0, 0]).median() == pytest.approx(1.0, abs=0.05)
+
+
+def test_silence_has_no_modulation_and_missing_axes_and_columns_are_missing_in_both_pictures():
+    x = torch.zeros(1, NUM_SAMPLES, 2)
+    x[0, :256, 0] = torch.nan
+    images = build(envelope=True)(x, RATE)
+    assert images[0, [2, 5]].isnan().all()
+    for plane in (0, 3):
+        assert images[0, plane, :, :8].isnan().all()
+        assert (images[0, plane, :, 8:] == 0).all()
+    assert (images[0, [1, 4]] == 0).all()
