@@ -34,6 +34,9 @@ _CANDIDATES = 60
 # The levels of this many events are extrapolated to rarer events. Chosen on sample data of other seeds (dev/LOG.md,
 # 2026-11-26: One false event per day from an hour of calibration data).
 _FEWEST_EVENTS = 15
+# The smallest share of an event in the time of the calibration data to which events are extrapolated: chance decides
+# about less, such as a day from minutes.
+_RAREST_EVENT = 0.01
 # Peaks over a threshold: the tail is this share of the scores (Siffer et al. use 2 %), but at least this many times the
 # requested false-alarm rate; and the minimum number of scores in the tail.
 _TAIL, _TAIL_OVER_RATE = 0.02, 2.0
@@ -264,7 +267,8 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         value = candidate
     if per_day * sample.days >= 1:
         return value, ""
-    extrapolated = _level_of_rarer_events(sample, settings, per_day * sample.days)
+    num_events = per_day * sample.days
+    extrapolated = _level_of_rarer_events(sample, settings, num_events) if num_events >= _RAREST_EVENT else None
     lasts, needed = (duration_in_words(days * _SECONDS_PER_DAY) for days in (sample.days, 1 / per_day))
     possible = poisson_interval(0)[1] / sample.days
     truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < _MOST_EVENTS_PER_DAY else ""

@@ -29,8 +29,8 @@ class Threshold(Section):
         gt=0.0,
         description="Maximum number of false events per day of recorded time, if recordings have times. The threshold "
         "satisfies this limit and `false_alarm_rate`. If the calibration data is too short for one event, the "
-        "threshold is extrapolated from the highest events in it, or, if there are too few, so high that no event "
-        "occurs in it. null: no limit.",
+        "threshold is extrapolated from the highest events in it, or, if they are too few or the data is too short, so "
+        "high that no event occurs in it. null: no limit.",
     )
     min_calibration: Count = Field(50, description="Minimum number of calibration scores for a threshold.")
 

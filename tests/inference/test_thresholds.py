@@ -226,6 +226,16 @@ def test_too_few_events_to_extrapolate_leave_the_threshold_at_the_highest():
     assert calibrate(sample, settings).value == 4.0
 
 
+def test_events_are_not_extrapolated_from_hours_to_months():
+    heights = [2 + 0.1 * number for number in range(20)]
+    sample = hourly(0.5, heights)
+    values = [
+        calibrate(sample, asked(false_alarm_rate=0.5, false_events_per_day=per_day)).value for per_day in (1.0, 0.01)
+    ]
+    assert values[0] > max(heights)
+    assert values[1] == pytest.approx(max(heights))
+
+
 def test_a_rate_of_events_needs_time_stamps():
     scores = np.random.default_rng(0).random(2000)
     found = calibrate(sample_of(scores), asked(false_events_per_day=1.0))
