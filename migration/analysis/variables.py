@@ -1,15 +1,16 @@
-"""Module-level names that the cells of a notebook bind and use. Scopes are resolved by Python's symbol tables."""
+"""Module-level names that the cells of a notebook bind and use."""
 
 from __future__ import annotations
 
 import ast
 import re
-import symtable
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from migration.python.scopes import command_words
+from migration.python.scopes import command_words, read_names_of, stored_names
 from migration.python.source import CellSource
+from migration.python.statements import blocks
+from migration.python.trees import walk
 
 _QUIET_MAGICS = frozenset(
     {"cd", "pip", "conda", "env", "set_env", "matplotlib", "config", "load_ext", "reload_ext", "autoreload", "time"}
@@ -28,7 +29,6 @@ _ANY_NAME = re.compile(
     rf"|get_ipython\(\)\.(?:run_line_magic|magic)\(\W*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
     r"|(?:globals|locals|vars)\(\)(?:\.(?:update|setdefault|pop|clear)\(|\[.*\] = )"
 )
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 _ROOTS = frozenset({"exec", "execfile", "get_ipython", "globals", "locals", "vars"})  # first names of `_ANY_NAME`
 _NAMESPACE = re.compile(r"\b(?:globals|locals|vars)\(\)")
 MAY_BIND_ANYTHING = re.compile(
@@ -58,22 +58,13 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
         found.bound.update(re.findall(pattern, magic.argument))
     if magic is not None and (magic.name in _OWN_NAMESPACE or (not source.is_python and magic.name in _TEXT_CELLS)):
         return found
-    text = source.masked[:until]
-    for node in without:
-        start, end = source.span(node)
-        text = f"{text[:start]}{'0'.ljust(end - start)}{text[end:]}"
-    text = text[source.body :]
-    is_indented = next((line for line in text.splitlines() if line.strip()), "")[:1].isspace()
-    text = f"if 1:\n{text}" if is_indented else text
-    try:
-        has_comprehensions = any(isinstance(node, _COMPREHENSIONS) for node in source.nodes)
-        table = symtable.symtable(_with_scopes(text) if has_comprehensions else text, "<cell>", "exec")
-    except (SyntaxError, ValueError, RecursionError):
-        table = None
-    if table is None or not source.is_python:
+    if source.tree is None or not source.is_python:
         if magic is None or magic.name not in _SHELL_CELLS:
             _read_text(source.text[:until], found)
         return found
+    left_out = {id(node) for node in without}
+    body = [node for node in blocks(source)[0].statements if id(node) not in left_out]
+    body = [node for node in body if until is None or source.span(node)[0] < until]
     for command in source.commands:
         if until is not None and command.start >= until:
             break
@@ -83,46 +74,20 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
             found.anything = f"%{command.name}"
         elif command.kind == "magic" and command.name not in _QUIET_MAGICS:
             found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words[len(command.name) :]))
-    _read_table(table, found, is_deferred=False)
-    if MAY_BIND_ANYTHING.search(text):
-        _read_namespaces(text, found)
+    nodes = [part for node in body for part in walk(node)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+    later = [part for node in functions for part in ([node.body] if isinstance(node, ast.Lambda) else node.body)]
+    found.bound |= stored_names(body) | set().union(*(node.names for node in nodes if isinstance(node, ast.Global)))
+    found.used |= read_names_of(source, body, later)
+    found.deferred |= read_names_of(source, body) - found.used
+    if MAY_BIND_ANYTHING.search(source.masked):
+        _read_namespaces(source.masked, nodes, found)
     return found
 
 
-def _with_scopes(text: str) -> str:
-    """Code with generators instead of comprehensions: from Python 3.12 on (PEP 709), symbol tables count the variables
-    of a comprehension as those of the code around it."""
-    return ast.unparse(_Generators().visit(ast.parse(text)))
-
-
-class _Generators(ast.NodeTransformer):
-    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(node.elt, node.generators)
-
-    visit_SetComp = visit_ListComp
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
-        self.generic_visit(node)
-        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
-
-
-def _read_table(table: symtable.SymbolTable, found: CellNames, *, is_deferred: bool) -> None:
-    is_module = table.get_type() == "module"
-    for symbol in table.get_symbols():
-        is_ours = is_module or symbol.is_declared_global()
-        if is_ours and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()):
-            found.bound.add(symbol.get_name())
-        if symbol.is_referenced() and (is_module or symbol.is_global()):
-            (found.deferred if is_deferred else found.used).add(symbol.get_name())
-    for inner in table.get_children():
-        runs_at_once = inner.get_type() == "class" or inner.get_name().strip("<>").endswith(("comp", "genexpr"))
-        _read_table(inner, found, is_deferred=is_deferred or not runs_at_once)
-
-
-def _read_namespaces(text: str, found: CellNames) -> None:
+def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> None:
     """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
-    for node in _nodes(text):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
         elif isinstance(node, ast.Call | ast.Assign):
@@ -141,13 +106,6 @@ def _root(node: ast.AST) -> str:
             case _:
                 return ""
     return node.id
-
-
-def _nodes(text: str) -> Iterator[ast.AST]:
-    try:
-        yield from ast.walk(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError):
-        return
 
 
 def _read_text(text: str, found: CellNames) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migration import shell
@@ -24,57 +24,44 @@ PLACES = frozenset({FETCH, FILES, FOLDER})
 """Kinds of effects on which the rest of a notebook depends: if they are kept, the branch for other machines does not
 apply."""
 
-_PROGRAMS = (
-    (
-        re.compile(
-            r"ls|pwd|echo|cat|head|tail|nvidia-smi|which|whereis|type|df|du|free|lscpu|uname|date|tree|wc|hostname|ps|"
-            r"find|grep|true|cd|printf|lsb_release|nvcc|top"
-        ),
-        None,
-    ),
-    (
-        re.compile(
-            r"pip3?|uv|conda|mamba|micromamba|apt|apt-get|aptitude|dpkg|npm|yarn|gem|cargo|brew|poetry|easy_install|"
-            r"add-apt-repository|make|cmake|ninja"
-        ),
-        INSTALL,
-    ),
-    (
-        re.compile(
-            r"wget|curl|git|gdown|aria2c|axel|gsutil|gcloud|kaggle|svn|hg|rsync|scp|rclone|azcopy|aws|dvc|"
-            r"huggingface-cli|hf"
-        ),
-        FETCH,
-    ),
-    (re.compile(r"cp|mv|mkdir|ln|unzip|tar|rm|7z|gunzip|touch"), FILES),
+
+def _by_name(names: Mapping[str, str]) -> dict[str, str]:
+    """The kind of effect of each name, from the names of each kind."""
+    return {name: kind for kind, listed in names.items() for name in listed.split()}
+
+
+_PROGRAMS = _by_name(
+    {
+        "": "ls pwd echo cat head tail nvidia-smi which whereis type df du free lscpu uname date tree wc hostname ps "
+        "find grep true cd printf lsb_release nvcc top",
+        INSTALL: "pip pip3 uv conda mamba micromamba apt apt-get aptitude dpkg npm yarn gem cargo brew poetry "
+        "easy_install add-apt-repository make cmake ninja",
+        FETCH: "wget curl git gdown aria2c axel gsutil gcloud kaggle svn hg rsync scp rclone azcopy aws dvc "
+        "huggingface-cli hf",
+        FILES: "cp mv mkdir ln unzip tar rm 7z gunzip touch",
+    }
 )
 _VERSION = frozenset({"--version", "-V", "-v", "version", "list", "freeze", "show", "check", "--help", "-h"})
-_WORKING_MAGICS = {
-    **dict.fromkeys(("pip", "conda", "mamba", "uv"), INSTALL),
-    **dict.fromkeys(("cd", "pushd", "popd"), FOLDER),
-    **dict.fromkeys(("env", "set_env"), ENVIRONMENT),
-    **dict.fromkeys(("run", "system", "sx", "sh", "bash", "shell", "script", "tensorboard"), RUN),
-    **dict.fromkeys(("mkdir", "cp", "mv", "rm", "rmdir", "unzip"), FILES),
-}
-_CALLS = (
-    (
-        re.compile(
-            r"urlretrieve|urlopen|get_file|download_file|download_url|snapshot_download|hf_hub_download|load_dataset|"
-            r"download_and_extract|wget|gdown|clone_from"
-        ),
-        FETCH,
-    ),
-    (re.compile(r"authenticate_user|login|notebook_login|Authenticate|getpass|Initialize"), SECRET),
-    (
-        re.compile(
-            r"upload|upload_file|download|makedirs|mkdir|copy2?|copyfile|copytree|move|symlink|symlink_to|rmtree|"
-            r"rename|remove|unlink|extractall|unpack_archive|make_archive|write|write_text|write_bytes|save|savefig|"
-            r"to_csv|dump"
-        ),
-        FILES,
-    ),
-    (re.compile(r"chdir|addsitedir"), FOLDER),
-    (re.compile(r"putenv|load_dotenv"), ENVIRONMENT),
+_WORKING_MAGICS = _by_name(
+    {
+        INSTALL: "pip conda mamba uv",
+        FOLDER: "cd pushd popd",
+        ENVIRONMENT: "env set_env",
+        RUN: "run system sx sh bash shell script tensorboard",
+        FILES: "mkdir cp mv rm rmdir unzip",
+    }
+)
+_CALLS = _by_name(
+    {
+        FETCH: "urlretrieve urlopen get_file download_file download_url snapshot_download hf_hub_download load_dataset "
+        "download_and_extract wget gdown clone_from",
+        SECRET: "authenticate_user login notebook_login Authenticate getpass Initialize",
+        FILES: "upload upload_file download makedirs mkdir copy copy2 copyfile copytree move symlink symlink_to rmtree "
+        "rename remove unlink extractall unpack_archive make_archive write write_text write_bytes save savefig to_csv "
+        "dump",
+        FOLDER: "chdir addsitedir",
+        ENVIRONMENT: "putenv load_dotenv",
+    }
 )
 _USER_INTERFACE = re.compile(
     r"(?:google\.colab\.|colab\.)?(?:output|data_table|widgets|runtime|snippets|syntax|_message|_shell|_installation_commands"
@@ -216,7 +203,7 @@ def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
             yield Effect(kind, *span, frozenset({" ".join(words)}))
     elif name == "open" and any(text[:1] in ("w", "a", "x") and len(text) < 4 for text in _texts(node.args[1:])):
         yield Effect(FILES, *span, _about(node))
-    elif (kind := _first(_CALLS, name)) and not _USER_INTERFACE.fullmatch(function):
+    elif (kind := _CALLS.get(name)) and not _USER_INTERFACE.fullmatch(function):
         yield Effect(kind, *span, _about(node))
 
 
@@ -253,14 +240,10 @@ def _normal(path: str) -> str:
     return posixpath.normpath(path) if path else "."
 
 
-def _first(table: Sequence[tuple[re.Pattern[str], str | None]], name: str) -> str | None:
-    return next((kind for names, kind in table if names.fullmatch(name)), None)
-
-
 def _is_unknown(source: CellSource, call: ast.Call) -> bool:
     """Whether a call, which is a statement of its own, may have any effect."""
     name, function = last_name(call.func), ast.unparse(call.func)
-    if _first(_CALLS, name) or _USER_INTERFACE.fullmatch(function) or source.command_of(call) is not None:
+    if name in _CALLS or _USER_INTERFACE.fullmatch(function) or source.command_of(call) is not None:
         return False
     if name in ("append", "insert", "extend", "setdefault", "update", "run_line_magic", "magic", "mount"):
         return name == "mount" and not _texts(call.args)
@@ -314,7 +297,7 @@ def _kind(command: shell.Command) -> str | None:
         return None
     if program.startswith("python") and values[:2] in (["-m", "pip"], ["-m", "uv"]):
         return INSTALL
-    return next((kind for names, kind in _PROGRAMS if names.fullmatch(program)), RUN)
+    return _PROGRAMS.get(program, RUN) or None
 
 
 def _packages(words: Sequence[str]) -> frozenset[str]:

@@ -74,16 +74,6 @@ RULES: tuple[Rule, ...] = (
         example=Example("# see /content/a.csv\nx = 1", "# see WORK_DIR/a.csv\nx = 1"),
     ),
     Rule(
-        id="LF408",
-        name="folders in a cell that cannot be parsed",
-        matches="`/content` outside strings and commands",
-        writes="nothing",
-        keeps=Keeps.NEEDS_HUMAN,
-        find=paths_strings.unparsed,
-        trigger=TRIGGER,
-        example=Example("print 1\nx = /content/x"),
-    ),
-    Rule(
         id="LF409",
         name="folders in text",
         matches="`/content/x` in the prose and code spans of a text cell",

@@ -32,10 +32,6 @@ _REASONS = {
         "shell text contains Colab's folder where variables are not expanded",
         "write the folder's path on this machine there",
     ),
-    "unread": (
-        "a cell that cannot be parsed names Colab's folder",
-        "correct the cell, with the work folder instead of /content",
-    ),
     "body": (
         "the text under a cell magic contains Colab's folder, and variables are not expanded there",
         "write the folder's path on this machine there, or a path relative to the work folder",

@@ -37,18 +37,6 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 yield from rewritten(source.text, group, facts)
 
 
-def unparsed(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The folders in a cell that cannot be parsed, outside its commands, strings and comments."""
-    if not source.is_python or source.tree is not None or source.is_program:
-        return
-    code = source.masked
-    literals, comments = read_strings(code)
-    inside = [(one.start, one.end) for one in literals] + comments
-    for span in find_paths(code, facts.mounts):
-        if not any(start <= span.start < end for start, end in inside):
-            yield kept(span.start, span.end, "unread")
-
-
 def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
     """The literals and the spans of the comments of an IPython cell, in order."""
     return read_strings(source.masked)
