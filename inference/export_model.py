@@ -139,7 +139,7 @@ def _facts(config: AnyConfig, scoring: ScoringModel) -> dict[str, Any]:
     trained = scoring.config
     masks = (
         f"the newest {trained.model.patch_length} rows" if scoring.stream == "patchtst"
-        else [mask_n.nonzero().flatten().tolist() for mask_n in scoring.model.passes_qn]
+        else [mask_1n[0].nonzero().flatten().tolist() for mask_1n, _ in scoring.model.passes()]
     )  # fmt: skip
     return {
         "format_version": FORMAT_VERSION,

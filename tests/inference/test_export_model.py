@@ -17,10 +17,12 @@ from inference import export_model
 from inference.detector_graph import TorchPredictor
 from inference.model_errors import split_errors
 from inference.predictor import OnnxPredictor
+from inference.run_scoring_example import score_stream
 from inference.stored_detector import load_splits, open_model
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.inference.watch.following import arguments_of, assert_equal_to_files, scored_by_files, watch_once
 from tests.support import REPO_ROOT, built_once
+from trainers.run import train
 
 WEIGHT = "scoring.model_weight=0.3"
 CHECKPOINTS = {"patchtst": "checkpoints/patchtst_ssl.pt", "swinmae": "checkpoints/swinmae_ssl.pt"}
@@ -79,6 +81,30 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
     else:
         assert sorted(np.concatenate(facts["masks"]).tolist()) == list(range(scoring.model.num_units))
     assert facts["versions"].keys() == {"landfall", "opset", "torch", "onnx", "onnxscript"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stream, options",
+    [
+        ("patchtst", []),
+        ("swinmae", ["model.masks=[units,axes]", "model.drop_masked_tokens=false", "scalogram.envelope=true"]),
+    ],
+)
+def test_distributions_axes_and_envelopes_are_trained_scored_and_exported(stream, options, trained):
+    loaded = configuration(
+        stream, trained, "model.output=student_t", *options, "training.promote=always", "training.resume=never"
+    )
+    train(loaded, root=trained, run_id="other-output")
+    assert score_stream(loaded, root=trained).summary["threshold"]["value"] > 0
+    report = export_model.export_model(loaded, root=trained)  # raises if the errors differ
+    assert report["windows"] > 10
+    by_onnx = OnnxPredictor(trained / report["file"], num_threads=1, batch_size=16)
+    skill = describe(trained / CHECKPOINTS[stream])["metrics"]["skill"]
+    assert np.isfinite(skill["total"])
+    if stream == "swinmae":
+        assert by_onnx.facts["masks"] == [[4], [5], [6]]
+        assert skill["channels"].keys() == set(by_onnx.channels)
 
 
 # Runs the command, and fails if anything imported torch.
