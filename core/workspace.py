@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from core.errors import LandfallError, UsageError, WriteError
 from core.owner import Owner
 
 log = logging.getLogger(__name__)
+
+Other = TypeVar("Other")
 
 # Folder of this code: a clone, or the folder that a wheel installs.
 CODE_ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +55,14 @@ def find_root(start: Path | str | None = None) -> Path:
         f"{origin} is not inside a Landfall workspace",
         hint="change into one, pass --repo-root, or create one: landfall init DIR",
     )
+
+
+def root_or(other: Other) -> Path | Other:
+    """The workspace that contains the current folder, or `other` if none does."""
+    try:
+        return find_root()
+    except UsageError:
+        return other
 
 
 def broken_link(path: Path) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import landfall
-from core.config.faults import schema_keys
+from core.config.faults import schema_fields
 from core.config.reference import FILE, reference
 from core.config.schema import SCHEMAS
 from migration.report.reference import FILE as RULES_FILE
@@ -86,7 +86,7 @@ def test_every_named_module_exists(page):
 
 @every_page
 def test_every_override_shown_is_a_key_or_a_group(page):
-    keys = {key for schema in SCHEMAS.values() for key in schema_keys(schema)}
+    keys = {key for schema in SCHEMAS.values() for key, _ in schema_fields(schema)}
     shown = set(re.findall(r"(?<![\w.-])([a-z_]+(?:[./][a-z_]+)+|trainer)=[\w\[]", code_of(page)))
     groups = {name for name in shown if (REPO_ROOT / "configs" / name).is_dir()}
     assert sorted(shown - keys - groups) == []

@@ -41,7 +41,7 @@ from core.config.sources import calls_resolver
 from core.errors import ConfigError, ConfigFault, UsageError, first_line
 from core.reading import UnreadableError, read_yaml
 from core.redaction import redacted
-from core.workspace import SAMPLES, broken_link, find_root, holds_files, relative
+from core.workspace import SAMPLES, broken_link, holds_files, relative, root_or
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -161,7 +161,7 @@ def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[
 
     Raises ConfigError for a value that does not fit.
     """
-    root = _workspace()
+    root = root_or(None)
     found: dict[tuple[str, ...], Any] = {}
     origins: dict[str, str] = {}
     settings = from_environment(os.environ if environment is None else environment, root)
@@ -179,13 +179,6 @@ def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[
         return Execution.model_validate(known), origins
     except ValidationError as error:
         raise ConfigError("environment", all_faults(error, known, Execution, origins)) from None
-
-
-def _workspace() -> Path | None:
-    try:
-        return find_root()
-    except UsageError:
-        return None
 
 
 def _group_values(override: Override, root: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from core.config.fields import ContradictionError
 from core.config.schema import OUTPUT_KEYS, SCHEMAS, AnyConfig
@@ -133,6 +134,16 @@ def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) ->
     return ConfigFault(key, problem, origin_of(key, origins))
 
 
+def plain_faults(error: ValidationError, prefix: str = "") -> list[ConfigFault]:
+    """The faults of a file that is not a configuration, such as a table. prefix: of each key."""
+    found = []
+    for details in error.errors(include_url=False):
+        key = f"{prefix}{'.'.join(map(str, details['loc']))}".rstrip(".")
+        problem = str(details["ctx"]["error"]) if details["type"] == "value_error" else details["msg"]
+        found.append(ConfigFault(key or "the file", problem))
+    return found
+
+
 def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
     """Similar keys of the same section, otherwise the same name in another section."""
     section: type[BaseModel] = schema
@@ -140,17 +151,17 @@ def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
         section = section.model_fields[name].annotation  # type: ignore[assignment]
     close = difflib.get_close_matches(names[-1], section.model_fields, n=2)
     if not close:
-        close = [key for key in schema_keys(schema) if key.split(".")[-1] == names[-1]][:2]
+        close = [key for key, _ in schema_fields(schema) if key.split(".")[-1] == names[-1]][:2]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def schema_keys(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted leaf key of a schema."""
+def schema_fields(schema: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every dotted leaf key of a schema, with its field."""
     for name, field in schema.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from schema_keys(field.annotation, f"{prefix}{name}.")
+            yield from schema_fields(field.annotation, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{name}", field
 
 
 def origin_of(key: str, origins: Mapping[str, str]) -> str | None:

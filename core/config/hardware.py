@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with
 from core.config.execution import TPU_BATCH_FACTOR, DeviceKind, Execution
+from core.config.faults import plain_faults
 from core.config.fields import Count, Section
 from core.config.overrides import PROFILE_DIR
 from core.config.recipe import as_trained
@@ -19,7 +20,7 @@ from core.config.schema import SCHEMAS, AnyConfig, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.reading import UnreadableError
 from core.reading import read_yaml as read_yaml_file
-from core.workspace import find_root
+from core.workspace import CODE_ROOT, root_or
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def load_tiers(root: Path | None = None) -> Tiers:
 
     Raises UsageError for a file that is missing or not YAML, ConfigError with file and keys for wrong content.
     """
-    root = root or tables_root()
+    root = root or root_or(CODE_ROOT)
     table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
     models = {stream: {size: _read_size(stream, size, root) for size in SIZE_NAMES} for stream in SCHEMAS}
     return Tiers(tiers=table.tiers, models=models)
@@ -131,21 +132,7 @@ def _validated(values: Any, schema: type[S], file: str, *, section: str | None =
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(file, [_fault(details, section) for details in error.errors(include_url=False)]) from None
-
-
-def _fault(details: Any, section: str | None) -> ConfigFault:
-    key = ".".join(map(str, [*([section] if section else []), *details["loc"]]))
-    problem = str(details["ctx"]["error"]) if details["type"] == "value_error" else details["msg"]
-    return ConfigFault(key or "the file", problem)
-
-
-def tables_root() -> Path:
-    """The workspace that contains the current folder, otherwise the bundled one."""
-    try:
-        return find_root()
-    except UsageError:
-        return Path(__file__).resolve().parents[2]
+        raise ConfigError(file, plain_faults(error, f"{section}." if section else "")) from None
 
 
 # ----------------------------------------------------------------------------------------------------------- model size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from core.cli import run_page_command
+from core.config.faults import schema_fields
 from core.config.schema import SCHEMAS, Config
 
 FILE = "docs/configuration.md"
@@ -51,19 +52,10 @@ def _table(title: str, schema: type[BaseModel], *, skip: Sequence[str]) -> str:
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_type(field.annotation)} | {_default(field)} | {field.description or ''} |"
-        for key, field in _leaves(schema, skip=skip)
+        for key, field in schema_fields(schema)
+        if key.split(".")[0] not in skip
     ]
     return f"## {title}\n\n" + "\n".join(rows) + "\n"
-
-
-def _leaves(schema: type[BaseModel], prefix: str = "", skip: Sequence[str] = ()) -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in schema.model_fields.items():
-        if name in skip:
-            continue
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _leaves(field.annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", field
 
 
 def _type(annotation: Any) -> str:

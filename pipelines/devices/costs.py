@@ -8,8 +8,9 @@ from pydantic import Field
 
 from core.config.execution import DeviceKind
 from core.config.fields import Section
-from core.config.hardware import HARDWARE_DIR, read_yaml, tables_root
+from core.config.hardware import HARDWARE_DIR, read_yaml
 from core.devices.record import DeviceRecord
+from core.workspace import CODE_ROOT, root_or
 
 
 class Costs(Section):
@@ -25,7 +26,7 @@ class Costs(Section):
 
 def load_costs(root: Path | None = None) -> Costs:
     """The costs of a workspace; raises as `core.config.hardware.load_tiers` does."""
-    return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or tables_root())
+    return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or root_or(CODE_ROOT))
 
 
 def cost_per_hour(record: DeviceRecord, costs: Costs) -> float:

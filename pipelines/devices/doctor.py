@@ -16,8 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from core.devices.manager import DeviceManager
-from core.errors import UsageError
-from core.workspace import find_root
+from core.workspace import root_or
 from pipelines.devices.document import CheckResult, Status
 
 MIB, GIB = 2**20, 2**30
@@ -66,7 +65,7 @@ class Check:
 
 def run_checks(manager: DeviceManager, root: Path | None = None) -> list[CheckResult]:
     """The results of all checks, in order; a check that raises has failed. root: default: the current workspace."""
-    context = CheckContext(manager, root or _workspace())
+    context = CheckContext(manager, root or root_or(Path.cwd()))
     return [result for check in CHECKS for result in _results(check, context)]
 
 
@@ -77,13 +76,6 @@ def _results(check: Check, context: CheckContext) -> Iterator[CheckResult]:
             yield CheckResult(check=check.title, **vars(finding), cure=remedy)
     except Exception as error:  # a broken driver may raise any error, and the next checks must run
         yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.remedy)
-
-
-def _workspace() -> Path:
-    try:
-        return find_root()
-    except UsageError:
-        return Path.cwd()
 
 
 # ------------------------------------------------------------------------------------------------------------- devices

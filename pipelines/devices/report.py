@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from core.config.execution import Execution
-from core.config.hardware import Tiers, load_tiers, tables_root
+from core.config.hardware import Tiers, load_tiers
 from core.devices.manager import DeviceManager
 from core.devices.record import Host, device_record
+from core.workspace import CODE_ROOT, root_or
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
 from pipelines.devices.document import CheckResult, DeviceReport, RunBatch
@@ -40,14 +41,15 @@ class Facts:
     @classmethod
     def of_this_machine(cls, *, verbose: bool = False) -> Self:
         """`verbose` starts the other frameworks, which takes seconds."""
+        root = root_or(CODE_ROOT)
         return cls(
             host=Host.of_this_process(),
             frameworks=installed_frameworks(),
-            tiers=load_tiers(),
-            costs=load_costs(),
+            tiers=load_tiers(root),
+            costs=load_costs(root),
             framework_devices=framework_devices() if verbose else None,
-            profiles=load_profiles(tables_root()),
-            run_batches=run_batches(tables_root()),
+            profiles=load_profiles(root),
+            run_batches=run_batches(root),
         )
 
 

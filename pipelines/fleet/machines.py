@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +19,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from core.config.compose import flatten, load_config, local_config_file, nested
+from core.config.faults import plain_faults
 from core.config.fields import Positive, Section
 from core.config.schema import Stream
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -89,7 +90,7 @@ def read_fleet(file: Path | str, root: Path) -> Fleet:
     try:
         outline = _File.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(relative(path, root), list(_faults(error))) from None
+        raise ConfigError(relative(path, root), plain_faults(error)) from None
     rows = outline.machines
     if isinstance(rows, str):
         rows = _read(path.with_name(rows), _csv_rows)
@@ -98,7 +99,7 @@ def read_fleet(file: Path | str, root: Path) -> Fleet:
         try:
             machines.append(_with_tags(Machine.model_validate(row), outline.tags))
         except ValidationError as error:
-            faults += _faults(error, f"machine {number}: ")
+            faults += plain_faults(error, f"machine {number}: ")
     names = [machine.id.lower() for machine in machines]  # some file systems ignore the case
     faults += [
         ConfigFault(name, "two machines have this id") for name in sorted({n for n in names if names.count(n) > 1})
@@ -122,11 +123,6 @@ def _csv_rows(path: Path) -> list[dict[str, Any]]:
     lines = csv.DictReader(io.StringIO(text_of(read_bytes(path))))
     rows = [{name: value for name, value in line.items() if name and value} for line in lines]
     return [{name: value.split() if name in _LISTS else value for name, value in row.items()} for row in rows]
-
-
-def _faults(error: ValidationError, prefix: str = "") -> Iterator[ConfigFault]:
-    for each in error.errors(include_url=False):
-        yield ConfigFault(prefix + ".".join(map(str, each["loc"])), each["msg"])
 
 
 def _with_tags(machine: Machine, tags: Mapping[str, Tag]) -> Machine:

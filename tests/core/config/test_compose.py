@@ -15,7 +15,7 @@ from core.config.compose import (
     recorded,
     render,
 )
-from core.config.faults import schema_keys
+from core.config.faults import schema_fields
 from core.config.overrides import COMPUTE_VARIABLES
 from core.config.schema import SCHEMAS, STREAMS, Training
 from core.errors import ConfigError, UsageError
@@ -317,7 +317,7 @@ def test_a_dumped_configuration_can_be_read_back(stream):
 
 def test_every_key_of_the_schema_is_rendered(workspace):
     rendered = yaml.safe_load(render(load(workspace)))
-    for key in schema_keys(SCHEMAS["patchtst"]):
+    for key, _ in schema_fields(SCHEMAS["patchtst"]):
         value = rendered
         for name in key.split("."):
             value = value[name]

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from core.config.compose import config_from_dict, load_config, local_config_file
-from core.config.faults import schema_keys
+from core.config.faults import schema_fields
 from core.config.renames import RENAMED, current_key, with_current_keys
 from core.config.schema import SCHEMAS
 from core.errors import ConfigError
@@ -21,7 +21,7 @@ def load(*overrides, environment=None):
 
 
 def test_current_names_exist_and_former_names_do_not():
-    keys = {key for schema in SCHEMAS.values() for key in schema_keys(schema)}
+    keys = {key for schema in SCHEMAS.values() for key, _ in schema_fields(schema)}
     sections = {key.rsplit(".", depth)[0] for key in keys for depth in range(key.count(".") + 1)}
     assert {rename.key for rename in RENAMED.values()} <= sections
     assert not sections & RENAMED.keys()
