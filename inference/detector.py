@@ -19,6 +19,7 @@ import numpy as np
 
 from core.config.schema import AnyConfig, Scoring, Stream
 from core.data.identity import digest_of_recording
+from core.data.recording import NS_PER_S
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NS_PER_S = 1e9
 # Settings that decide which scores are alarms, and which alarms are events.
 ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}
 
@@ -192,7 +192,7 @@ def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: Window
     return CalibrationSample(
         score_s[known_s].astype(np.float32),
         errors.segment_s[known_s],
-        seconds_per_score=float(np.median(step_m)) / _NS_PER_S if len(step_m) and "index" not in stamps else None,
+        seconds_per_score=float(np.median(step_m)) / NS_PER_S if len(step_m) and "index" not in stamps else None,
         span=span,
     )
 

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from core.data.blocks import release
 from core.data.labels import labels_of
+from core.data.recording import NS_PER_S
 from core.data.segments import recording_at
 from core.data.windows import Series
 from inference.split_scores import SplitScores
 from inference.thresholds import CalibrationSample
 
-_NS_PER_S = 1e9
 _LINES_AT_A_TIME = 2**17
 
 
@@ -47,7 +47,7 @@ def score_table(
             "row": scores.row_s - series.offsets_r[recording_s],
             "stretch": np.searchsorted(segments_k2[:, 0], scores.row_s, side="right") - 1,
             "time": np.where(stamped_r[recording_s], time_s.view("datetime64[ns]"), np.datetime64("NaT", "ns")),
-            "seconds": (time_s - start_r[recording_s]) / _NS_PER_S,
+            "seconds": (time_s - start_r[recording_s]) / NS_PER_S,
             "score": scores.score_s,
             "threshold": threshold,
             "alarm": scores.score_s > threshold,

@@ -17,7 +17,7 @@ from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
 from core.data.quality import QualityReport, judge
-from core.data.recording import Recording
+from core.data.recording import NS_PER_S, Recording
 from core.data.splits import (
     SPLIT_NAMES,
     Span,
@@ -39,7 +39,6 @@ _COMPARED_ROWS = 20_000
 _SAME = 0.99999
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
-_NS_PER_S = 1e9
 _SECONDS_PER_DAY = 86_400.0
 
 
@@ -215,7 +214,7 @@ def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | 
     if any(recordings[span.recording].time_source == "index" for span in spans):
         return None
     times = ((recordings[span.recording].time_ns, span) for span in spans)
-    return sum(float(time_t[span.stop - 1] - time_t[span.start]) for time_t, span in times) / _NS_PER_S
+    return sum(float(time_t[span.stop - 1] - time_t[span.start]) for time_t, span in times) / NS_PER_S
 
 
 def _too_short(config: AnyConfig, state: SplitState) -> Finding:
@@ -264,7 +263,7 @@ def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Fi
         if recording.time_source != "timestamp" or len(recording) < 3:
             continue
         file = path_shown(recording.file_id, config)
-        step_n = np.diff(recording.time_ns) / _NS_PER_S
+        step_n = np.diff(recording.time_ns) / NS_PER_S
         usual = float(np.median(step_n))
         rates[file] = usual
         irregular = float((np.abs(step_n - usual) > _IRREGULAR * usual).mean()) if usual > 0 else 0.0

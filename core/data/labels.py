@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 
 from core.data.files import data_stem, is_present
-from core.data.recording import NOT_A_TIME, Recording
+from core.data.recording import NOT_A_TIME, NS_PER_S, Recording
 from core.data.tables import read_table, time_column
 from core.data.timestamps import parse_times
 from core.errors import DataError
 
-_NS_PER_S = 1_000_000_000
 _LABEL_COLUMNS = ("anomaly", "is_anomaly", "label", "is_fault", "fault")  # best first
 _FAULT_COLUMN = "fault"
 _MAINTENANCE = "maintenance"
@@ -89,7 +88,7 @@ def fault_names(recording: Recording, spans: Sequence[tuple[float, float]]) -> l
     fault = table[names[_FAULT_COLUMN]].astype("string").str.strip().replace("", pd.NA)
     found: list[str | None] = []
     for span in spans:
-        begin_ns, end_ns = (int(recording.time_ns[0]) + round(seconds * _NS_PER_S) for seconds in span)
+        begin_ns, end_ns = (int(recording.time_ns[0]) + round(seconds * NS_PER_S) for seconds in span)
         named = fault[(first_ns <= end_ns) & (last_ns >= begin_ns)].dropna()
         found.append(str(named.mode().iloc[0]) if len(named) else None)
     return found
@@ -124,7 +123,7 @@ def _from_rows(recording: Recording, table: pd.DataFrame, column: str, path: Pat
 def _last_before(recording: Recording, label_ns: np.ndarray, label_n: np.ndarray, path: Path) -> np.ndarray:
     """Labels of resampled rows: each is that of the last row measured at or before it."""
     order_n = np.argsort(label_ns, kind="stable")
-    stamp_n, step_ns = label_ns[order_n], _NS_PER_S / recording.resampled_from_hz
+    stamp_n, step_ns = label_ns[order_n], NS_PER_S / recording.resampled_from_hz
     outside_t = (recording.time_ns < stamp_n[0]) | (recording.time_ns > stamp_n[-1] + step_ns)
     if outside_t.any():
         raise DataError(
@@ -199,7 +198,7 @@ def _interval_times(recording: Recording, bounds: pd.Series, path: Path) -> np.n
         valid_ns = recording.time_ns[recording.time_ns != NOT_A_TIME]
         start_ns = int(valid_ns.min()) if valid_ns.size else 0
         second_n = seconds.to_numpy(dtype=np.float64, na_value=np.nan)
-        offset_ns = np.rint(np.nan_to_num(second_n) * _NS_PER_S).astype(np.int64)
+        offset_ns = np.rint(np.nan_to_num(second_n) * NS_PER_S).astype(np.int64)
         return np.where(np.isnan(second_n), NOT_A_TIME, start_ns + offset_ns)
     if recording.time_source != "timestamp":
         raise DataError(

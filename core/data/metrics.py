@@ -17,7 +17,7 @@ import numpy as np
 from core.config.schema import Stream
 from core.data.blocks import blocks, by_column
 from core.data.medians import median
-from core.data.recording import NOT_A_TIME, Recording
+from core.data.recording import NOT_A_TIME, NS_PER_S, Recording
 from core.data.sampling import sampling_rate, steps
 
 _MAD_TO_SIGMA = 1.4826
@@ -33,7 +33,6 @@ _RECURRING_CHANGES = 0.002
 # this share of them.
 _LARGE_STEP, _REVERSED = 10.0, 0.7
 _LARGEST, _TINY = (float(bound) for bound in (np.finfo(np.float32).max, np.finfo(np.float32).tiny))
-_NS_PER_S = 1e9
 
 
 def measure(
@@ -72,13 +71,13 @@ def _time_metrics(raw: Recording, clean: Recording, declared_hz: float | None, s
         measured_hz = sampling_rate(time_ns if backward else raw.time_ns, quantised=stream == "swinmae")
     return {
         "rows": rows,
-        "duration_s": float(time_ns[-1] - time_ns[0]) / _NS_PER_S if len(time_ns) else 0.0,
+        "duration_s": float(time_ns[-1] - time_ns[0]) / NS_PER_S if len(time_ns) else 0.0,
         "time_source": raw.time_source,
         "invalid_timestamp_ratio": 1.0 - num_valid / rows if rows else 1.0,
         "non_monotonic_ratio": backward / max(1, num_valid - 1),
         "duplicate_ratio": (num_valid - len(clean)) / max(1, num_valid),
         "gap_count": len(gap_g),
-        "longest_gap_s": float((time_ns[gap_g] - time_ns[gap_g - 1]).max(initial=0)) / _NS_PER_S,
+        "longest_gap_s": float((time_ns[gap_g] - time_ns[gap_g - 1]).max(initial=0)) / NS_PER_S,
         "sampling_rate_hz": measured_hz,
         "declared_rate_hz": declared_hz,
         "sampling_rate_mismatch": abs(measured_hz / declared_hz - 1.0) if measured_hz and declared_hz else None,

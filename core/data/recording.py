@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-_NS_PER_S = 1e9
+NS_PER_S = 1_000_000_000
 NOT_A_TIME = np.iinfo(np.int64).min
 # Sampling rates that differ by at most this share are one rate: the clocks of loggers differ by as much.
 RATE_TOLERANCE = 0.01
@@ -66,7 +66,7 @@ class Recording:
     def rows_of(self, span: LabelledSpan) -> tuple[int, int]:
         """Half-open range of the rows within a span."""
         first_ns = int(self.time_ns[0]) if len(self) else 0
-        start_ns, end_ns = (first_ns + round(seconds * _NS_PER_S) for seconds in (span.start, span.end))
+        start_ns, end_ns = (first_ns + round(seconds * NS_PER_S) for seconds in (span.start, span.end))
         start, stop = np.searchsorted(self.time_ns, [start_ns, end_ns + 1])
         return int(start), int(stop)
 

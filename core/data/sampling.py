@@ -10,9 +10,7 @@ import numpy as np
 
 from core.data.blocks import BLOCK_BYTES, blocks, gathered
 from core.data.medians import median
-from core.data.recording import NOT_A_TIME
-
-_NS_PER_S = 1_000_000_000
+from core.data.recording import NOT_A_TIME, NS_PER_S
 
 
 def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | None:
@@ -29,7 +27,7 @@ def sampling_rate(time_ns: np.ndarray, *, quantised: bool = False) -> float | No
     if quantised:
         sums = [(int(step_n.sum()), len(step_n)) for step_n in map(partial(_no_gaps, 10 * step), steps(time_ns))]
         step = sum(total for total, _ in sums) / sum(number for _, number in sums)
-    return _NS_PER_S / step
+    return NS_PER_S / step
 
 
 def steps(time_ns: np.ndarray) -> Iterator[np.ndarray]:
@@ -57,4 +55,4 @@ def even_times(rows: int, rate_hz: float, *, start_ns: int = 0, scratch: Path | 
 
 
 def _evenly(places: Iterable[np.ndarray], rate_hz: float, start_ns: int) -> Iterator[np.ndarray]:
-    return (start_ns + np.rint(place_n * (_NS_PER_S / rate_hz)).astype(np.int64) for place_n in places)
+    return (start_ns + np.rint(place_n * (NS_PER_S / rate_hz)).astype(np.int64) for place_n in places)

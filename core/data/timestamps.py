@@ -10,14 +10,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from core.data.recording import NOT_A_TIME
+from core.data.recording import NOT_A_TIME, NS_PER_S
 
 TIME_NAMES = ("timestamp", "datetime", "time", "date")
 """Names of time columns, in upper or lower case, best first."""
 
-_NS_PER_S = 1_000_000_000
 # Unit of numeric epochs, by magnitude. Each bound is in 1973, so that every plausible date matches one unit.
-_EPOCH_UNITS = ((1e17, 1, "ns"), (1e14, 1_000, "µs"), (1e11, 1_000_000, "ms"), (1e8, _NS_PER_S, "s"))
+_EPOCH_UNITS = ((1e17, 1, "ns"), (1e14, 1_000, "µs"), (1e11, 1_000_000, "ms"), (1e8, NS_PER_S, "s"))
 # 14 digits read as milliseconds would lie beyond the year 2570: they are YYYYMMDDhhmmss.
 _COMPACT_DATE = (1.9e13, 2.2e13)
 
@@ -101,8 +100,8 @@ def _from_numbers(column: pd.Series) -> Times:
         if magnitude >= bound:
             return Times(_scaled(number_t, valid_t, factor), notes=(f"time stamps read as {unit} since 1970",))
     if _counts_rows(number_t[valid_t]):
-        return Times(_scaled(number_t, valid_t, _NS_PER_S), "index", ("the time column only counts rows",))
-    return Times(_scaled(number_t, valid_t, _NS_PER_S), notes=("time stamps read as elapsed seconds",))
+        return Times(_scaled(number_t, valid_t, NS_PER_S), "index", ("the time column only counts rows",))
+    return Times(_scaled(number_t, valid_t, NS_PER_S), notes=("time stamps read as elapsed seconds",))
 
 
 def _scaled(number_t: np.ndarray, valid_t: np.ndarray, factor: int) -> np.ndarray:
@@ -213,4 +212,4 @@ def _disorder(parsed: pd.Series) -> tuple[int, int]:
     time_ns = _as_ns(parsed.dropna().dt.tz_localize(None))
     if not time_ns.size:
         return 0, 0
-    return int((np.diff(time_ns) < 0).sum()), int(np.ptp(time_ns) // (86_400 * _NS_PER_S))
+    return int((np.diff(time_ns) < 0).sum()), int(np.ptp(time_ns) // (86_400 * NS_PER_S))

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from core.data.growing import GrowingTable, NewRows
+from core.data.recording import NS_PER_S
 from core.errors import DataError
 from inference.running import Running
 from inference.split_scores import SplitScores
@@ -32,7 +33,6 @@ from inference.watch.running_events import RunningEvents
 
 log = logging.getLogger(__name__)
 
-_NS_PER_S = 1e9
 # Maximum number of logged rows of each kind for a file.
 _MOST_LOGGED = 5
 
@@ -116,7 +116,7 @@ class FollowedFile(Running):
         """Which rows begin a segment: bool (n,)."""
         is_first = self.segment < 0
         step_n = np.diff(time_n, prepend=time_n[:1] if is_first else self.newest_ns)
-        begins_n = step_n > self._monitor.config.data.gap_factor * self._monitor.step_s * _NS_PER_S
+        begins_n = step_n > self._monitor.config.data.gap_factor * self._monitor.step_s * NS_PER_S
         begins_n[:1] |= is_first or bool(self.is_idle)
         return begins_n
 

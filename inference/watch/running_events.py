@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
+from core.data.recording import NS_PER_S
 from inference.alarms import OpenEvent, join_alarms
 from inference.charts.attribution import Attribution
 from inference.events import TOP_CHANNELS, EventFigures, ScoredRows, event_table
 from inference.running import Running
 
-_NS_PER_S = 1e9
 _UNKNOWN = np.iinfo(np.int64).min
 
 
@@ -100,7 +100,7 @@ class RunningEvents(Running):
         date_n = time_n.astype("datetime64[ns]")
         if not self._has_dates:
             date_n[:] = np.datetime64("NaT")
-        second_n = (time_n - self.first_ns) / _NS_PER_S
+        second_n = (time_n - self.first_ns) / NS_PER_S
         residual_nc = np.empty((len(row_n), 0)) if residual_nc is None else residual_nc
         return ScoredRows(row_n, date_n, second_n, score_n, score_n > self.threshold, error_nc, residual_nc)
 
