@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
+import json
 import logging
 import os
 import sys
@@ -16,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.errors import (
     EXIT_FAILURE,
@@ -254,6 +255,11 @@ def print_config(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
 
     sys.stdout.write(render(loaded, with_origin=arguments.origin))
     return EXIT_OK
+
+
+def print_json(result: Any, *, indent: int | None = None) -> None:
+    """Prints the result of a command on stdout."""
+    sys.stdout.write(json.dumps(result, indent=indent) + "\n")
 
 
 def run_page_command(file: str, page: Callable[[], str], *, description: str, argv: Sequence[str] | None) -> int:

@@ -7,7 +7,6 @@ cannot be used.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import shlex
 import sys
@@ -17,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, DataError, LandfallError
@@ -81,7 +80,7 @@ def _check(arguments: argparse.Namespace) -> int:
             checked = _check_configured(streams, arguments, overrides, root)
     if arguments.json:
         document = {each.stream: _document(each) for each in checked}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        print_json(document, indent=2)
     else:
         text = "\n\n".join(_text(each) for each in checked) + "\n"
         sys.stdout.write(with_colour(text, sys.stdout))

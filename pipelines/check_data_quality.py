@@ -7,12 +7,11 @@ stream passes.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Iterable, Sequence
 
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
+from core.cli import add_config_arguments, config_of, print_config, print_json, root_of, run_command, run_name
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK
@@ -37,8 +36,7 @@ def _check(arguments: argparse.Namespace) -> int:
         else:
             found[loaded.config.stream] = _check_stream(loaded, arguments)
     if found:
-        json.dump(found, sys.stdout)
-        sys.stdout.write("\n")
+        print_json(found)
     return EXIT_OK
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import errno
 import filecmp
-import json
 import logging
 import lzma
 import re
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import load_config
 from core.config.schema import REPORT_DIRS, STREAMS, Stream
 from core.errors import EXIT_OK, LandfallError, OutputError, UsageError, WriteError
@@ -266,8 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 measure_quality(load_config(getattr(arguments, stream), root=root).config, root)
             except LandfallError as error:  # the import itself is complete
                 log.warning("%s: the data is not checked: %s", stream, error)
-        json.dump({"placed": placed}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json({"placed": placed}, indent=2)
         return EXIT_OK
 
     return run_command(command, parser, argv)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core import checkpoint, promotion
-from core.cli import root_of, run_command
+from core.cli import print_json, root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
 from core.names import is_run_id
@@ -111,8 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         root = root_of(arguments)
         runs = [run for config in chosen_configs(arguments, root) for run in runs_of(root, config)]
         if arguments.json:
-            json.dump(runs, sys.stdout, indent=2)
-            sys.stdout.write("\n")
+            print_json(runs, indent=2)
         elif not runs:
             sys.stdout.write("no runs yet; `landfall train patchtst` trains the first\n")
         else:

@@ -8,7 +8,6 @@ machine with little history starts from the model of the pool (`training.start_f
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import re
 import shutil
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, print_json, root_of, run_command
 from core.errors import EXIT_OK, DataError, UsageError
 from core.progress import Progress
 from core.workspace import atomic_file, write_json
@@ -155,7 +154,7 @@ def _run(arguments: argparse.Namespace) -> int:
         "next: landfall train patchtst --config configs/patchtst_ssl_pool.yaml data.root=%s", arguments.out.as_posix()
     )
     summary = {"sensors": len(pooled.sensors), "left_out": len(pooled.left_out), "folder": str(arguments.out)}
-    sys.stdout.write(json.dumps(summary) + "\n")
+    print_json(summary)
     return EXIT_OK
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
 from core import promotion
-from core.cli import root_of, run_command
+from core.cli import print_json, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from pipelines.stream_configs import add_run_arguments, chosen_configs
@@ -35,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Lock(arguments.run) as lock:
                 lock.take(root / config.logging.checkpoint_path, key="logging.checkpoint_path")
                 before[config.stream] = promotion.promote(root, config, arguments.run)
-        json.dump({"promoted": arguments.run, "before": before}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json({"promoted": arguments.run, "before": before}, indent=2)
         return EXIT_OK
 
     return run_command(command, parser, argv)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
-from core.cli import root_of, run_command
+from core.cli import print_json, root_of, run_command
 from core.errors import EXIT_OK, UsageError
 from core.run_facts import note_run
 from core.runlog import read_status
@@ -36,8 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream: note_run(folder, add=arguments.tags, remove=arguments.remove, note=arguments.note)
             for stream, folder in folders.items()
         }
-        json.dump(changed, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(changed, indent=2)
         return EXIT_OK
 
     return run_command(command, parser, argv)
