@@ -5,22 +5,25 @@ from __future__ import annotations
 import _thread
 import functools
 import logging
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
 import psutil
 
-from core.devices.process import command_start
 from core.errors import LandfallError, StoppedError, UsageError
 from core.signals import SignalStop, is_repeated, stop_signals
 
 log = logging.getLogger(__name__)
 
+# Start time of the command by `time.monotonic`, which all processes of a machine share and no clock setting changes.
+# The time limit of a command also applies to kernels and training processes that it starts.
+_STARTED_AT = "_LANDFALL_STARTED_AT"
 # Reserve before the limit, in addition to the next step: for the checkpoint and for the work after training.
 _RESERVE_SHARE, _LONGEST_RESERVE_S = 0.02, 60.0
 # Work that has used more than this share of the limit will probably not finish within a complete limit.
@@ -155,10 +158,25 @@ class StopRequest:
 
 def seconds_since_start() -> float:
     """Wall time since the command started, also for its child processes; otherwise since this process started."""
-    return time.monotonic() - (command_start() or _process_start())
+    return time.monotonic() - (float(os.environ.get(_STARTED_AT, 0)) or _process_start())
 
 
 @functools.cache
 def _process_start() -> float:
     """Start time on the monotonic clock; the system clock is read once."""
     return time.monotonic() - (time.time() - psutil.Process().create_time())
+
+
+def start_clock() -> None:
+    """The command of this process starts now, unless another process has started it."""
+    os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
+
+
+def restart_clock() -> None:
+    """The next command of this process starts now: its wall-time limit does not count earlier ones."""
+    os.environ[_STARTED_AT] = str(time.monotonic())
+
+
+def without_start(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process whose time limit counts from its own start."""
+    return {name: value for name, value in environ.items() if name != _STARTED_AT}

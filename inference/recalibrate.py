@@ -7,7 +7,6 @@ and are used until `--undo` or `--from-config`.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import describe, detector_path
-from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.cli import add_config_arguments, print_json, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.data import Splits
 from core.config.renames import current_key
 from core.config.schema import STREAMS, AnyConfig
-from core.devices.process import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock
 from core.numbers import ratio_in_words
+from core.reproducibility import prepare_process
 from core.switching import finish
 from core.workspace import relative, write_bytes
 
@@ -248,8 +247,7 @@ def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         lock.take(root / (arguments.checkpoint or loaded.config.logging.checkpoint_path), key="--checkpoint")
         finish(root)
         outcome = calibrate(loaded, root=root, checkpoint=arguments.checkpoint)
-    json.dump(outcome, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    print_json(outcome, indent=2)
     return EXIT_OK
 
 

@@ -20,9 +20,9 @@ from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
 from core.data.in_use import streams_off
-from core.devices.process import prepare_process
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
+from core.reproducibility import prepare_process
 from core.run_facts import record_detection
 from core.stopping import StopRequest
 from core.switching import finish

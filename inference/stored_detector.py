@@ -27,8 +27,8 @@ from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.windows import WindowSet
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
-from core.devices.process import make_reproducible
 from core.errors import DataError
+from core.reproducibility import make_reproducible
 from inference.detector import Detector
 from inference.detector_file import load_stored, save_detector
 from inference.fitted_charts import fitted_charts, of_charts_alone

@@ -9,7 +9,6 @@ failure too, so that it shows the failure.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import re
@@ -19,16 +18,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from core.cli import add_root_argument, root_of, run_command, run_name
+from core.cli import add_root_argument, print_json, root_of, run_command, run_name
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
 from core.devices.host import usable_cores
-from core.devices.process import prepare_process
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
 from core.lock import Lock
 from core.names import run_folder
 from core.numbers import aligned
 from core.progress import span
+from core.reproducibility import prepare_process
 from core.runlog import loss_csv_path, read_status
 from core.switching import finish
 from core.workspace import new_run_id
@@ -223,7 +222,7 @@ def _show(outcomes: Sequence[Outcome], order: Order, root: Path, *, as_json: boo
         return
     summaries, report = run_summary.scoring_summaries(order.configs, root), read_report(root)
     if as_json:
-        sys.stdout.write(json.dumps(run_summary.as_json(summaries, report), indent=2) + "\n")
+        print_json(run_summary.as_json(summaries, report), indent=2)
     else:
         text = run_summary.summary_text(summaries, report, root, off=order.off)
         sys.stdout.write(with_colour(text, sys.stdout) + "\n")

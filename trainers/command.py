@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import shlex
@@ -13,11 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import checkpoint
-from core.cli import add_config_arguments, config_of, print_config, root_of, run_command, run_name
+from core.cli import add_config_arguments, config_of, print_config, print_json, root_of, run_command, run_name
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
-from core.devices.process import prepare_process
 from core.errors import EXIT_OK, UsageError
+from core.reproducibility import prepare_process
 from core.runlog import read_status
 from core.workspace import new_run_id
 from trainers import elastic
@@ -76,8 +75,7 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
 
         result = train(loaded, root=root_of(arguments), run_id=arguments.run_id, manager=manager)
         if is_main:
-            json.dump(result.to_json(), sys.stdout, indent=2)
-            sys.stdout.write("\n")
+            print_json(result.to_json(), indent=2)
             log.info("next: %s", next_command(arguments, stream, is_promoted=result.promoted))
         return EXIT_OK
 

@@ -21,12 +21,12 @@ from core.data.overlap import rows_of
 from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
-from core.devices.process import make_reproducible
 from core.devices.record import RECORD_FILE, device_record
 from core.errors import CheckpointError, UsageError
 from core.lock import Lock
 from core.models.factory import build_model, count_parameters
 from core.models.skill import Skill
+from core.reproducibility import make_reproducible
 from core.runlog import EpochRecord, RunLog, SilentRunLog, loss_csv_path, loss_png_path, read_status
 from core.stopping import StopRequest
 from core.switching import finish

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 
 from core import checkpoint
-from core.devices.process import without_start
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_RESUMABLE, CheckpointError
 from core.signals import is_hangup, is_repeated, stop_signals
+from core.stopping import without_start
 
 log = logging.getLogger(__name__)
 

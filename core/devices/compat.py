@@ -283,13 +283,11 @@ def distribute_data(batch: Value, devices: Sequence[torch.device | str]) -> list
         found = f"parts of {', '.join(map(str, sorted(sizes)))} samples" if sizes else "no samples"
         raise UsageError(f"a batch with {found} cannot be split over devices")
     size = sizes.pop()
-    smallest, remainder = divmod(size, len(devices))
-    shares, start = [], 0
-    for index, device in enumerate(devices[:size]):
-        stop = start + smallest + (index < remainder)
-        shares.append(move_to_device(_cut(batch, slice(start, stop), size), device))
-        start = stop
-    return shares
+    shares = [rows for rows in np.array_split(np.arange(size), len(devices)) if len(rows)]
+    return [
+        move_to_device(_cut(batch, slice(rows[0], rows[-1] + 1), size), device)
+        for rows, device in zip(shares, devices, strict=False)
+    ]
 
 
 def _first_axes(value: Any) -> set[int]:

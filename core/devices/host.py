@@ -126,28 +126,20 @@ def memory_mb(root: Path = _ROOT) -> HostMemory:
             limit, usage = _integer(_text(folder / files.limit)), _integer(_text(folder / files.usage))
             if limit is None or limit >= machine.total:
                 continue
-            cached = _file_cache(folder, files)
+            counters = _counters(folder / "memory.stat")
+            cached = sum(counters.get(key, 0) for key in files.cache)
             free = min(free, max(0, limit - max(0, (usage or 0) - cached)))
             if limit < total:
                 total, source = limit, files.version
     return HostMemory(total // _MEBIBYTE, free // _MEBIBYTE, source)
 
 
-def _file_cache(folder: Path, files: _MemoryFiles) -> int:
-    lines = (line.split() for line in (_text(folder / "memory.stat") or "").splitlines())
-    values = {line[0]: _integer(line[1]) or 0 for line in lines if len(line) == 2}
-    return sum(values.get(key, 0) for key in files.cache)
-
-
 def oom_kills(root: Path = _ROOT) -> int:
     """How often the system has killed a process in the control groups of this process because memory ran out; 0 if
     unknown."""
-    counts = [0]
-    for folder in _control_groups(root, "memory"):
-        for file in ("memory.events", "memory.oom_control"):  # of version 2, of version 1
-            lines = (line.split() for line in (_text(folder / file) or "").splitlines())
-            counts += [_integer(line[1]) or 0 for line in lines if line[:1] == ["oom_kill"] and len(line) == 2]
-    return max(counts)
+    files = ("memory.events", "memory.oom_control")  # of version 2, of version 1
+    counters = (_counters(folder / file) for folder in _control_groups(root, "memory") for file in files)
+    return max((each.get("oom_kill", 0) for each in counters), default=0)
 
 
 # ---------------------------------------------------------------------------------------------------------- processor
@@ -210,6 +202,12 @@ def _inside(path: str, mounted: str) -> Path:
     """The group's folder below the mount point. A container may see only its own part of the hierarchy mounted."""
     group = Path(path)
     return group.relative_to(mounted) if group.is_relative_to(mounted) else Path()
+
+
+def _counters(path: Path) -> dict[str, int]:
+    """The values of a file with a name and a number in each line."""
+    lines = (line.split() for line in (_text(path) or "").splitlines())
+    return {line[0]: _integer(line[1]) or 0 for line in lines if len(line) == 2}
 
 
 def _text(path: Path) -> str | None:

@@ -14,7 +14,7 @@ from core.config.overrides import PROFILE_DIR
 from core.devices import memory, process
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities, platform_facts
 from core.devices.host import thread_limit
-from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits
+from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ class DeviceManager:
         precision, precision_reason = self._choose_precision()
         count = processes or self.num_processes
         mismatches = tuple(self._misfits())
-        num_threads, threads_reason = self._threads(count)
+        cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
+        num_threads, threads_reason = thread_limit(cores, processes=count, max_threads=self.config.max_threads)
         requested_memory = settings.memory
         if requested_memory.strategy == "auto" and num_parameters is not None:
             requested_memory = requested_memory.for_model(num_parameters)
@@ -242,19 +243,15 @@ class DeviceManager:
             return "32", f"{wanted} was requested for a device that is missing; {chosen.name} has no native {dtype}"
         return wanted, f"precision = {wanted}"  # emulated on a requested device: reported as a mismatch
 
-    def _threads(self, processes: int) -> tuple[int, str]:
-        """The threads of one of these processes, and the reason."""
-        cores = next((found.count for found in self.found if found.kind == "cpu"), 1)
-        return thread_limit(cores, processes=processes, max_threads=self.config.max_threads)
-
     def _misfits(self) -> Iterator[str]:
         """Requests that the hardware cannot satisfy, each reported once.
 
         A precision set by the user, not by the profile, is reported and allowed. Raises ConfigError for the others if
         `device.strict` is set.
         """
-        found = misfits(self.config, self.found, self._chosen)
-        by_hand = [misfit for misfit in found if misfit.key == "precision" and not self._is_of_profile("precision")]
+        found, origin = misfits(self.config, self.found, self._chosen), origin_of("precision", self.origins)
+        is_of_profile = origin is None or origin.startswith(PROFILE_DIR)
+        by_hand = [misfit for misfit in found if misfit.key == "precision" and not is_of_profile]
         for misfit in by_hand:
             self._warn(f"{self._setting('precision', self.config.precision)}: {misfit.problem}")
         mismatches = [misfit for misfit in found if misfit not in by_hand]
@@ -269,11 +266,6 @@ class DeviceManager:
             self._warn(missing)
             yield missing
 
-    def _is_of_profile(self, key: str) -> bool:
-        """Whether a file of `configs/local/devices/` set the key, or its origin is unknown."""
-        origin = origin_of(key, self.origins)
-        return origin is None or origin.startswith(PROFILE_DIR)
-
     def _missing_devices(self) -> str | None:
         """Why fewer processes train than `devices` requests, and their number; None if all of them do."""
         number, reason = self._processes()
@@ -284,13 +276,8 @@ class DeviceManager:
 
 
 def torch_devices(found: DeviceCapabilities) -> list[torch.device]:
-    """Every device of a platform."""
-    import torch
-
-    if found.kind in ("cpu", "mps"):
-        return [torch.device(found.kind)]
-    name = "xla" if found.kind == "tpu" else found.kind
-    return [torch.device(name, index) for index in range(found.count)]
+    """Every device of a platform; a CPU is one."""
+    return [torch_device(found.kind, index) for index in range(1 if found.kind == "cpu" else found.count)]
 
 
 def _auto_precision(found: DeviceCapabilities) -> tuple[Precision, str]:

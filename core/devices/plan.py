@@ -51,14 +51,9 @@ class DevicePlan:
 
     @property
     def device(self) -> torch.device:
-        import torch
-
-        name = self.kind
         if self.kind == "tpu":
             import torch_xla  # noqa: F401  torch knows the device only after this
-
-            name = "xla"
-        return torch.device(name) if self.kind in ("cpu", "mps") else torch.device(name, self.index)
+        return torch_device(self.kind, self.index)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -87,6 +82,12 @@ class DevicePlan:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def torch_device(kind: DeviceKind, index: int) -> torch.device:
+    import torch
+
+    return torch.device(kind) if kind in ("cpu", "mps") else torch.device("xla" if kind == "tpu" else kind, index)
 
 
 # -------------------------------------------------------------------------------------------------------------- misfits

@@ -1,5 +1,4 @@
-"""Settings of this process: the environment that it needs from its start, its seeds, its memory allocator. Imports
-torch only in functions."""
+"""Settings of this process: the kernels of torch, and the memory allocator. Imports torch only in functions."""
 
 from __future__ import annotations
 
@@ -8,10 +7,8 @@ import json
 import logging
 import os
 import platform
-import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cache
@@ -26,19 +23,6 @@ log = logging.getLogger(__name__)
 # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
-_HASH_SEED = "PYTHONHASHSEED"
-# The hash seed that the process was restarted for. Not a LANDFALL_ name: those are configuration.
-_STARTED_FOR = "_LANDFALL_STARTED_FOR"
-# Start time of the command: its wall-time limit also applies to kernels and training processes that it starts.
-_STARTED_AT = "_LANDFALL_STARTED_AT"
-
-
-def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The problem that only a restart can fix, as text: Python reads PYTHONHASHSEED once."""
-    wanted, found = profile.pythonhashseed, environ.get(_HASH_SEED)
-    if wanted is None or found == str(wanted):
-        return None
-    return f"{_HASH_SEED} is {found or 'not set'}, the profile requires {wanted}"
 
 
 def prepare_cublas(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -54,45 +38,10 @@ def prepare_cublas(profile: Profile, environ: MutableMapping[str, str] = os.envi
         )  # fmt: skip
 
 
-def prepare_process(profile: Profile) -> None:
-    """Prepares the process of a command; call it before torch is imported. Sets the workspace of cuBLAS, stores the
-    start time of the command, and restarts it if its hash seed is wrong: only once, in case the environment is lost."""
-    prepare_cublas(profile)
-    os.environ.setdefault(_STARTED_AT, str(time.monotonic()))
-    reason = wrong_hash_seed(profile)
-    if reason is None:
-        return
-    seed = str(profile.pythonhashseed)
-    if os.environ.get(_STARTED_FOR) == seed:
-        log.warning("was restarted with %s=%s, which is still not set", _HASH_SEED, seed)
-        return
-    log.info("restarting: %s", reason)
-    command = [sys.executable, *sys.orig_argv[1:]]
-    environment = {**os.environ, _HASH_SEED: seed, _STARTED_FOR: seed}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.name == "nt":  # on Windows, the shell does not wait for the process that exec starts
-        raise SystemExit(subprocess.call(command, env=environment))
-    os.execve(sys.executable, command, environment)
-
-
-def make_reproducible(profile: Profile) -> None:
-    """Seeds Python, NumPy and torch, and sets how torch chooses its kernels; the only place for both.
-
-    Call it before the model is built. A wrong PYTHONHASHSEED cannot be fixed here: commands have restarted before
-    (`prepare_process`); in a notebook it is only logged.
-    """
-    import numpy as np
+def choose_kernels(profile: Profile) -> None:
+    """Sets how torch chooses its kernels; the only place for it."""
     import torch
 
-    from core.reproducibility import derive_seed
-
-    if (reason := wrong_hash_seed(profile)) is not None:
-        log.warning("%s; set it before Python starts; it is too late for this process", reason)
-    random.seed(derive_seed(profile.seed, "python"))
-    numpy_seed = profile.numpy_seed
-    np.random.seed(derive_seed(profile.seed, "numpy") % 2**32 if numpy_seed is None else numpy_seed)
-    torch.manual_seed(derive_seed(profile.seed, "torch"))
     prepare_cublas(profile)
     # Like `use_deterministic_algorithms`, which also imports the compiler: two seconds that most runs do not need.
     torch.set_deterministic_debug_mode("error" if profile.deterministic else "default")
@@ -117,22 +66,6 @@ def same_torch() -> Iterator[None]:
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, allow_tf32
         torch.set_default_dtype(dtype)
         torch.set_rng_state(random_state)
-
-
-def command_start() -> float | None:
-    """Start time of the command of this process by `time.monotonic`, which all processes of a machine share and no
-    clock setting changes; None if there is no command."""
-    return float(os.environ[_STARTED_AT]) if _STARTED_AT in os.environ else None
-
-
-def restart_clock() -> None:
-    """The next command of this process starts now: its wall-time limit does not count earlier ones."""
-    os.environ[_STARTED_AT] = str(time.monotonic())
-
-
-def without_start(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a process whose time limit counts from its own start."""
-    return {name: value for name, value in environ.items() if name != _STARTED_AT}
 
 
 def ask_python(program: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:

@@ -14,7 +14,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -39,13 +38,6 @@ def release() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- peaks
-class PeakMeter(Protocol):
-    """Peak memory since the last reset, in MiB."""
-
-    def reset(self) -> None: ...
-    def peak_mb(self) -> float: ...
-
-
 class HighWaterMark:
     """The peak counter of the Linux kernel: exact and without cost; before the first reset, it counts from the start of
     the process."""
@@ -88,6 +80,10 @@ def _watch(meter: weakref.ref[SampledPeak], interval_s: float) -> None:
         watched.peak_mb()
         del watched
         time.sleep(interval_s)
+
+
+# Peak memory since the last reset, in MiB.
+PeakMeter = HighWaterMark | SampledPeak
 
 
 @functools.cache

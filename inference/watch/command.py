@@ -15,9 +15,9 @@ from core.checkpoint import detector_path
 from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
-from core.devices.process import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock
+from core.reproducibility import prepare_process
 from core.switching import finish
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ from core.numbers import finite
 from core.redaction import printable
 
 SCHEMA_VERSION = 1
+# The document of the first page.
+STATE = "training_dashboard/data/dashboard-state.json"
 # Output folder of scoring.
 SCORES = "artifacts/scores"
 

@@ -9,23 +9,23 @@ second start does only what has changed or was interrupted.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.overrides import FLEET_FILE
-from core.devices.process import prepare_process
 from core.errors import EXIT_OK, EXIT_RESUMABLE, LandfallError, UsageError
 from core.progress import Progress, span
+from core.reproducibility import prepare_process
 from core.workspace import new_run_id
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.fleet_documents import FILE
 from pipelines.dashboard.publish import write_document
-from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+from pipelines.export_training_dashboard_state import export_state
 from pipelines.fleet.attention import fleet_state, table_text
 from pipelines.fleet.jobs import COMMANDS, Job, Outcome, read_outcome
 from pipelines.fleet.machines import Fleet, Machine, read_fleet, workspace_of
@@ -103,8 +103,7 @@ def _summarise(outcomes: Sequence[Outcome], *, seconds: float) -> int:
     counts = Counter(outcome.ending for outcome in outcomes)
     failed = {each.machine: each.reason for each in outcomes if each.ending in ("failed", "stopped")}
     log.info("%s in %s", ", ".join(f"{count} {ending}" for ending, count in counts.items()), span(seconds))
-    json.dump({**counts, "seconds": round(seconds, 1), "reasons": failed}, sys.stdout)
-    sys.stdout.write("\n")
+    print_json({**counts, "seconds": round(seconds, 1), "reasons": failed})
     if not failed:
         return EXIT_OK
     if not counts["failed"]:
@@ -118,7 +117,7 @@ def _summarise(outcomes: Sequence[Outcome], *, seconds: float) -> int:
 def _report(arguments: argparse.Namespace, fleet: Fleet, machines: Sequence[Machine]) -> int:
     root = root_of(arguments)
     state = fleet_state(fleet, root, machines)
-    out = root / DEFAULT_OUT
+    out = root / STATE
     if len(machines) == len(fleet.machines):
         write_document(out.with_name(FILE), state)
         export_state(root)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from core.devices.process import restart_clock, same_torch
+from core.devices.process import same_torch
+from core.stopping import restart_clock
 
 
 @contextmanager

@@ -1,6 +1,86 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 import torch
 
-from core.reproducibility import derive_seed, generator
+from core.config.execution import Profile
+from core.reproducibility import derive_seed, generator, wrong_hash_seed
+from tests.support import REPO_ROOT
+
+MODULE = """\
+import os
+import sys
+
+from core.config.execution import Profile
+from core.reproducibility import prepare_process
+
+with open("starts", "a") as starts:
+    starts.write(f"{os.getpid()}\\n")
+if "--forgetful" in sys.argv:
+    os.environ.pop("PYTHONHASHSEED", None)
+prepare_process(Profile(pythonhashseed=42))
+assert "torch" not in sys.modules
+print(hash("x"), os.environ.get("KEPT"), *sys.argv[1:])
+"""
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    plain = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "_LANDFALL_STARTED_FOR")
+    }
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**plain, "PYTHONPATH": f"{folder}{os.pathsep}{REPO_ROOT}", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a command that requires PYTHONHASHSEED = 42 and records each of its starts."""
+    (tmp_path / "seeded.py").write_text(MODULE)
+    return tmp_path
+
+
+def starts(folder: Path) -> list[str]:
+    return (folder / "starts").read_text().split()
+
+
+@pytest.mark.parametrize("seed, count", [({}, 2), ({"PYTHONHASHSEED": "7"}, 2), ({"PYTHONHASHSEED": "42"}, 1)])
+def test_a_command_restarts_with_the_right_hash_seed(folder, seed, count):
+    expected = run(folder, "-c", "print(hash('x'))", PYTHONHASHSEED="42").stdout.strip()
+    result = run(folder, "-m", "seeded", "a b", "training.epochs=2", KEPT="yes", **seed)
+    assert result.stdout == f"{expected} yes a b training.epochs=2\n", "same words, same environment"
+    assert len(starts(folder)) == count
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot replace a process")
+def test_the_restart_keeps_the_process_id(folder):
+    run(folder, "-m", "seeded")
+    assert len(set(starts(folder))) == 1
+
+
+def test_a_process_without_its_environment_restarts_once(folder):
+    result = run(folder, "-m", "seeded", "--forgetful")
+    assert len(starts(folder)) == 2
+    assert "PYTHONHASHSEED=42" in result.stderr
+
+
+def test_a_wrong_hash_seed_is_reported():
+    profile = Profile(pythonhashseed=42)
+    assert re.fullmatch("PYTHONHASHSEED is not set.* 42", wrong_hash_seed(profile, {}))
+    assert re.fullmatch("PYTHONHASHSEED is 7.* 42", wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}))
+    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "42"}) is None
+    assert wrong_hash_seed(Profile(), {"PYTHONHASHSEED": "7"}) is None
+    assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None
 
 
 def test_seeds_are_stable_across_versions():

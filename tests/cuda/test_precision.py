@@ -14,9 +14,9 @@ from core.config.compose import load_config, local_config_file
 from core.config.execution import Profile
 from core.config.schema import PatchTSTModel, Scalogram, SwinMAEModel
 from core.data.scalogram import Scalogram as Transform
-from core.devices.process import make_reproducible
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
+from core.reproducibility import make_reproducible
 from core.runlog import read_metrics
 from inference.scoring import infer_score
 from tests.trainers.conftest import TINY

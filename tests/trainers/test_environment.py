@@ -7,6 +7,7 @@ from core.devices.backend import backend
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from tests.support import REPO_ROOT
+from tests.support.hardware import StandIn
 from trainers.environment import Gauges, environment_record
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 4, 8000, 8000, ("float32",), usable=True, reason="a test")
@@ -16,19 +17,11 @@ H200 = DeviceCapabilities(
 )  # fmt: skip
 
 
-class Machine:
-    def __init__(self, *found: DeviceCapabilities):
-        self.found = found
-
-    def detect_capabilities(self) -> list[DeviceCapabilities]:
-        return list(self.found)
-
-
 @pytest.mark.parametrize(
     "machine, name, facts",
     [
-        (Machine(H200, CPU), "NVIDIA H200", ("driver 580.65.06", "CUDA 13.0", "capability 9.0")),
-        (Machine(CPU), "Plain CPU", ()),
+        (StandIn(H200, CPU), "NVIDIA H200", ("driver 580.65.06", "CUDA 13.0", "capability 9.0")),
+        (StandIn(CPU), "Plain CPU", ()),
     ],
 )
 def test_the_record_of_a_run_names_device_driver_and_platform(machine, name, facts):

@@ -24,6 +24,7 @@ from core.devices.compat import (
 from core.devices.plan import DevicePlan
 from core.errors import ConfigError, UsageError
 from tests.support import REPO_ROOT
+from tests.support.hardware import StandIn
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 AMPERE = DeviceCapabilities(
@@ -37,16 +38,6 @@ APPLE = DeviceCapabilities("mps", "Apple M3", 1, 16_000, 8_000, ("float32", "flo
 ARC = DeviceCapabilities("xpu", "Arc A770", 1, 16_000, 15_000, ("float32", "float16", "bfloat16"), True, "Arc passed")
 TPU = DeviceCapabilities("tpu", "TPU v5e", 8, 16_384, 16_000, ("float32", "bfloat16"), True, "TPU passed")
 IDLE_TPU = replace(TPU, usable=False, reason="no training backend for it is installed")
-
-
-class StandIn:
-    """Hardware this machine does not have."""
-
-    def __init__(self, *found: DeviceCapabilities):
-        self.found = list(found)
-
-    def detect_capabilities(self) -> list[DeviceCapabilities]:
-        return self.found
 
 
 def manager(*found: DeviceCapabilities, **settings) -> DeviceManager:

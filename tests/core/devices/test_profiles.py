@@ -16,9 +16,8 @@ from core.config.overrides import PROFILE_DIR
 from core.config.schema import STREAMS
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import Misfit, misfits
-from core.devices.process import make_reproducible
 from core.errors import ConfigError, UsageError
-from core.reproducibility import derive_seed
+from core.reproducibility import derive_seed, make_reproducible
 from tests.support import REPO_ROOT
 
 PROFILES = list_profiles(REPO_ROOT)

@@ -17,19 +17,12 @@ from pipelines.devices import doctor
 from pipelines.devices.command import main
 from pipelines.devices.doctor import CHECKS, Check, CheckContext, Finding, agreement, grade, run_checks
 from pipelines.devices.document import CheckResult
+from tests.support.hardware import StandIn
 
 CPU = DeviceCapabilities("cpu", "Plain CPU", 8, 16_000, 8_000, ("float32",), True, "8 cores may be used")
 ABSENT = DeviceCapabilities(
     "xpu", "Arc", 2, 16_000, 8_000, ("float32", "bfloat16"), True, "a stand-in says it works: no kernel agrees"
 )
-
-
-class StandIn:
-    def __init__(self, *found: DeviceCapabilities):
-        self.found = list(found)
-
-    def detect_capabilities(self) -> list[DeviceCapabilities]:
-        return self.found
 
 
 def manager(*found: DeviceCapabilities) -> DeviceManager:

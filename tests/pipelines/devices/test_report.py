@@ -35,6 +35,7 @@ from pipelines.devices.fitting import load_profiles, run_batches
 from pipelines.devices.report import Facts, device_report
 from pipelines.devices.text import as_text
 from tests.support import REPO_ROOT
+from tests.support.hardware import StandIn
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -82,16 +83,6 @@ MACHINES = {
     "m2": (M2, cpu("Apple M2", 8, 8, 16_384)),
     "tpu-v5e": (V5E, cpu("AMD EPYC 7B13", 224, 112, 386_000)),
 }
-
-
-class StandIn:
-    """Hardware this machine does not have."""
-
-    def __init__(self, *found: DeviceCapabilities):
-        self.found = list(found)
-
-    def detect_capabilities(self) -> list[DeviceCapabilities]:
-        return self.found
 
 
 def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
