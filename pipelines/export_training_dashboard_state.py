@@ -10,7 +10,6 @@ problems. `--single-file FILE` also writes the page and its data to one file, wh
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,28 +17,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from core.cli import add_root_argument, root_of, run_command
+from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.switching import finish
-from core.workspace import relative
+from core.workspace import relative, schema_text
+from pipelines.dashboard.detail_documents import EventDetail, Quality, Series, SeriesDetail
+from pipelines.dashboard.documents import STATE, Document
 from pipelines.dashboard.fleet_documents import FILE as FLEET
+from pipelines.dashboard.fleet_documents import FleetState
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_checklist, read_checkpoint, read_scores
-from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
-from pipelines.dashboard.run_documents import RunRecord, RunStream, ShownRun
-from pipelines.dashboard.runs import index_of, kept_records, newest_first, read_runs
-from pipelines.dashboard.schemas import DOCUMENTS, schema_of
+from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex, RunStream, ShownRun
+from pipelines.dashboard.runs import read_runs, write_history
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
-from pipelines.dashboard.state_documents import TITLES, Checklist, DashboardState, RunsSummary, StreamState
-from pipelines.dashboard.verdict import known_since, pipeline_nodes, verdict_of
+from pipelines.dashboard.state_documents import (
+    TITLES,
+    Checklist,
+    DashboardState,
+    LivePipeline,
+    RunsSummary,
+    StreamState,
+)
+from pipelines.dashboard.verdict import known_since, light_of, pipeline_nodes, verdict_of
 from pipelines.imported_models import streams_off_here
 from pipelines.init_workspace import renew_page
 from pipelines.stream_configs import LOCAL_FILES, add_stream_config_arguments, files_of
@@ -48,7 +55,19 @@ log = logging.getLogger(__name__)
 
 # Time to wait for another export, which takes seconds.
 _WAIT_S = 60.0
-DEFAULT_OUT = "training_dashboard/data/dashboard-state.json"
+# The published documents by name: `--schema NAME` prints the JSON Schema of one.
+DOCUMENTS: dict[str, type[Document]] = {
+    "dashboard-state": DashboardState,
+    "run": RunRecord,
+    "runs-index": RunsIndex,
+    "live-run": LiveRun,
+    "live-pipeline": LivePipeline,
+    "series": Series,
+    "series-detail": SeriesDetail,
+    "event": EventDetail,
+    "quality": Quality,
+    "fleet": FleetState,
+}
 
 
 def export_state(
@@ -67,7 +86,7 @@ def export_state(
     of the runs, for their output folders. `off`: the streams that are not in use, each with the reason; they do not
     affect the verdict. Damaged inputs are listed in `problems`; only a failed write raises.
     """
-    out = out or root / DEFAULT_OUT
+    out = out or root / STATE
     now = datetime.now(UTC)
     problems = Problems(root)
     runs = read_runs(root, out.parent / "runs", now, problems, configs=configs)
@@ -174,14 +193,10 @@ def progress_of(run: RunStream) -> float:
     return min(1.0, done / planned) if planned else 0.0
 
 
-def write_history(runs: Sequence[RunRecord], folder: Path, problems: Problems) -> RunsSummary:
-    """Writes the record of every run that changed, and the index, which keeps runs whose folders were deleted."""
-    present = {run.run_id for run in runs}
-    for run in runs:
-        write_document(folder / f"{run.run_id}.json", run)
-    every = newest_first([*runs, *kept_records(folder, present, problems)])
-    write_document(folder / "index.json", index_of(every, present))
-    return RunsSummary(total=len(every), exported=True)
+def schema_of(name: str) -> str:
+    """The JSON Schema of a document. The export writes every field, the trainer only those that it knows of the run."""
+    model = DOCUMENTS[name]
+    return schema_text(model, mode="validation" if model is LiveRun else "serialization")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -190,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__.partition("\n\n")[0],
         epilog="One line of JSON about the export is printed to stdout, everything else to stderr.",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"state file to write (default: {DEFAULT_OUT})")
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"state file to write (default: {STATE})")
     parser.add_argument(
         "--persist-run-history",
         action=argparse.BooleanOptionalAction,
@@ -234,7 +249,7 @@ def _export(arguments: argparse.Namespace) -> int:
         sys.stdout.write(schema_of(arguments.schema))
         return EXIT_OK
     root = root_of(arguments)
-    out = arguments.out.resolve() if arguments.out else root / DEFAULT_OUT
+    out = arguments.out.resolve() if arguments.out else root / STATE
     configs = loaded_configs(root, files_of(arguments), arguments.overrides)
     off = streams_off_here(configs, root) if len(configs) == len(STREAMS) else {}
     with Lock(command="landfall export") as lock:
@@ -257,7 +272,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.single_file:
         path = arguments.single_file.resolve()
         summary["single_file"] = relative(write_single_file(root, path, data=out.parent), root)
-    sys.stdout.write(json.dumps(summary) + "\n")
+    print_json(summary)
     return EXIT_OK
 
 

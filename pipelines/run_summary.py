@@ -13,10 +13,10 @@ from core.numbers import counted
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import TITLES
-from pipelines.export_training_dashboard_state import DEFAULT_OUT
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
 
@@ -67,7 +67,7 @@ def _where_to_look(root: Path, summaries: Mapping[Stream, Summary | None]) -> st
     runs = {summary["run_id"] for summary in summaries.values() if summary is not None}
     pages = [relative(page, root) for run in sorted(runs - {None}) for page in (root / _NOTEBOOKS / run).glob("*.html")]
     places = [
-        ("dashboard", f"`landfall dashboard` opens {DEFAULT_OUT} at http://{HOST}:{DEFAULT_PORT}/"),
+        ("dashboard", f"`landfall dashboard` opens {STATE} at http://{HOST}:{DEFAULT_PORT}/"),
         *(("executed notebook", page) for page in sorted(pages)),
         ("scores, events, timelines", "artifacts/scores/"),
         ("losses, data quality", "artifacts/loss/ artifacts/dqvl/"),

@@ -110,29 +110,28 @@ class Context:
 
 @dataclass(frozen=True)
 class Check:
-    """`run` returns the detail of a pass, or raises CheckFailed, CheckWarned or CheckSkipped. A check per stream runs
-    once for each stream.
+    """`run` returns the detail of a pass, or raises CheckFailed, CheckWarned or CheckSkipped.
 
+    of: what is checked; of a stream or its model, the check runs once for each stream. A model is skipped if control
+    charts alone scored and there is none.
     needs: id of an earlier check of the same stream; if it failed, this check is skipped, because it would fail too.
-    of_model: skipped if control charts alone scored and there is no model.
     """
 
     id: str
     group: Group
     title: str
     run: Callable[..., str]
-    per_stream: bool = False
-    is_smoke: bool = False
+    of: Literal["workspace", "stream", "model"] = "workspace"
     needs: str | None = None
-    of_model: bool = False
+    is_smoke: bool = False
 
     def items(self, context: Context, earlier: Sequence[Item] = ()) -> list[Item]:
-        if not self.per_stream:
+        if self.of == "workspace":
             return [self._item(f"{self.group}.{self.id}", self.title, lambda: self.run(context), context.root)]
         failed = {item.id for item in earlier if item.status == "FAIL"}
 
         def run(stream: Stream) -> str:
-            if self.of_model and context.has_no_model(stream):
+            if self.of == "model" and context.has_no_model(stream):
                 raise CheckSkipped(
                     "control charts alone scored, without a model", f"`landfall train {stream}` trains a model"
                 )

@@ -223,70 +223,45 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
 def dashboard_state(context: Context) -> str:
     """A new export is valid; so is the last one, if there is any."""
+    from pipelines.dashboard.documents import STATE
     from pipelines.dashboard.inputs import CONTRACT, explain
     from pipelines.dashboard.state_documents import DashboardState
-    from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+    from pipelines.export_training_dashboard_state import export_state
 
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "dashboard-state.json"
         configs = {**CONTRACT, **{stream: context.config(stream) for stream in context.configs}}
         export_state(context.root, out=fresh, configs=configs, off=context.off)
         state = DashboardState.model_validate_json(fresh.read_text(encoding="utf-8"))
-    exported = context.root / DEFAULT_OUT
+    exported = context.root / STATE
     if exported.is_file():
         try:
             DashboardState.model_validate_json(exported.read_bytes())
         except ValueError as error:
-            raise CheckFailed(f"{DEFAULT_OUT}: {explain(error)}", "run `landfall export`") from error
+            raise CheckFailed(f"{STATE}: {explain(error)}", "run `landfall export`") from error
     return f"valid, schema version {state.schema_version}, {len(context.configs)} streams"
 
 
 CHECKS = (
-    Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, per_stream=True, of_model=True),
-    Check("newest", "V-03", "Newest run", newest_run_is_promoted, per_stream=True, needs="checkpoint", of_model=True),
-    Check("loss", "V-03", "Loss falls", loss_falls, per_stream=True, of_model=True),
-    Check(
-        "loss-artifacts",
-        "V-03",
-        "Loss CSV and figure",
-        loss_artifacts_agree,
-        per_stream=True,
-        needs="checkpoint",
-        of_model=True,
-    ),
-    Check("scaler", "V-03", "Scaler", scaler_matches, per_stream=True, needs="checkpoint", of_model=True),
-    Check(
-        "tensorboard",
-        "V-03",
-        "TensorBoard events",
-        tensorboard_events,
-        per_stream=True,
-        needs="checkpoint",
-        of_model=True,
-    ),
-    Check("quality", "V-03", "Data quality reports", quality_reports, per_stream=True),
-    Check("scores", "V-03", "Scores and events", scores_match, per_stream=True, needs="checkpoint"),
-    Check(
-        "smoke",
-        "V-03",
-        "Repeated scoring",
-        scoring_is_deterministic,
-        per_stream=True,
-        is_smoke=True,
-        needs="checkpoint",
-        of_model=True,
-    ),
+    Check("checkpoint", "V-03", "Checkpoint", checkpoint_fits, of="model"),
+    Check("newest", "V-03", "Newest run", newest_run_is_promoted, of="model", needs="checkpoint"),
+    Check("loss", "V-03", "Loss falls", loss_falls, of="model"),
+    Check("loss-artifacts", "V-03", "Loss CSV and figure", loss_artifacts_agree, of="model", needs="checkpoint"),
+    Check("scaler", "V-03", "Scaler", scaler_matches, of="model", needs="checkpoint"),
+    Check("tensorboard", "V-03", "TensorBoard events", tensorboard_events, of="model", needs="checkpoint"),
+    Check("quality", "V-03", "Data quality reports", quality_reports, of="stream"),
+    Check("scores", "V-03", "Scores and events", scores_match, of="stream", needs="checkpoint"),
+    Check("smoke", "V-03", "Repeated scoring", scoring_is_deterministic, of="model", needs="checkpoint", is_smoke=True),
     Check(
         "collapse",
         "V-03",
         "Model did not collapse",
         model_has_not_collapsed,
-        per_stream=True,
-        is_smoke=True,
+        of="model",
         needs="checkpoint",
-        of_model=True,
+        is_smoke=True,
     ),
-    Check("notebook", "V-03", "Executed notebook", executed_notebook, per_stream=True),
+    Check("notebook", "V-03", "Executed notebook", executed_notebook, of="stream"),
     Check("dashboard", "V-03", "Dashboard state", dashboard_state),
 )
 

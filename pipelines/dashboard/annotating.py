@@ -12,12 +12,12 @@ from core.data.annotations import annotations_file
 from core.reading import read_json
 from core.workspace import utc_now, write_text
 from pipelines.dashboard.annotations import Annotation, NewAnnotation, annotation_of, of_data
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.inputs import CONTRACT, Problems, data_root_of, read_model, read_scores
-from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
+from pipelines.dashboard.verdict import light_of
 
-STATE = "training_dashboard/data/dashboard-state.json"
 _ANNOTATIONS = TypeAdapter(list[Annotation])
 # The server answers each request in a separate thread.
 _WRITING = threading.Lock()

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
@@ -141,14 +141,8 @@ def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
     return updated_at is None or now - updated_at > SILENCE
 
 
-class Input(BaseModel):
-    """Part of a file that another part of Landfall wrote."""
-
-    model_config = ConfigDict(extra="ignore", protected_namespaces=())
-
-
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist
-class _Sidecar(Input):
+class _Sidecar(BaseModel):
     run_id: RunId | None = None
     sha256: str | None = None
 

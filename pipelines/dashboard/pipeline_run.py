@@ -9,13 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from core.config.schema import Stream
 from core.names import RunId
 from core.progress import span
 from pipelines.dashboard.documents import Time
-from pipelines.dashboard.inputs import Input, Problems, has_ended, read_model
+from pipelines.dashboard.inputs import Problems, has_ended, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
     LivePipeline,
@@ -42,7 +42,7 @@ _STAGES: dict[StepState, NodeState] = {
 }
 
 
-class StepNow(Input):
+class StepNow(BaseModel):
     """A step of `pipeline.json`.
 
     note: progress, while it runs. at: time of its last change of state.
@@ -57,7 +57,7 @@ class StepNow(Input):
     seconds: float = 0.0
 
 
-class PipelineRun(Input):
+class PipelineRun(BaseModel):
     """`artifacts/pipeline/<run-id>/pipeline.json`."""
 
     run_id: RunId
@@ -67,7 +67,7 @@ class PipelineRun(Input):
     steps: dict[str, StepNow] = Field(default_factory=dict)
 
 
-class _Last(Input):
+class _Last(BaseModel):
     run_id: RunId | None = None
 
 

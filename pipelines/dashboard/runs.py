@@ -32,6 +32,7 @@ from pipelines.dashboard.inputs import (
     read_model,
     skipped_by_glob,
 )
+from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import (
     Best,
     Environment,
@@ -45,6 +46,7 @@ from pipelines.dashboard.run_documents import (
     RunStream,
     StepPoint,
 )
+from pipelines.dashboard.state_documents import RunsSummary
 
 log = logging.getLogger(__name__)
 
@@ -116,20 +118,22 @@ def _log_folders(root: Path, configs: Mapping[Stream, AnyConfig]) -> Iterator[tu
             yield stream, folder
 
 
-def kept_records(records: Path, present: Iterable[str], problems: Problems) -> list[RunRecord]:
-    """Records of runs whose folders were deleted."""
+def write_history(runs: Sequence[RunRecord], records: Path, problems: Problems) -> RunsSummary:
+    """Writes the record of every run that changed, and the index, a line per run, which keeps runs whose folders were
+    deleted."""
+    present = {run.run_id for run in runs}
+    for run in runs:
+        write_document(records / f"{run.run_id}.json", run)
     removed = [path for path in sorted(records.glob("*.json")) if path.stem not in {"index", *present}]
-    return [record for path in removed if (record := read_model(path, RunRecord, problems)) is not None]
+    kept = [record for path in removed if (record := read_model(path, RunRecord, problems)) is not None]
+    every = newest_first([*runs, *kept])
+    entries = [_entry(record, folder_present=record.run_id in present) for record in every]
+    write_document(records / "index.json", RunsIndex(runs=entries))
+    return RunsSummary(total=len(every), exported=True)
 
 
 def newest_first(records: Iterable[RunRecord]) -> list[RunRecord]:
     return sorted(records, key=lambda record: (record.started_at or _OLDEST, record.run_id), reverse=True)
-
-
-def index_of(records: Sequence[RunRecord], present: Iterable[str]) -> RunsIndex:
-    """One line per record, in the given order; `present` names the runs that still have folders."""
-    folders = set(present)
-    return RunsIndex(runs=[_entry(record, folder_present=record.run_id in folders) for record in records])
 
 
 def _entry(record: RunRecord, *, folder_present: bool) -> RunEntry:

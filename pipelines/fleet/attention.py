@@ -11,7 +11,7 @@ from typing import get_args
 
 from core.data.files import matches
 from core.numbers import aligned, counted, duration_in_words, ratio_in_words
-from pipelines.dashboard.annotating import STATE
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.state_documents import DashboardState, StreamState

@@ -6,7 +6,7 @@ import json
 
 import jsonschema
 
-from pipelines.dashboard.schemas import schema_of
+from pipelines.export_training_dashboard_state import schema_of
 
 
 def load(root, name):

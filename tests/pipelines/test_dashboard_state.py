@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from pipelines.dashboard.documents import Document
 from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
-from pipelines.dashboard.schemas import DOCUMENTS
-from pipelines.export_training_dashboard_state import main
+from pipelines.export_training_dashboard_state import DOCUMENTS, main
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

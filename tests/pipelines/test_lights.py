@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inference.thresholds import FalseAlarms
-from pipelines.dashboard.lights import light_of
 from pipelines.dashboard.state_documents import Checkpoint, ScoreSummary, Threshold
+from pipelines.dashboard.verdict import light_of
 
 MODEL = Checkpoint(path="checkpoints/patchtst_ssl.pt", present=True, run_id="new")
 

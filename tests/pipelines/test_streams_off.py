@@ -10,8 +10,8 @@ import pytest
 
 from core.errors import EXIT_OK
 from pipelines import export_training_dashboard_state, run_local_training_pipeline, validate_training_outputs
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.state_documents import DashboardState
-from pipelines.export_training_dashboard_state import DEFAULT_OUT
 from tests.support.small_workspace import PIPELINE_ARGUMENTS
 
 
@@ -47,7 +47,7 @@ def test_the_dashboard_explains_an_unused_stream(sensors_only, capsys):
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS]
     assert export_training_dashboard_state.main(arguments) == EXIT_OK
     expected = json.loads(capsys.readouterr().out.splitlines()[-1])
-    state = DashboardState.model_validate_json((sensors_only / DEFAULT_OUT).read_bytes())
+    state = DashboardState.model_validate_json((sensors_only / STATE).read_bytes())
     assert expected["streams"]["swinmae"] == "not in use"
     assert state.streams["swinmae"].light.state == "not in use"
     assert "data/vib" in state.streams["swinmae"].light.detail

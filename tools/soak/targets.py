@@ -28,9 +28,10 @@ from core.config.schema import Stream
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.runlog import EpochRecord, loss_csv_path
 from inference.run_scoring_example import ScoringPaths, score_stream
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.state_documents import DashboardState
 from pipelines.execute_notebook import NotebookRun
-from pipelines.export_training_dashboard_state import DEFAULT_OUT, export_state
+from pipelines.export_training_dashboard_state import export_state
 from pipelines.serve_dashboard import make_server
 from tests.support.artifact_checks import faults, is_same, leftovers, trained
 from tests.support.small_workspace import CONFIGS
@@ -238,7 +239,7 @@ class Export(Kind):
         return export_state(self.root)
 
     def _after_success(self) -> list[str]:
-        state = DashboardState.model_validate_json((self.root / DEFAULT_OUT).read_bytes())
+        state = DashboardState.model_validate_json((self.root / STATE).read_bytes())
         return [f"{problem.path}: {problem.message}" for problem in state.problems]
 
 

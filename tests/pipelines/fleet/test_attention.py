@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from inference.thresholds import CalibratedThreshold, FalseAlarms
-from pipelines.dashboard.annotating import STATE
+from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.fleet_documents import FILE, FleetState
 from pipelines.fleet.attention import fleet_state
 from pipelines.fleet.command import main
