@@ -21,10 +21,10 @@ from core.checkpoint import exported_path
 from core.cli import add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS
-from core.reproducibility import prepare_process
 from core.errors import EXIT_OK, OutputError, UsageError, first_line
 from core.lock import Lock
 from core.redaction import redacted
+from core.reproducibility import prepare_process
 from core.switching import finish
 from core.workspace import atomic_file, json_text, relative, utc_now
 
