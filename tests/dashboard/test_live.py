@@ -81,6 +81,15 @@ def test_the_overview_follows_the_run_and_reports_silence(page_folder, visit):
         assert page.complaints == []
 
 
+def test_a_run_without_decisions_has_a_text_instead_of_an_empty_table(page_folder, visit):
+    train(page_folder, 3)
+    with serving(page_folder) as url:
+        page = visit(f"{url}#device")
+        part = card(page, "PatchTST-SSL")
+        part.get_by_text("This run has recorded no decision yet.").wait_for()
+        assert part.locator("table").count() == 0
+
+
 def test_the_card_of_a_machine_follows_its_first_training(page_folder, visit):
     train(page_folder, 3)
     with serving(page_folder) as url:

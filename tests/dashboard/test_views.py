@@ -51,6 +51,18 @@ def test_texts_from_files_are_shown_as_texts_everywhere(opened):
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_numbers_stay_on_one_line_with_their_units(site, visit, width):
+    page = visit(f"{site}#overview")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator(".unbroken", has_text="5 % interval").first.wait_for()
+    lines = page.locator("main .unbroken").evaluate_all(
+        "all => all.map(one => [one.textContent, one.getClientRects().length])"
+    )
+    assert {"5 % interval", "Swin-MAE", "5 s"} <= {text for text, _ in lines}
+    assert {number for _, number in lines} <= {0, 1}  # 0: in a closed part
+
+
 # ------------------------------------------------------------------------------------------------------------- overview
 def test_the_nodes_of_the_pipeline_picture_link_to_their_views(opened):
     show(opened, "overview")
@@ -159,6 +171,23 @@ def test_the_loss_has_every_epoch_of_training_and_validation_and_marks_the_best(
     assert [title.partition(",")[0] for title in titles] == [
         "Loss", "Learning rate", "Gradient norm", "Throughput", "Memory", "GPU utilisation",
     ]  # fmt: skip
+
+
+def test_gpu_utilisation_is_a_percentage_up_to_100(opened):
+    show(opened, "training")
+    used = data_of(opened, "GPU utilisation, PatchTST-SSL")
+    assert set(used["GPU utilisation, % of the time"]) == {"87"}
+    assert ticks_of(opened, "GPU utilisation, PatchTST-SSL", "end")[-1] == "100"
+
+
+def test_the_marks_of_the_first_and_the_last_epoch_are_inside_the_plot(opened):
+    show(opened, "training")
+    plot = chart(opened, "Loss, Swin-MAE")
+    plot.scroll_into_view_if_needed()
+    expect(plot.locator(".marks")).to_contain_text("best: epoch 5")
+    mark, area = (plot.locator(what).bounding_box() for what in (".marks path", ".u-over"))
+    assert area["x"] < mark["x"]
+    assert mark["x"] + mark["width"] < area["x"] + area["width"]
 
 
 def test_the_table_of_epochs_opens_below_the_charts(opened):
@@ -437,9 +466,21 @@ def test_ticks_of_a_logarithmic_axis_are_round(bare, visit, scores, ticks):
     export_state(page_folder.parent)
     page = visit(f"{url}#anomalies?stream=patchtst")
     settle(page)
-    picture = ElementTree.fromstring(saved(page, f"Anomaly score, {RECORDING} as SVG"))
-    texts = [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text") if node.get("text-anchor") == "end"]
-    assert texts[: len(ticks)] == ticks
+    assert ticks_of(page, f"Anomaly score, {RECORDING}", "end")[: len(ticks)] == ticks
+
+
+def ticks_of(page, title, anchor):
+    """The texts of a chart with this anchor: those of the vertical axis end there, those of the horizontal one have
+    their middle there."""
+    picture = ElementTree.fromstring(saved(page, f"{title} as SVG"))
+    return [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text") if node.get("text-anchor") == anchor]
+
+
+def test_an_axis_of_several_days_has_dates_at_midnight(opened):
+    show(opened, "anomalies")
+    ticks = ticks_of(opened, "Anomaly score, data/07.csv", "middle")
+    assert "2026-01-10" in ticks
+    assert {len(tick) for tick in ticks if ":" in tick} == {len("06:00:00")}
 
 
 def test_another_threshold_can_be_tried(opened):

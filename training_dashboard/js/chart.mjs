@@ -1,9 +1,11 @@
 /** Charts based on uPlot: curves or cells, with a legend that shows values, keyboard control and downloads. */
 import { el, svg } from "./dom.mjs";
 import { button, pictureOf, saveCsv, savePng, saveSvg } from "./download.mjs";
-import { cells, colourBar, curves } from "./plots.mjs";
+import { brief, cells, colourBar, curves } from "./plots.mjs";
 
 const HEIGHT = 220;
+/** Height of a letter of a vertical label, with a share of the space above and below the plot. */
+const LETTER = 9;
 /** Width of a printed chart in pixels, for A4 or Letter paper. */
 const PAPER = 640;
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -Infinity, End: Infinity };
@@ -31,7 +33,7 @@ for (const media of ["(prefers-color-scheme: dark)", "print"]) {
 }
 
 /**
- * spec: `{title, of?, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?}}` and in it
+ * spec: `{title, of?, summary, height?, isWide?, onzoom?, x: {label, isClock?, isWhole?}, y: {label, isLog?, isPercent?}}` and in it
  *   curves: `{name, x, y, colour, dash?, width?, isFaint?, pairsWith?}`; spans: `{from, to, colour, label, name?, onclick?}`;
  *   lines: `{x | y, colour, label}`; points: `{x, y, colour, label}`. Colours are names of the style sheet.
  */
@@ -115,6 +117,7 @@ class Chart {
 
   draw() {
     const { spec } = this;
+    const height = spec.height ?? HEIGHT;
     const [{ data, options, paint }, colour] = [this.#drawing, palette()];
     const { fontFamily, fontSize } = getComputedStyle(document.body);
     const font = `${Math.round(0.8 * parseFloat(fontSize))}px ${fontFamily}`;
@@ -122,7 +125,7 @@ class Chart {
     const axis = (own) => ({ ...plain, ...own, grid: { stroke: colour("line"), width: 1, ...own.grid } });
     const axes = [
       axis({ label: spec.x.label, size: 32, ...options.axes[0] }),
-      axis({ label: spec.y.label, size: spec.y.size ?? widthOf, ...options.axes[1] }),
+      axis({ label: brief(spec.y.label, height / LETTER), size: spec.y.size ?? widthOf, ...options.axes[1] }),
     ];
     this.#plot?.destroy();
     this.#plot = new uPlot(
@@ -130,8 +133,8 @@ class Chart {
         ...options,
         axes,
         width: this.#frame.clientWidth,
-        height: spec.height ?? HEIGHT,
-        padding: [10, 20, 0, 0],
+        height,
+        padding: [10, 30, 0, 0],
         series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
         cursor: {
           drag: { x: true, y: false, dist: 4 },

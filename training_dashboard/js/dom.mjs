@@ -14,10 +14,21 @@ function build(node, attributes = {}, children = []) {
   return fill(node, children);
 }
 
+/** What a line break must not separate: numbers and their units, and names such as Swin-MAE. */
+const UNBROKEN =
+  /(\d %(?: interval)?|\d (?:×|s|ms|min|h|Hz|dB|[MG]iB)(?![\w])|[A-Za-z]\w*-[A-Za-z]\w{1,5}(?![\w-]))/;
+const PROSE = new Set(["P", "DD", "SMALL"]);
+const unbroken = (part, at) =>
+  at % 2 ? Object.assign(document.createElement("span"), { className: "unbroken", textContent: part }) : part;
+
 /** Replaces the content of `node` by `children`; the element with the same id keeps the focus. */
 export function fill(node, ...children) {
   const { id } = node.contains(document.activeElement) ? document.activeElement : node;
-  node.replaceChildren(...children.flat(Infinity).filter(isThere));
+  const parts = children.flat(Infinity).filter(isThere);
+  const isSplit = (part) => PROSE.has(node.tagName) && typeof part === "string";
+  node.replaceChildren(
+    ...parts.flatMap((part) => (isSplit(part) ? part.split(UNBROKEN).map(unbroken) : [part])),
+  );
   if (id && id !== node.id) document.getElementById(id)?.focus({ preventScroll: true });
   return node;
 }

@@ -18,9 +18,9 @@ const DIVERGING = [
   [214, 96, 77],
   [103, 0, 31],
 ];
-const [FAINT, LOOK_AROUND, LONGEST, MOST_TICKS] = [0.35, 200, 22, 9];
-/** Pixels between the ticks of a time axis, at least. */
-const TICK_ROOM = 60;
+const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
+/** Pixels between the ticks of a time axis and of a logarithmic one, at least. */
+const [TICK_ROOM, LOG_ROOM] = [60, 20];
 /** Ticks of a logarithmic axis within a power of ten. */
 const DIGITS = [
   [1],
@@ -34,32 +34,48 @@ const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 **
 const plain = (value) => String(Number(value.toPrecision(10)));
 const ticks = (plot, splits) =>
   splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : Number(plain(split)).toExponential()));
-/** Ticks of a logarithmic axis, from the coarsest digits of powers of ten that give enough of them. */
+/** Ticks of a logarithmic axis, the roundest digits of powers of ten first, as long as there is space between them. */
 function logSplits(plot, axis, low, high) {
   const [first, last] = [low, high].map((end) => Math.floor(Math.log10(end)));
   const powers = Array.from({ length: last - first + 1 }, (none, at) => 10 ** (first + at));
-  let found = [];
+  // The area of the plot is not known when its axes are measured first.
+  const height = plot.bbox.height / devicePixelRatio || plot.height;
+  const room = (Math.log(high / low) * LOG_ROOM) / height;
+  const found = [];
   for (const digits of DIGITS) {
-    found = powers.flatMap((power) => digits.map((digit) => digit * power));
-    found = found.filter((value) => low <= value && value <= high);
+    const finer = powers.flatMap((power) => digits.map((digit) => digit * power));
+    for (const value of finer.filter((each) => low <= each && each <= high))
+      if (found.every((other) => Math.abs(Math.log(value / other)) >= room)) found.push(value);
     if (found.length > 2) break;
   }
-  return found.filter((value, at) => at % Math.ceil(found.length / MOST_TICKS) === 0);
+  return found.sort((a, b) => a - b);
 }
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
 const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
-const clockTicks = (plot, splits) =>
-  splits.map((split) => clockOf(split).slice(...(splits[1] - splits[0] < 86_400 ? [11] : [0, 10])));
+/** Times of day; dates at midnight if the axis has several days, or if only days fit. */
+const clockTicks = (plot, splits) => {
+  const isLong = splits.at(-1) - splits[0] >= 86_400;
+  const isDate = (text) => isLong && (splits[1] - splits[0] >= 86_400 || text.endsWith("00:00:00"));
+  return splits.map(clockOf).map((text) => (isDate(text) ? text.slice(0, 10) : text.slice(11)));
+};
+/** The marks of the first and the last value are drawn completely. */
+const wholeRange = (plot, low, high) => {
+  const margin = 0.015 * (high - low) || 0.5;
+  return [low - margin, high + margin];
+};
 
 /** Curves over one x axis; each may have its own x values. */
-export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog } }, colour) {
+export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog, isPercent } }, colour) {
   const tables = all.map(({ x, y }) => [x, isLog ? y.map((value) => (value > 0 ? value : null)) : y]);
   const data = uPlot.join(tables);
   const place = (x) => (isClock && isNumber(x) ? clockOf(x) : figure(x));
   return {
     data,
     options: {
-      scales: { x: { time: Boolean(isClock) }, y: isLog ? { distr: 3, range: logRange } : {} },
+      scales: {
+        x: { time: Boolean(isClock), ...(isWhole && { range: wholeRange }) },
+        y: isLog ? { distr: 3, range: logRange } : isPercent ? { range: [0, 100] } : {},
+      },
       series: [
         { value: (plot, x) => place(x) },
         ...all.map((curve) => ({
@@ -123,7 +139,7 @@ function pathOf(plot, xs, ys) {
   return path;
 }
 
-const brief = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
+export const brief = (name, most = LONGEST) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
 /** A grid of values as colours; positions on both axes are numbered, and named if there is space. */
 export function cells({

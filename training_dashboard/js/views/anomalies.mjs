@@ -239,7 +239,16 @@ function table(route, stream, all, total) {
       (one) => one.duration_seconds,
       (span) => (span === 0 ? "a moment" : duration(span)),
     ),
-    text("channels", "Top channels", sharesOf, (event) => sharesOf(event).replaceAll(" %", "\u00a0%")),
+    text("channels", "Top channels", sharesOf, ({ channels = [] }) =>
+      channels.map((channel) =>
+        el(
+          "div",
+          { class: "channel" },
+          `${channel.name} `,
+          el("span", { class: "unbroken" }, percent(channel.share)),
+        ),
+      ),
+    ),
     text("state", "State", stateOf),
     text("comment", "Comment", ({ annotation }) => annotation?.comment ?? ""),
     text("signals", "Signals", ({ detail }) => (detail ? "recorded" : "not recorded")),
@@ -303,14 +312,14 @@ function figures({ threshold, scores, recordings, alarms, events, detection: fou
     found &&
     [
       ["AUROC", "auroc", "chance 0.5"],
+      ["Average precision", "average_precision", `chance ${score(found.prevalence)}`],
       ["F1", "f1"],
       ["Precision", "precision"],
-      ["Average precision", "average_precision", `chance ${score(found.prevalence)}`],
       ["Recall", "recall"],
-      ["False alarms", "false_alarm_rate", "of normal scores"],
+      ["False alarms", "false_alarm_rate", "of normal scores", percent],
     ]
       .filter(([, key]) => isNumber(found[key]))
-      .map(([term, key, note]) => [term, score(found[key]), note]);
+      .map(([term, key, note, say = score]) => [term, say(found[key]), note]);
   const tiles =
     found && [...faults(found), ...shares].map(([term, value, note]) => [term, [value, note && small(note)]]);
   return [

@@ -31,7 +31,9 @@ function decided(name, { title, run_id: run, decisions: items = [], memory }) {
   return card(
     title,
     quiet(`Run ${run}`),
-    dataTable({ id: `decided-${name}`, label: `Decisions, ${title}`, columns: COLUMNS, items }),
+    items.length > 0
+      ? dataTable({ id: `decided-${name}`, label: `Decisions, ${title}`, columns: COLUMNS, items })
+      : quiet("This run has recorded no decision yet."),
     block("Memory", memory ? bars(memory) : quiet("This run recorded no memory.")),
   );
 }

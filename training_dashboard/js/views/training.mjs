@@ -17,7 +17,7 @@ const MEASURES = [
   { title: "Gradient norm", label: "gradient norm", step: "grad_norm" },
   { title: "Throughput", label: "windows/s", epoch: "windows_per_second" },
   { title: "Memory", label: "memory (MiB)", step: "memory_mb" },
-  { title: "GPU utilisation", label: "share of time", step: "gpu_utilisation" },
+  { title: "GPU utilisation", label: "% of the time", step: "gpu_utilisation", isPercent: true },
 ];
 
 const FIGURES = [
@@ -203,7 +203,7 @@ function specOf(measure, runs, { scale, x, smoothing }, stream) {
           colour: run.colour,
           dash,
           x: points.map((point) => place(run, point)),
-          y: points.map((point) => point[key] ?? null),
+          y: points.map((point) => (measure.isPercent ? 100 * point[key] : (point[key] ?? null))),
         },
         Number(smoothing),
       ),
@@ -225,7 +225,7 @@ function specOf(measure, runs, { scale, x, smoothing }, stream) {
     isWide: isLoss,
     summary: `${measure.title} of ${stream} per ${x}: ${lengths}`,
     x: { label: x, isWhole: true },
-    y: { label: measure.label, isLog: isLoss && scale === "log" },
+    y: { label: measure.label, isLog: isLoss && scale === "log", isPercent: measure.isPercent },
     points: isLoss ? runs.filter((run) => isNumber(run.best?.val_loss)).map(best) : [],
     lines: isLoss ? runs.filter(gapOf).map(gap) : [],
   };
