@@ -23,7 +23,7 @@ from migration.rules.cell_magics import prose_left
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
 from migration.rules.preamble import Folders, add_preamble
-from migration.rules.rewriting import Candidates, rewrite
+from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
@@ -78,14 +78,8 @@ def migrate(
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []
-    possible = {
-        kind: Candidates.of(RULES, kind).within(
-            source.text for source, own in zip(sources, kinds, strict=True) if own == kind
-        )
-        for kind in set(kinds)
-    }
     for cell, text, source, kind in zip(notebook["cells"], texts, sources, kinds, strict=True):
-        new, found = rewrite(source, cell_type=kind, rules=RULES, facts=facts, possible=possible[kind])
+        new, found = rewrite(source, cell_type=kind, rules=RULES, facts=facts)
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]

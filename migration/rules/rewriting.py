@@ -6,8 +6,8 @@ overlap, only the match of the first rule is applied. The next round searches th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from core.secrets import masked
@@ -30,17 +30,13 @@ def rewrite(
     cell_type: str,
     rules: Sequence[Rule],
     facts: NotebookFacts,
-    possible: Candidates | None = None,
 ) -> tuple[CellSource, list[Finding]]:
-    """The rewritten cell and its findings. A cell without a match is returned unchanged.
-
-    possible: the rules that can match the original cell; default: all for this cell type.
-    """
-    candidates = possible or Candidates.of(rules, cell_type)
+    """The rewritten cell and its findings. A cell without a match is returned unchanged."""
+    fitting = [rule for rule in rules if cell_type in rule.cells and (rule.any_language or facts.language == "python")]
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
-        matches = list(_matches(candidates, source, facts))
+        matches = list(_matches(fitting, source, facts))
         chosen = _without_overlap([pair for pair in matches if pair[1].edits])
         if not chosen:
             found = [_finding(rule, match, source, origin, "") for rule, match in matches]
@@ -52,7 +48,6 @@ def rewrite(
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
         prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
         source = CellSource(text, index=source.index, language=source.language, prose=prose)
-        candidates = Candidates.of(rules, cell_type)
     return source, _with_final_lines(changes, source, origin)
 
 
@@ -79,52 +74,15 @@ def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[i
     ]
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """The rules for some cells, and the words of their triggers that these cells can contain."""
-
-    rules: tuple[Rule, ...]
-    words: frozenset[str]
-
-    @staticmethod
-    def of(rules: Sequence[Rule], cell_type: str) -> Candidates:
-        """All rules for one cell type."""
-        return _candidates(tuple(rules), cell_type)
-
-    def within(self, texts: Iterable[str]) -> Candidates:
-        """The same rules, for cells of these texts."""
-        text = "\n".join(texts)
-        return Candidates(self.rules, frozenset(filter(text.__contains__, self.words)))
-
-
-@lru_cache(maxsize=32)
-def _candidates(rules: tuple[Rule, ...], cell_type: str) -> Candidates:
-    found = tuple(rule for rule in rules if rule.find is not None and cell_type in rule.cells)
-    return Candidates(found, frozenset().union(*(rule.trigger.words for rule in found if rule.trigger)))
-
-
-@lru_cache(maxsize=4096)  # most cells contain none of the words, or the same few
-def _rules_for(words: frozenset[str], rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """The rules whose trigger needs no word, or one of these."""
-    return tuple(rule for rule in rules if rule.trigger is None or not rule.trigger.words.isdisjoint(words))
-
-
-def _matches(candidates: Candidates, source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
+def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """The matches of the rules whose trigger the cell satisfies. Rules of one family share a trigger."""
-    held = frozenset(filter(source.text.__contains__, candidates.words))
-    fired: dict[Trigger, bool] = {}
+    fired: dict[Trigger | None, bool] = {None: True}
     concerns_colab = facts.colab.concern(source)
-    for rule in _rules_for(held, candidates.rules):
-        if (rule.of_colab and not concerns_colab) or (facts.language != "python" and not rule.any_language):
-            continue
-        if (trigger := rule.trigger) is not None and trigger.pattern is not None:
-            if trigger not in fired:
-                fired[trigger] = trigger.pattern.search(source.text) is not None
-            if not fired[trigger]:
-                continue
-        if rule.find is not None:
-            for match in rule.find(source, facts):
-                yield rule, match
+    for rule in rules:
+        if rule.trigger not in fired and rule.trigger is not None:
+            fired[rule.trigger] = rule.trigger.fires(source.text)
+        if rule.find is not None and fired[rule.trigger] and (concerns_colab or not rule.of_colab):
+            yield from ((rule, match) for match in rule.find(source, facts))
 
 
 def _without_overlap(pairs: list[tuple[Rule, Match]]) -> list[tuple[Rule, Match]]:
