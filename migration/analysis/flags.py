@@ -12,7 +12,7 @@ from migration.analysis.names import ColabNames, Flags
 from migration.colab.local_branch import Choice, only_bound_in
 from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.colab.names import MOUNTS
-from migration.python.scopes import own_nodes, read_names_of, stored_names
+from migration.python.scopes import names_bound_by, own_nodes, read_names_of, stored_names
 from migration.python.source import CellSource
 
 _FLAG_NAME = re.compile(
@@ -131,16 +131,16 @@ def _stores(name: str, cells: Sequence[CellSource], colab: ColabNames) -> Iterat
         claims = {id(node) for choice in claiming for node in choice.kept if _claims_colab(node)}
         for choice in claiming:
             yield from (_Store(_stored_value(source, node, flag_of)) for node in choice.removed if _assigns(node, name))
-        for node in own_nodes(source.tree.body, _removed_statements(found)):
-            if id(node) in claims:
-                continue  # the branch runs here, but not on Colab
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                if any(isinstance(target, ast.Name) and target.id == name for target in _targets(node)):
-                    yield _Store(_stored_value(source, node, flag_of), id(node) in top)
-                elif name in stored_names(_targets(node)):
-                    yield _Store(None)
-            elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.NamedExpr) and name in _own_names(node):
-                yield _Store(None)
+        nodes = own_nodes(source.tree.body, _removed_statements(found))
+        assignments = [
+            node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        ]
+        owners = {id(target): node for node in assignments for target in _targets(node)}
+        for node in nodes:
+            owner = owners.get(id(node))
+            if name not in names_bound_by(node) or id(owner) in claims:
+                continue  # a claim: the branch runs here, but not on Colab
+            yield _Store(_stored_value(source, owner, flag_of), id(owner) in top) if owner else _Store(None)
         for node in source.nodes:
             if isinstance(node, ast.Global) and name in node.names:
                 yield _Store(None)
@@ -158,20 +158,6 @@ def _claims_colab(node: ast.stmt) -> bool:
     return False
 
 
-def _own_names(node: ast.stmt | ast.ExceptHandler | ast.NamedExpr) -> set[str]:
-    """The names that a statement other than an assignment binds itself."""
-    match node:
-        case ast.For() | ast.AsyncFor() | ast.AugAssign() | ast.NamedExpr():
-            return stored_names([node.target])
-        case ast.With() | ast.AsyncWith():
-            return stored_names([item.optional_vars for item in node.items if item.optional_vars])
-        case ast.ExceptHandler():
-            return {node.name} if node.name else set()
-        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return stored_names([node])
-    return set()
-
-
 def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of: FlagOf) -> Answer | None:
     """The value of an assignment; None for one that the user should edit or that is unknown."""
     start, end = source.span(node)
@@ -182,7 +168,7 @@ def _stored_value(source: CellSource, node: ast.Assign | ast.AnnAssign, flag_of:
         return Answer(value.value, asks=False)
     if asks_for_content(value):
         return Answer(False)
-    return answer(value, flag_of) if value is not None else None
+    return answer(value, flag_of) if value else None
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:

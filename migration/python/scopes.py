@@ -47,20 +47,23 @@ def stored_names(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> s
 
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    names: set[str] = set()
-    for node in nodes:
-        match node:
-            case ast.Name(ctx=ast.Store() | ast.Del()):
-                names.add(node.id)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                names.add(node.name)
-            case ast.Import() | ast.ImportFrom():
-                names.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
-            case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
-                names.update({node.name} - {None})
-            case ast.MatchMapping(rest=str(rest)):
-                names.add(rest)
-    return names
+    return {name for node in nodes for name in names_bound_by(node)}
+
+
+def names_bound_by(node: ast.AST) -> tuple[str, ...]:
+    """The names that a node itself binds, without those of the nodes inside it."""
+    match node:
+        case ast.Name():
+            return () if isinstance(node.ctx, ast.Load) else (node.id,)
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return (node.name,)
+        case ast.Import() | ast.ImportFrom():
+            return tuple(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return (name,)
+        case ast.MatchMapping(rest=str(rest)):
+            return (rest,)
+    return ()
 
 
 def own_nodes(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> list[ast.AST]:
