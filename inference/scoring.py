@@ -33,7 +33,8 @@ _TIME_AXES: dict[Stream, tuple[int, ...]] = {"patchtst": (2,), "swinmae": (1, 2)
 # -------------------------------------------------------------------------------------------------------------- a batch
 @torch.no_grad()
 def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor, dict[str, Tensor]]:
-    """Scores of model input: the mean squared error of each sample, with every value predicted while it is masked.
+    """Scores of model input: the mean error of each sample, with every value predicted while it is masked. Errors are
+    squared, or standardised by the predicted variance.
 
     batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing. Images have
     six planes with `scalogram.envelope`.
