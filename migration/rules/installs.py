@@ -59,9 +59,7 @@ def _without(found: ShellText, word: shell.Word) -> Edit | None:
 # ---------------------------------------------------------------------------------------------------- which interpreter
 def _fits_magic(found: ShellText, call: PipCall) -> bool:
     """Whether `%pip` can run the line: it passes everything after the word pip."""
-    if call.uv or call.interpreter != "path" or _TWICE.search(found.text):
-        return False
-    return simple_line(found, found.commands) and not call.has_options and call.first == call.after_sudo
+    return call.is_plain and not _TWICE.search(found.text) and simple_line(found, found.commands)
 
 
 def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from migration import shell
 from migration.shell.words import is_known, is_option
 
 _PIP = re.compile(r"(?:/usr(?:/local)?/bin/)?pip3?")
 _PYTHON = re.compile(r"(?:/usr(?:/local)?/bin/)?python3?")
-_KERNEL_PYTHON = re.compile(r"\{\s*sys\.executable\s*\}|\$sys\.executable|\$KERNEL_PYTHON\w*")
-_OTHER_PIP = re.compile(r"(?:\S*/)?pip(?:\d+(?:\.\d+)*)?")
-_OTHER_PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)*)?")
+_ANY_PIP = re.compile(r"(?:\S*/)?pip(?:\d+(?:\.\d+)*)?")
+_ANY_PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)*)?|\{\s*sys\.executable\s*\}|\$sys\.executable")
 
 _VALUE_LETTERS = frozenset("rceifdbtCp")
 _VALUE_OPTIONS = re.compile(
@@ -68,8 +66,6 @@ _VERSION = r"(?:\d|\{[^{}]*\}|\$\w)[\w.*+!{}$-]*"
 _BOUND = rf"[ \t]*(?:[<>=~!]=[ \t]*|[<>])(?:{_VERSION})"
 _SPEC = re.compile(rf"[A-Za-z0-9][\w.-]*(?:\[[\w, .-]*\])?{_BOUND}(?:[ \t]*,{_BOUND})*(?=[\s;|)]|&&|$)")
 
-Interpreter = Literal["path", "kernel", "other"]
-
 
 @dataclass(frozen=True)
 class Item:
@@ -89,23 +85,20 @@ class Item:
 
 @dataclass(frozen=True)
 class PipCall:
-    """A pip command: the words from `first` (`pip`, `python`, `uv`) to `last` (`pip`) name the program.
+    """A pip command.
 
-    `after_sudo` is the index of the word after a leading `sudo` and its options (0 if there is none). `interpreter`
-    is the Python whose packages it changes: the first on the `PATH`, that of the kernel, or another one. `has_options`:
-    Python itself has options before `-m`. `items` are pip's own options and the arguments after the subcommand.
+    `last` is the index of the word `pip`. `is_plain`: it is `pip` or `python -m pip` with the Python on the `PATH`,
+    possibly after `sudo`, and Python has no other options. `items` are pip's own options and the arguments after the
+    subcommand.
     """
 
     command: shell.Command
-    first: int
     last: int
-    interpreter: Interpreter
-    after_sudo: int = 0
     subcommand: str = ""
     subcommand_at: int = 0
     items: tuple[Item, ...] = ()
     uv: bool = False
-    has_options: bool = False
+    is_plain: bool = False
 
     @property
     def installs(self) -> bool:
@@ -123,22 +116,19 @@ def pip_call(command: shell.Command) -> PipCall | None:
         return None
     value = words[at].value
     if value == "uv" or value.endswith("/uv"):
-        return _parsed(command, at, at + 1, "path", uv=True) if _value(words, at + 1) == "pip" else None
-    if _OTHER_PIP.fullmatch(value):
-        return _parsed(command, at, at, "path" if _PIP.fullmatch(value) else "other")
-    is_kernel = bool(_KERNEL_PYTHON.fullmatch(value))
-    if not is_kernel and not _OTHER_PYTHON.fullmatch(value):
+        return _parsed(command, at + 1, uv=True) if _value(words, at + 1) == "pip" else None
+    if _ANY_PIP.fullmatch(value):
+        return _parsed(command, at, is_plain=bool(_PIP.fullmatch(value)))
+    if not _ANY_PYTHON.fullmatch(value):
         return None
     last = at + 1
     while last < len(words) and words[last].value.startswith("-") and words[last].value != "-m":
         last += 2 if words[last].value in ("-W", "-X") else 1
-    has_options = last > at + 1
     uv = _value(words, last + 1) == "uv"
     last += 2 if uv else 1
     if _value(words, last) != "pip" or "-m" not in (_value(words, last - 1), _value(words, last - 2)):
         return None
-    interpreter: Interpreter = "kernel" if is_kernel else "path" if _PYTHON.fullmatch(value) else "other"
-    return _parsed(command, at, last, interpreter, uv=uv, has_options=has_options)
+    return _parsed(command, last, uv=uv, is_plain=last == at + 2 and bool(_PYTHON.fullmatch(value)))
 
 
 def unquoted_bounds(text: str, call: PipCall) -> list[tuple[int, int]]:
@@ -157,28 +147,18 @@ def unquoted_bounds(text: str, call: PipCall) -> list[tuple[int, int]]:
     return found
 
 
-def _parsed(
-    command: shell.Command,
-    first: int,
-    last: int,
-    interpreter: Interpreter,
-    *,
-    uv: bool = False,
-    has_options: bool = False,
-) -> PipCall:
+def _parsed(command: shell.Command, last: int, *, uv: bool = False, is_plain: bool = False) -> PipCall:
     items = list(_items(command.words[last + 1 :]))
     found = next((item for item in items if not item.option), None)
+    before = [word.value for word in command.words[: command.program_at]]
     return PipCall(
         command=command,
-        first=first,
         last=last,
-        interpreter=interpreter,
-        after_sudo=_after_sudo(command.words, first),
         subcommand=found.value if found else "",
         subcommand_at=command.words.index(found.words[0]) if found else last,
         items=tuple(item for item in items if item is not found),
         uv=uv,
-        has_options=has_options,
+        is_plain=is_plain and before[:1] in ([], ["sudo"]) and all(word.startswith("-") for word in before[1:]),
     )
 
 
@@ -300,15 +280,6 @@ def _plain_arguments(arguments: tuple[shell.Word, ...]) -> list[shell.Word]:
         elif not is_option(word):
             plain.append(word)
     return plain
-
-
-def _after_sudo(words: tuple[shell.Word, ...], program: int) -> int:
-    if program == 0 or words[0].value != "sudo":
-        return 0
-    at = 1
-    while at < program and words[at].value.startswith("-"):
-        at += 2 if words[at].value in ("-u", "-g", "-h", "-p") else 1
-    return min(at, program)
 
 
 def _value(words: tuple[shell.Word, ...], at: int) -> str:

@@ -9,25 +9,24 @@ def _pip(text):
 
 
 @pytest.mark.parametrize(
-    "text, interpreter, uv",
+    "text, is_plain, uv",
     [
-        ("pip install x", "path", False),
-        ("/usr/bin/pip3 install x", "path", False),
-        ("sudo -H python3 -m pip install x", "path", False),
-        ("python -W ignore -u -m pip install x", "path", False),
-        ("{sys.executable} -m pip install x", "kernel", False),
-        ('"$KERNEL_PYTHON" -m pip install x', "kernel", False),
-        ("pip3.9 install x", "other", False),
-        ("env/bin/python -m pip install x", "other", False),
-        ("uv pip install x", "path", True),
-        ("python -m uv pip install x", "path", True),
+        ("pip install x", True, False),
+        ("/usr/bin/pip3 install x", True, False),
+        ("sudo -H python3 -m pip install x", True, False),
+        ("python -W ignore -u -m pip install x", False, False),
+        ("{sys.executable} -m pip install x", False, False),
+        ("pip3.9 install x", False, False),
+        ("env/bin/python -m pip install x", False, False),
+        ("uv pip install x", False, True),
+        ("python -m uv pip install x", False, True),
     ],
 )
-def test_each_way_to_call_pip(text, interpreter, uv):
+def test_each_way_to_call_pip(text, is_plain, uv):
     call = _pip(text)
-    assert (call.interpreter, call.uv, call.subcommand) == (interpreter, uv, "install")
+    assert (call.is_plain, call.uv, call.subcommand) == (is_plain, uv, "install")
     assert [item.value for item in call.items if not item.option] == ["x"]
-    assert call.command.words[call.last].value == "pip" or call.first == call.last
+    assert "pip" in call.command.words[call.last].value
 
 
 @pytest.mark.parametrize(
