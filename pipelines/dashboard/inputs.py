@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -190,7 +190,8 @@ def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkp
     sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
     if sidecar is None:
         return None
-    return Checkpoint(path=relative(weights, root), present=has_file(weights), **sidecar.model_dump())
+    since = datetime.fromtimestamp(changed_at(weights.with_suffix(".json")), UTC)
+    return Checkpoint(path=relative(weights, root), present=has_file(weights), since=since, **sidecar.model_dump())
 
 
 def read_checklist(root: Path, problems: Problems) -> Checklist | None:

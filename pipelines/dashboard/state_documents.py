@@ -109,6 +109,7 @@ class Checkpoint(Document):
     present: bool = Field(description="Whether that file exists.")
     run_id: RunId | None = Field(None, description="Run that wrote it.")
     sha256: Text | None = Field(None, description="Digest of the file as the run wrote it.")
+    since: Time | None = Field(None, description="Time since when these weights are in use.")
 
 
 class Decision(Document):

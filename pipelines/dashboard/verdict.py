@@ -202,8 +202,7 @@ def light_of(
         return Light(state="no scores", detail=detail)
     warnings = list(_warnings(scores))
     if checkpoint is not None and is_stale(checkpoint, scores):
-        older = "an older model than the one in use"
-        source = older if scores.run_id else "control charts alone, not from the model in use"
+        source = "an older model than the one in use" if scores.run_id else "a time before the model in use"
         detail = f"The scores are from {source}: run `landfall score`."
         return Light(state="stale", detail=detail, warnings=warnings)
     if scores.threshold and scores.threshold.departure:
@@ -217,8 +216,12 @@ def light_of(
 
 
 def is_stale(checkpoint: Checkpoint | None, scores: ScoreSummary) -> bool:
-    """Whether the scores are those of another model than the promoted one."""
-    return checkpoint is not None and checkpoint.run_id != scores.run_id
+    """Whether the scores are those of another model than the promoted one. Those of control charts alone are not if
+    they are newer than the model: a user asked for them, such as for data that the model does not know."""
+    if checkpoint is None or checkpoint.run_id == scores.run_id:
+        return False
+    is_newer = checkpoint.since and scores.scored_at and scores.scored_at >= checkpoint.since
+    return scores.run_id is not None or not is_newer
 
 
 def is_by_charts_alone(checkpoint: Checkpoint | None, scores: ScoreSummary | None) -> bool:

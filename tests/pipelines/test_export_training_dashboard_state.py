@@ -136,6 +136,18 @@ def test_scores_of_charts_alone_need_no_training(root):
     assert state.verdict.state == "done"
 
 
+@pytest.mark.parametrize(("minutes", "state"), [(19, "done"), (21, "attention")])
+def test_a_later_scoring_by_charts_alone_replaces_that_of_the_model(root, minutes, state):
+    """The scores are of minute 20, and the model is in use since `minutes`."""
+    build_finished_workspace(root)
+    for stream in ("patchtst", "swinmae"):
+        builders.write_scores(root, stream, None, labels=False)
+        since = (builders.START + timedelta(minutes=minutes)).timestamp()
+        os.utime(root / f"checkpoints/{stream}_ssl.json", (since, since))
+    stages = {node.id: node for node in export_state(root).pipeline}
+    assert stages["score"].state == state
+
+
 def test_a_checklist_older_than_the_scores_does_not_count(root):
     build_finished_workspace(root)
     builders.write_checklist(root, failing=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from inference.thresholds import FalseAlarms
 from pipelines.dashboard.state_documents import Checkpoint, ScoreSummary, Threshold
 from pipelines.dashboard.verdict import light_of
 
-MODEL = Checkpoint(path="checkpoints/patchtst_ssl.pt", present=True, run_id="new")
+SINCE = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+MODEL = Checkpoint(path="checkpoints/patchtst_ssl.pt", present=True, run_id="new", since=SINCE)
 
 
 def threshold(**facts) -> Threshold:
@@ -27,6 +30,9 @@ def scores(**facts) -> ScoreSummary:
         (None, None, None, "no model"),
         (MODEL, None, None, "no scores"),
         (MODEL, scores(run_id="old"), None, "stale"),
+        (MODEL, scores(run_id=None, scored_at=SINCE - timedelta(hours=1)), None, "stale"),
+        # Control charts scored after the training, as requested.
+        (MODEL, scores(run_id=None, scored_at=SINCE + timedelta(hours=1)), None, "open events"),
         (MODEL, scores(threshold=threshold(departure="most scores have grown")), None, "drift"),
         (MODEL, scores(), None, "open events"),
         (MODEL, scores(), 0, "no event"),

@@ -75,9 +75,15 @@ function machineCard(store, name, stream) {
     worst && block("Worst event", worstEvent(store, name, worst, scores)),
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
-    (checkpoint || scores) && small(`Model ${title}${scores ? `, scored ${time(scores.scored_at)}` : ""}`),
+    (checkpoint || scores) && small(scoredBy(title, scores)),
   );
 }
+
+/** What scored, and when: the model, or control charts alone. */
+const scoredBy = (title, scores) =>
+  scores
+    ? `${scores.run_id ? `Model ${title}` : "Control charts alone"}, scored ${time(scores.scored_at)}`
+    : `Model ${title}`;
 
 /** How far the first training of a machine is; null if none runs. */
 function firstTraining(store, name) {
