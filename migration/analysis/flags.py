@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from migration.analysis.names import ColabNames, Flags
+from migration.analysis.names import ColabNames
 from migration.colab.local_branch import Choice, only_bound_in
 from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
 from migration.colab.names import MOUNTS
@@ -32,10 +32,10 @@ class _Store:
     top_level: bool = False
 
 
-def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
-    """The flags of a notebook that follow from the known ones (in `colab`) and the branches that run here."""
+def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Mapping[str, Any]:
+    """The flags of a notebook, with their values here, that follow from the known ones (in `colab`) and the branches
+    that run here."""
     concerned = [source for source in cells if colab.concern(source) and source.tree is not None]
-    tpu: set[str] = set()
     candidates: set[str] = set()
     for source in concerned:
         flag_of = colab.flag_of(source)
@@ -51,8 +51,7 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Flags:
             continue  # the author has set it for a run outside Colab: nothing to change
         if value is not None:
             variables[name] = value.value
-            tpu |= {name} if value.tpu else set()
-    return Flags(variables, frozenset(tpu))
+    return variables
 
 
 def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> frozenset[str]:
@@ -62,7 +61,7 @@ def find_needed(cells: Sequence[CellSource], colab: ColabNames, *, static_mount:
         for choice in colab.choices(source):
             if not choice.colab and isinstance(choice.scope, ast.Module):
                 candidates |= only_bound_in(choice)
-    candidates -= colab.flags.names
+    candidates -= colab.flags.keys()
     if static_mount:
         candidates -= {name for name, places in colab.bindings.items() if any(place[2] in MOUNTS for place in places)}
     if not candidates:

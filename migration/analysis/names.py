@@ -30,32 +30,20 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Flags:
-    """Variables that only say whether the notebook runs on Colab, with their values on this machine. `tpu` contains
-    those that ask for Colab's TPU."""
-
-    variables: Mapping[str, Any] = field(default_factory=dict)
-    tpu: frozenset[str] = frozenset()
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        return frozenset(self.variables)
-
-
-@dataclass(frozen=True)
 class ColabNames:
     """The names of a notebook with a meaning on Colab. `bindings` are the positions (cell, order in the cell) that bind
     a name to a path below google.colab, or to anything else. `uses_colab`: google.colab occurs at all; then names that
     a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says whether the
-    notebook runs on Colab; `needed` are names that only Colab branches bind although the rest of the notebook reads
-    them, `as_on_colab`: a kept branch for Colab creates files and folders that other cells expect. `repository` is the
-    one that contains the notebook, if known. `spelt_out`: code contains `google.colab.x` outside of imports.
+    notebook runs on Colab, with that value here; `needed` are names that only Colab branches bind although the rest of
+    the notebook reads them, `as_on_colab`: a kept branch for Colab creates files and folders that other cells expect.
+    `repository` is the one that contains the notebook, if known. `spelt_out`: code contains `google.colab.x` outside of
+    imports.
     """
 
     bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
     uses_colab: bool = False
     spelt_out: bool = False
-    flags: Flags = field(default_factory=Flags)
+    flags: Mapping[str, Any] = field(default_factory=dict)
     needed: frozenset[str] = frozenset()
     as_on_colab: bool = False
     repository: str = ""
@@ -92,12 +80,12 @@ class ColabNames:
 
     def flag_of(self, source: CellSource) -> FlagOf:
         """Evaluates the names of this cell that only say whether it runs on Colab."""
-        paths = self.names(source).paths if self.flags.names else {}
+        paths = self.names(source).paths if self.flags else {}
 
         def value(node: ast.expr) -> Answer | None:
             if not isinstance(node, ast.Name) or paths.get(id(node)) != FLAG:
                 return None
-            return Answer(self.flags.variables[node.id], tpu=node.id in self.flags.tpu)
+            return Answer(self.flags[node.id])
 
         return value
 
@@ -105,7 +93,7 @@ class ColabNames:
     def words(self) -> re.Pattern[str] | None:
         """Pattern of the names that refer to a part of google.colab or say whether the notebook runs there."""
         paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
-        names = self.flags.names | {name for name, found in paths.items() if found}
+        names = self.flags.keys() | {name for name, found in paths.items() if found}
         return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
 
 
@@ -161,7 +149,7 @@ def _names(source: CellSource, colab: ColabNames) -> Names:
     # Includes names that this run has already rewritten.
     packages = (PACKAGE, RUNTIME) if colab.uses_colab else (PACKAGE,)
     try:
-        return read_names(source.tree, before=before, later=later, flags=colab.flags.names, packages=packages)
+        return read_names(source.tree, before=before, later=later, flags=colab.flags.keys(), packages=packages)
     except RecursionError:
         return Names()
 

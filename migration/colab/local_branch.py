@@ -37,7 +37,7 @@ class Choice:
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason: "refuses", "places", the needed
     names, or its effects. `stays`: the statement itself remains around the branch: a `try` that catches more than the
-    import, an `if` with the test `rest`. `tpu`: the removed branch is for Colab's TPU. `effects` are those of the
+    import, an `if` with the test `rest`. `effects` are those of the
     branch for Colab that decided for it or, if it is removed, that the other one does not have.
     """
 
@@ -49,7 +49,6 @@ class Choice:
     handler: ast.ExceptHandler | None = None
     colab: bool = False
     because: str = ""
-    tpu: bool = False
     stays: bool = False
     rest: tuple[ast.expr, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -123,7 +122,7 @@ class _Search:
         if not isinstance(node.test, ast.BoolOp) or not isinstance(node.test.op, ast.Or):
             return None
         found = [answer(operand, self.flag_of) for operand in node.test.values]
-        if not any(operand is not None and operand.value is False and not operand.tpu for operand in found):
+        if not any(operand is not None and operand.value is False for operand in found):
             return None
         lost = uncovered(effects(self.source, node.body), effects(self.source, node.orelse))
         if not lost:
@@ -146,7 +145,7 @@ class _Search:
         lost = uncovered(colab, local)
         if self.repository and any(clones(effect, self.repository) for effect in lost):
             return choice
-        if not choice.tpu and not (lost and needs_colab(self.source, choice.removed)):
+        if not (lost and needs_colab(self.source, choice.removed)):
             if lost:
                 return _for_colab(self.source, choice, _effect_words(lost), lost)
             if self.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
@@ -160,14 +159,12 @@ def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
     if found is None:
         return None
     local, other = (node.body, node.orelse) if found.value else (node.orelse, node.body)
-    if found.tpu and _raises(local):
-        return None
     rest: tuple[ast.expr, ...] = ()
     if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) is bool(found.value):
         rest = tuple(operand for operand in node.test.values if answer(operand, flag_of) is None)
     if _refuses(local):
         return Choice(node, tuple(other), tuple(local), scope, colab=True, because="refuses")
-    return Choice(node, tuple(local), tuple(other), scope, tpu=found.tpu, rest=rest)
+    return Choice(node, tuple(local), tuple(other), scope, rest=rest)
 
 
 def _for_colab(source: CellSource, choice: Choice, because: str, lost: Sequence[Effect]) -> Choice:
@@ -274,10 +271,6 @@ def _catches(handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
     return any(isinstance(kind, ast.Name) and kind.id in names for kind in kinds)
 
 
-def _raises(block: Sequence[ast.stmt]) -> bool:
-    return bool(block) and isinstance(block[-1], ast.Raise)
-
-
 def _refuses(block: Sequence[ast.stmt]) -> bool:
     """Whether the branch ends the run: it raises, has a false assert, or exits the interpreter."""
     if not block:
@@ -296,7 +289,7 @@ def _refuses(block: Sequence[ast.stmt]) -> bool:
 
 def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) -> Choice | None:
     """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one cannot
-    run here without Colab's TPU."""
+    run here."""
     names = only_bound_in(choice)
     if isinstance(choice.scope, ast.Module):
         missing = names & set(needed)
@@ -306,7 +299,7 @@ def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) 
         missing -= stored_names(choice.scope.body, outside) | parameter_names(choice.scope)
     if not missing:
         return choice
-    if choice.tpu:
+    if needs_colab(source, choice.removed):
         return None
     return _for_colab(source, choice, ", ".join(f"`{name}`" for name in sorted(missing)), ())
 

@@ -17,7 +17,6 @@ _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
 _ASKS_FOR_CONTENT = re.compile(
     r"(?:os\.path\.)?(?:isdir|exists)\('/content/?'\)|(?:pathlib\.)?Path\('/content/?'\)\.(?:exists|is_dir)\(\)"
 )
-_TPU = re.compile(r"TPU", re.IGNORECASE)
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
@@ -32,12 +31,10 @@ _QUESTION = re.compile(
 
 @dataclass(frozen=True)
 class Answer:
-    """The value on this machine; `asks`: the expression contains a question about Colab, `tpu`: it asks for Colab's
-    TPU."""
+    """The value on this machine; `asks`: the expression contains a question about Colab."""
 
     value: Any
     asks: bool = True
-    tpu: bool = False
 
 
 FlagOf = Callable[[ast.expr], Answer | None]
@@ -76,7 +73,7 @@ def _value(node: ast.expr, flag_of: FlagOf) -> Answer | None:
             return flag
         case ast.UnaryOp(op=ast.Not()):
             inner = _value(node.operand, flag_of)
-            return Answer(not inner.value, inner.asks, inner.tpu) if inner else None
+            return Answer(not inner.value, inner.asks) if inner else None
         case ast.BoolOp():
             return _of_operands(node, flag_of)
         case ast.Compare():
@@ -101,7 +98,7 @@ def _of_operands(node: ast.BoolOp, flag_of: FlagOf) -> Answer | None:
         known.append(found)
     if len(known) < len(node.values):
         return None
-    return Answer(known[-1].value, any(found.asks for found in known), any(found.tpu for found in known))
+    return Answer(known[-1].value, any(found.asks for found in known))
 
 
 def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
@@ -109,8 +106,7 @@ def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
         return None
     left, right, op = node.left, node.comparators[0], node.ops[0]
     if isinstance(op, ast.In | ast.NotIn):
-        asked = _membership(left, right)
-        return Answer(isinstance(op, ast.NotIn), tpu=asked.tpu) if asked else None
+        return Answer(isinstance(op, ast.NotIn)) if _membership(left, right) else None
     if isinstance(op, ast.Eq | ast.NotEq):
         for one, other in ((left, right), (right, left)):
             text = one.value if isinstance(one, ast.Constant) else None
@@ -120,7 +116,7 @@ def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
     if first is None or second is None or not isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         return None
     is_equal = first.value == second.value
-    return Answer(is_equal is isinstance(op, ast.Eq | ast.Is), first.asks or second.asks, first.tpu or second.tpu)
+    return Answer(is_equal is isinstance(op, ast.Eq | ast.Is), first.asks or second.asks)
 
 
 def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
@@ -129,7 +125,7 @@ def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
         return None
     text, where = left.value, ast.unparse(right)
     if _ENVIRONMENT.search(where) and (_ENVIRONMENT_NAME.search(text) or _MODULE_NAME.search(text)):
-        return Answer(False, tpu=bool(_TPU.search(text)))
+        return Answer(False)
     if _MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where)):
         return Answer(False)
     if text.startswith("google.colab._"):
@@ -149,13 +145,13 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
             node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "default"), None)
         )
         given = _value(default, flag_of) if default is not None else Answer(None)
-        return Answer(given.value, tpu=bool(_TPU.search(text))) if given else None
+        return Answer(given.value) if given else None
     if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
         return Answer(False) if _SHELL.search(base) else None
     if name == "any" and isinstance(first, ast.GeneratorExp | ast.ListComp):
         return _of_search(first)
     if name == "bool" and first is not None and (inner := _value(first, flag_of)):
-        return Answer(bool(inner.value), inner.asks, inner.tpu)
+        return Answer(bool(inner.value), inner.asks)
     return None
 
 

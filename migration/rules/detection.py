@@ -127,7 +127,7 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
             continue
         kept, removed = (node.body, node.orelse) if found.value else (node.orelse, node.body)
         message = "the value for a run outside Colab replaces the choice"
-        if not found.tpu and uncovered(of_expression(source, removed), of_expression(source, kept)):
+        if uncovered(of_expression(source, removed), of_expression(source, kept)):
             kept, message = removed, "the value for Colab replaces the choice: it is needed here"
         text = source.segment(kept)
         if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
@@ -202,7 +202,7 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
     for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
         found = answer(node, flag_of)
-        if found is None or _only_flags(node, flag_of) or (found.tpu and isinstance(node, ast.Call)):
+        if found is None or _only_flags(node, flag_of):
             continue
         start, end = source.span(node)
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
@@ -214,17 +214,17 @@ def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`IN_COLAB = True`: a flag that is set by hand."""
-    if source.tree is None or not facts.colab.flags.names:
+    if source.tree is None or not facts.colab.flags:
         return
     removed = [statement for choice in facts.colab.choices(source) for statement in choice.removed]
     for node in own_nodes(source.tree.body, removed):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if asks_for_content(call):
-                if facts.colab.flags.variables.get(name) is False:
+                if facts.colab.flags.get(name) is False:
                     edit = Edit(*source.span(call), "False")
                     yield Match(*source.span(node), f"`{name}` is False here", (edit,))
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
-                if facts.colab.flags.variables.get(name, value) is not value:
+                if facts.colab.flags.get(name, value) is not value:
                     edit = Edit(*source.span(literal), repr(not value))
                     yield Match(*source.span(node), f"`{name}` is {not value} here", (edit,))
 
@@ -241,7 +241,7 @@ def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in source.nodes if source.tree else ():
         if isinstance(node, ast.Assert) and id(node) not in removed:
             found = answer(node.test, flag_of)
-            if found is not None and not found.tpu:
+            if found is not None and "TPU" not in source.segment(node):
                 edits = take_out(source, [node])
                 yield Match(*source.span(node), "the check that the notebook runs on Colab is removed", edits)
 

@@ -127,12 +127,12 @@ def test_the_path_of_a_node():
     ],
 )
 def test_flags_are_assigned_only_the_detection_result(text, flags):
-    assert collect_facts(_sources(text)).colab.flags.variables == flags
+    assert collect_facts(_sources(text)).colab.flags == flags
 
 
 def test_a_flag_is_known_in_every_cell():
     facts = collect_facts(_sources("IN_COLAB = 'google.colab' in sys.modules", "IN_COLAB = len(x) > 3"))
-    assert not facts.colab.flags.names
+    assert not facts.colab.flags
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,6 @@ def test_conditions_without_a_known_answer_have_no_value(text):
     assert _answer(text) is None
 
 
-def test_a_question_about_the_tpu_is_marked():
-    assert _answer("'COLAB_TPU_ADDR' in os.environ") == Answer(False, tpu=True)
-
-
 @pytest.mark.parametrize(
     "text, looks", [("a.b > 1", True), ("os.path.exists(x)", True), ("train()", False), ("(a := 1)", False)]
 )

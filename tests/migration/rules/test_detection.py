@@ -307,13 +307,10 @@ def test_equal_secrets_or_packages_need_no_manual_step():
 
 def test_a_tpu_branch_does_not_replace_the_others():
     """It cannot run locally, whatever names it binds."""
-    text = (
-        "tpu = os.environ.get('COLAB_TPU_ADDR')\nif tpu:\n    strategy = on_tpu(tpu)\nelif gpus():\n    print('GPU')\n"
-        "else:\n    raise ValueError('no accelerator')"
-    )
-    new, found = _rewrite(text, "strategy.scope()")
-    assert new == [text, "strategy.scope()"]
-    assert {finding.rule for finding in found} == {"LF308"}
+    rest = "\nif tpu:\n    strategy = TPUStrategy(tpu)\nelif gpus():\n    print('GPU')\nelse:\n    raise ValueError('none')"
+    new, found = _rewrite(f"tpu = os.environ.get('COLAB_TPU_ADDR'){rest}", "strategy.scope()")
+    assert new == [f"tpu = None{rest}", "strategy.scope()"]
+    assert {finding.rule for finding in found} == {"LF306"}
 
 
 def test_a_colab_branch_is_kept_inside_a_function():
