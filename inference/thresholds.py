@@ -95,7 +95,7 @@ class CalibratedThreshold:
     statement: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "changed": list(self.changed)}
 
     def with_achieved(self, achieved: FalseAlarms | None) -> CalibratedThreshold:
         return replace(self, achieved=achieved, statement=statement(self, achieved))
