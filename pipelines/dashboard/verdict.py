@@ -84,7 +84,7 @@ def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
     stages = [node for node in nodes if node.id not in _OUTSIDE_THE_FLOW]
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
     if states == {"waiting"}:
-        return Verdict(state="waiting", title="Nothing has run yet", detail="landfall pipeline starts the first run")
+        return Verdict(state="waiting", title="Nothing has run yet", detail="`landfall pipeline` starts the first run")
     titles: dict[NodeState, str] = {"failed": "Not ready", "running": "Running", "attention": "Needs attention"}
     for state, title in titles.items():
         if state in states:

@@ -90,6 +90,14 @@ def test_a_run_without_decisions_has_a_text_instead_of_an_empty_table(page_folde
         assert part.locator("table").count() == 0
 
 
+def test_the_list_of_runs_links_to_the_first_run_while_it_is_trained(page_folder, visit):
+    train(page_folder, 3)
+    with serving(page_folder) as url:
+        page = visit(f"{url}#runs")
+        page.get_by_role("main").get_by_role("link", name="Training").click()
+        card(page, "PatchTST-SSL").get_by_text(LIVE).first.wait_for()
+
+
 def test_the_card_of_a_machine_follows_its_first_training(page_folder, visit):
     train(page_folder, 3)
     with serving(page_folder) as url:

@@ -6,8 +6,15 @@ import { dataTable, number, text } from "../table.mjs";
 
 export async function runs(store, route) {
   const { runs: items } = store.index;
+  const isTraining = store.streams.some((name) => store.stream(name).state === "running");
   if (items.length === 0)
-    return advice("No run recorded yet", "landfall pipeline", "trains and records the first");
+    return isTraining
+      ? quiet(
+          "The first run is shown under ",
+          el("a", { href: href("training") }, "Training"),
+          ". An export after it lists it here.",
+        )
+      : advice("No run recorded yet", "landfall pipeline", "trains and records the first");
   const picked = el("div", { class: "cards" });
   const refresh = async () => fill(picked, await details(store, route.all("run")));
   const pick = ({ target }) => {
