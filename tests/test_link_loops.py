@@ -55,8 +55,9 @@ def test_a_link_to_itself_is_named(workspace, capsys, link, code):
 
 def test_a_data_folder_that_leads_to_itself_is_named(workspace, capsys):
     (workspace / "self").symlink_to("self")
-    assert quality(workspace, "data.root=self") == EXIT_OUTPUT
-    assert "self: Too many levels of symbolic links" in capsys.readouterr().err.splitlines()[-1]
+    assert quality(workspace, "data.root=self") in (EXIT_DATA, EXIT_OUTPUT)  # from 3.13 on, Python resolves such links
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "self: Too many levels of symbolic links" in last or "self: is a broken link" in last
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_migrated_notebooks_list_their_manual_steps(workspace):
     )  # fmt: skip
     assert (plant.needs_you, other.needs_you) == (["cell 3, line 2: a key → revoke it"], [])
     assert [(rule.rule, rule.count) for rule in state.migration.rules] == [("LF402", 8), ("LF801", 1)]
-    assert state.migration.rules[0].title == "`/content` in Python"
+    assert state.migration.rules[0].title == "folders in Python"
     node = state.pipeline[-1]
     assert (node.id, node.state, node.view) == ("migration", "attention", "migration")
     (workspace / "local_plant.ipynb").unlink()
