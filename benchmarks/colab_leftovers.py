@@ -35,7 +35,8 @@ _CODE: tuple[tuple[str, re.Pattern[str]], ...] = (
 _MESSAGE = re.compile(r"\s*print\(f?([\"'])(?:(?!\1).)*\1\)\s*$")
 _MARKDOWN = re.compile(r"colab\.research\.google\.com|colab-badge\.svg")
 _OUTPUT = re.compile(r"application/vnd\.google\.colab|application/vnd\.colab|google\.colab\.kernel|colab-df-")
-_NOTEBOOK_KEYS = ("colab", "accelerator", "gpuClass", "widgets", "gpuType")
+_NOTEBOOK_KEYS = ("colab", "accelerator", "gpuClass", "gpuType")
+_WIDGETS = "application/vnd.jupyter.widget-state+json"
 _CELL_KEYS = ("colab", "colab_type", "outputId", "executionInfo", "cellView", "id")
 
 
@@ -43,6 +44,8 @@ def leftovers(notebook: dict[str, Any]) -> Iterator[Leftover]:
     """All Colab-only constructs in a notebook of nbformat 4."""
     metadata = notebook.get("metadata", {})
     yield from (Leftover(None, f"metadata.{key}", key) for key in _NOTEBOOK_KEYS if key in metadata)
+    if "widgets" in metadata and "state" not in metadata["widgets"].get(_WIDGETS, {}):
+        yield Leftover(None, "metadata.widgets", "widgets")  # Jupyter saves the models in `state`, Colab without it
     for index, cell in enumerate(notebook["cells"]):
         source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
         if cell["cell_type"] == "code":

@@ -23,9 +23,6 @@ from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import pipelines
 
-_TEXT_TEST = re.compile(
-    r"""(?P<quote>["'])google\.colab(?P=quote)\s+(?P<not>not\s+)?in\s+(?:sys\.modules(?:\.keys\(\))?|str\(get_ipython\(\)\))"""
-)
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
@@ -195,9 +192,6 @@ def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit |
 
 
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if source.tree is None:
-        yield from _find_text_tests(source)
-        return
     flag_of = facts.colab.flag_of(source)
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
     for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
@@ -227,12 +221,6 @@ def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
                 if facts.colab.flags.get(name, value) is not value:
                     edit = Edit(*source.span(literal), repr(not value))
                     yield Match(*source.span(node), f"`{name}` is {not value} here", (edit,))
-
-
-def _find_text_tests(source: CellSource) -> Iterator[Match]:
-    for match in _TEXT_TEST.finditer(source.text) if source.is_python else ():
-        value = str(match["not"] is not None)
-        yield Match(*match.span(), f"`{match[0]}` is {value} here", (Edit(*match.span(), value),))
 
 
 def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -170,7 +170,6 @@ def test_conditions_that_do_not_detect_colab_are_unchanged(text):
         ("print(os.environ.get('COLAB_GPU', 'none'))", "print('none')"),
         ("IS_COLAB = True", "IS_COLAB = False"),
         ("assert ASK, 'Colab only'\na()", "a()"),
-        ("print 1\nif ASK: a()", "print 1\nif False: a()"),
         ("f(x=ASK)\n", "f(x=False)\n"),
     ],
 )
@@ -307,7 +306,7 @@ def test_equal_secrets_or_packages_need_no_manual_step():
 
 def test_a_tpu_branch_does_not_replace_the_others():
     """It cannot run locally, whatever names it binds."""
-    rest = "\nif tpu:\n    strategy = TPUStrategy(tpu)\nelif gpus():\n    print('GPU')\nelse:\n    raise ValueError('none')"
+    rest = "\nif tpu:\n    strategy = TPUStrategy(tpu)\nelif gpus():\n    print('GPU')\nelse:\n    raise Error()"
     new, found = _rewrite(f"tpu = os.environ.get('COLAB_TPU_ADDR'){rest}", "strategy.scope()")
     assert new == [f"tpu = None{rest}", "strategy.scope()"]
     assert {finding.rule for finding in found} == {"LF306"}
