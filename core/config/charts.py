@@ -38,9 +38,9 @@ class ProcessCharts(Section):
         "principal components decreases with the fourth power of the drift.",
     )
     cross_channel_limit: Positive = Field(
-        4.0,
-        description="Process sensors: limit of the chart of the regression on other channels, a moving average of "
-        "squared residuals, in units of their mean in the reference data.",
+        8.0,
+        description="Process sensors: limit of a squared residual of the regression on other channels, in units of its "
+        "mean in the reference data. The chart is a moving average of them.",
     )
     shared_weight: float = Field(
         3.0,

@@ -7,10 +7,11 @@
 - The exponentially weighted mean square of the residual of the principal components (`inference.charts.components`),
   over more rows (`components_spans`). It detects a lasting shift between channels. Its weight falls with the drift of
   the plant.
-- The exponentially weighted mean square of the residual of a regression on the other channels, up to a limit
-  (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight falls
-  with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend on each
-  other in a new way, as servers do under another load, from hiding larger errors of the other charts.
+- The exponentially weighted mean square of the residual of a regression on the other channels, each square up to a
+  limit (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight
+  falls with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend
+  on each other in a new way, as servers do under another load, from hiding larger errors of the other charts, and a
+  single large residual from raising the mean for long.
 - The exponentially weighted mean of the part of a residual that the channels share: the square of the residual minus
   the square of the innovation. It detects changes of many channels together. A change of the load is such a change, so
   the chart has less weight the larger its 99 % quantile on reference rows is: where the load often jumps, the chart is
@@ -188,28 +189,33 @@ class RunningCharts(Running):
     def __init__(self, charts: ControlCharts):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
-        self._cross = None if charts.cross is None else _RunningCross(charts.cross, charts.span)
+        self._cross = (
+            None
+            if charts.cross is None
+            else _RunningCross(charts.cross, charts.span, charts.settings.cross_channel_limit)
+        )
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
         error_nc = self._chart_sum(*residuals, np.full(len(values_nc), segment))
         if self._cross is not None:
-            chart_nc = np.minimum(self._cross(values_nc, segment), of.settings.cross_channel_limit)
-            error_nc = error_nc + of.cross.explained_c * chart_nc
+            error_nc = error_nc + of.cross.explained_c * self._cross(values_nc, segment)
         return error_nc / of.total
 
 
 class _RunningCross(Running):
-    """The fourth chart. Its weight is the share of a channel that the others explain."""
+    """The fourth chart. Its weight is the share of a channel that the others explain. limit: of a squared residual, in
+    units of its reference mean."""
 
-    def __init__(self, cross: CrossChannelResidual, span: int):
+    def __init__(self, cross: CrossChannelResidual, span: int, limit: float):
         self._of, self._lagged = cross, cross_channel_regression.LaggedRows(cross.regression)
+        self._limit = limit
         self._smooth = Ewma(span, len(cross.usual_c), 1.0)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         residual_nc = self._of.regression.residual(self._lagged(values_nc, segment))
-        relative_nc = np.minimum(residual_nc**2 / self._of.usual_c, ERROR_CAP)
+        relative_nc = np.minimum(residual_nc**2 / self._of.usual_c, self._limit)
         return self._smooth(relative_nc, np.full(len(values_nc), segment))
 
 

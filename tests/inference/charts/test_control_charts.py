@@ -127,6 +127,17 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     assert (errors_of(charts, new_nc, whole(new_nc)) <= largest_sc + 1e-3).all()
 
 
+def test_a_single_large_residual_does_not_raise_the_regression_on_other_channels_for_long():
+    new_nc, span = coupled(1000, seed=1), 10
+    new_nc[500, 0] += 100
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=span)
+    without = replace(charts, cross=None)
+    with_sc, without_sc = (errors_of(each, new_nc, whole(new_nc)) * each.total for each in (charts, without))
+    chart_s = (with_sc - without_sc)[:, 0] / charts.cross.explained_c[0]
+    assert chart_s[500] > chart_s[499] + 1
+    assert chart_s[500 + 2 * span] < 1.5
+
+
 @pytest.mark.parametrize(
     "num_channels, blocks", [(1, None), (8, 9), (100, 5), pytest.param(600, 1, marks=IN_NIGHTLY), (1025, None)]
 )
