@@ -106,9 +106,19 @@ class _Kernel:
         self._client = BlockingKernelClient(connection_file=connection)
         self._client.load_connection_file()
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=CELL_SECONDS)
+        self._wait_until_ready()
         self._client.execute("import probe as _probe", silent=True)
         self._client.get_shell_msg(timeout=CELL_SECONDS)
+
+    def _wait_until_ready(self) -> None:
+        """The client takes a kernel for dead that misses a heartbeat, as it may on a busy machine."""
+        deadline = time.monotonic() + CELL_SECONDS
+        while True:
+            try:
+                return self._client.wait_for_ready(timeout=CELL_SECONDS)
+            except RuntimeError:
+                if not self._alive() or time.monotonic() > deadline:
+                    raise
 
     def execute(self, code: str) -> CellRun:
         run = CellRun()
