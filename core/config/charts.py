@@ -38,7 +38,7 @@ class ProcessCharts(Section):
         "principal components decreases with the fourth power of the drift.",
     )
     cross_channel_limit: Positive = Field(
-        8.0,
+        6.0,
         description="Process sensors: limit of a squared residual of the regression on other channels, in units of its "
         "mean in the reference data. The chart is a moving average of them.",
     )
