@@ -13,8 +13,7 @@ positions, as in He et al. (Masked Autoencoders Are Scalable Vision Learners, CV
 
 Masks in training are random units, as in the paper, or complete frequency bands, time spans, or axes of the sensor
 (`masks`). The patches of all axes have one embedding, so the pixels of a masked axis are set to zero before it, and a
-learned token is added. Unless
-`output` is `point`, a second head predicts the variance of each pixel.
+learned token is added. Unless `output` is `point`, a second head predicts the variance of each pixel.
 
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. The learned token replaces the
 masked patches in the deepest feature map, before the decoder. `visible_windows.py` maps visible patches to windows.

@@ -189,11 +189,7 @@ class RunningCharts(Running):
     def __init__(self, charts: ControlCharts):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
-        self._cross = (
-            None
-            if charts.cross is None
-            else _RunningCross(charts.cross, charts.span, charts.settings.cross_channel_limit)
-        )
+        self._cross = None if charts.cross is None else _RunningCross(charts, charts.cross)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._charts, self._lagged(values_nc, segment)
@@ -205,13 +201,12 @@ class RunningCharts(Running):
 
 
 class _RunningCross(Running):
-    """The fourth chart. Its weight is the share of a channel that the others explain. limit: of a squared residual, in
-    units of its reference mean."""
+    """The fourth chart. Its weight is the share of a channel that the others explain."""
 
-    def __init__(self, cross: CrossChannelResidual, span: int, limit: float):
+    def __init__(self, charts: ControlCharts, cross: CrossChannelResidual):
         self._of, self._lagged = cross, cross_channel_regression.LaggedRows(cross.regression)
-        self._limit = limit
-        self._smooth = Ewma(span, len(cross.usual_c), 1.0)
+        self._limit = charts.settings.cross_channel_limit
+        self._smooth = Ewma(charts.span, len(cross.usual_c), 1.0)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         residual_nc = self._of.regression.residual(self._lagged(values_nc, segment))
