@@ -12,10 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from migration.analysis.flags import find_flags, find_needed, is_as_on_colab
+from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import is_static, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
+from migration.colab.local_branch import Context
 from migration.colab.paths import DEFAULT_MOUNTS
 from migration.python.source import CellSource
 
@@ -61,7 +62,7 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
     colab = find_names(cells)
     if colab is None:
         return NotebookFacts(language=language, parameters=parameters, **folders)
-    colab = _evaluated(cells, replace(colab, repository=repository))
+    colab = _evaluated(cells, replace(colab, context=Context(repository=repository)))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     return NotebookFacts(
@@ -80,8 +81,7 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
     for _ in range(_MAX_ROUNDS):
         found = replace(colab, flags=find_flags(cells, colab))
         if found == colab:
-            needed = colab.needed | find_needed(cells, colab, static_mount=is_static(cells, colab))
-            found = replace(colab, needed=needed, as_on_colab=colab.as_on_colab or is_as_on_colab(cells, colab))
+            found = replace(colab, context=find_context(cells, colab, static_mount=is_static(cells, colab)))
             if found == colab:
                 break
         colab = found

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from migration.analysis.names import ColabNames
 from migration.colab.names import MOUNT, UNMOUNT, Use
-from migration.python.scopes import own_nodes
+from migration.python.scopes import accesses
 from migration.python.source import CellSource
 from migration.python.trees import walk
 
@@ -34,11 +34,11 @@ def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
     if not colab.bindings:
         return False
     for source in cells:
-        if not colab.concern(source):
+        if not colab.cell(source).concerned:
             continue
         if source.tree is None and source.is_python and _TEXT_USE.search(source.text):
             return False
-        for use in colab.uses(source):
+        for use in colab.cell(source).uses:
             if (use.path == "drive" or use.path.startswith("drive.")) and not is_mount(use):
                 return False
     return True
@@ -49,11 +49,11 @@ def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
     points: set[str] = set()
     constants: Mapping[str, set[str]] | None = None
     for source in cells:
-        if "mount" not in source.text or not colab.concern(source):
+        if "mount" not in source.text or not colab.cell(source).concerned:
             continue
         if source.tree is None and source.is_python:
             points |= set(_TEXT_MOUNT.findall(source.text))
-        for use in colab.uses(source):
+        for use in colab.cell(source).uses:
             place = _place(use.call) if use.path == MOUNT and use.call is not None else None
             if place is None:
                 continue
@@ -77,15 +77,11 @@ def _constants(cells: Sequence[CellSource], names: set[str]) -> Mapping[str, set
     values: dict[str, set[str]] = {}
     unknown: set[str] = set()
     for source in cells:
-        if source.tree is None or not any(name in source.text for name in names):
-            continue
-        for node in own_nodes(source.tree.body):
-            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
-                continue
-            if node.targets[0].id in names:
-                texts = _texts(node.value, values)
-                values.setdefault(node.targets[0].id, set()).update(texts)
-                unknown.update(set() if texts else {node.targets[0].id})
+        for access in accesses(source) if any(name in source.text for name in names) else ():
+            if access.name in names and access.value is not None and access.owner.parent is None:
+                texts = _texts(access.value, values)
+                values.setdefault(access.name, set()).update(texts)
+                unknown.update(set() if texts else {access.name})
     return {name: texts for name, texts in values.items() if name not in unknown}
 
 

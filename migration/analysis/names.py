@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from migration.colab.local_branch import Choice, choices
-from migration.colab.local_value import Answer, FlagOf
+from migration.colab.local_branch import Choice, Context, choices
+from migration.colab.local_value import Answer, answer
 from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
+from migration.python.scopes import ids_in
 from migration.python.source import CellSource
-from migration.python.trees import walk
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 # For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
@@ -24,77 +24,96 @@ _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
 _SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
-Binding = tuple[int, int, str | None]
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class ColabNames:
-    """The names of a notebook with a meaning on Colab. `bindings` are the positions (cell, order in the cell) that bind
-    a name to a path below google.colab, or to anything else. `uses_colab`: google.colab occurs at all; then names that
-    a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says whether the
-    notebook runs on Colab, with that value here; `needed` are names that only Colab branches bind although the rest of
-    the notebook reads them, `as_on_colab`: a kept branch for Colab creates files and folders that other cells expect.
-    `repository` is the one that contains the notebook, if known. `spelt_out`: code contains `google.colab.x` outside of
-    imports.
+    """The names of a notebook with a meaning on Colab. `bindings` are the cells that bind a name to a path below
+    google.colab, or to anything else, with its path after the cell. `uses_colab`: google.colab occurs at all; then
+    names that a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says
+    whether the notebook runs on Colab, with that value here; `context` decides between branches. `spelt_out`: code
+    contains `google.colab.x` outside of imports.
     """
 
-    bindings: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    bindings: Mapping[str, tuple[tuple[int, str | None], ...]] = field(default_factory=dict)
     uses_colab: bool = False
     spelt_out: bool = False
     flags: Mapping[str, Any] = field(default_factory=dict)
-    needed: frozenset[str] = frozenset()
-    as_on_colab: bool = False
-    repository: str = ""
-    _answers: dict[tuple[Callable[..., Any], CellSource], object] = field(
-        default_factory=dict, compare=False, repr=False, init=False
-    )
+    context: Context = field(default_factory=Context)
+    _cells: dict[CellSource, ColabCell] = field(default_factory=dict, compare=False, repr=False, init=False)
 
-    def _once(self, function: Callable[[CellSource, ColabNames], _T], source: CellSource) -> _T:
-        """The result of a function for a cell, given these names; computed once, because many rules need it."""
-        key = (function, source)
-        if key not in self._answers:
-            self._answers[key] = function(source, self)
-        return cast("_T", self._answers[key])
-
-    def concern(self, source: CellSource) -> bool:
-        """Whether a cell's text may use Colab or ask about it; other cells are not parsed."""
-        return self._once(_concern, source)
-
-    def names(self, source: CellSource) -> Names:
-        """The meaning of the names of a cell; empty if the cell cannot contain a relevant one."""
-        return self._once(_names, source)
-
-    def choices(self, source: CellSource) -> list[Choice]:
-        """The branches of a cell that depend on Colab; see `local_branch.choices`."""
-        return self._once(_choices, source)
-
-    def removed(self, source: CellSource) -> frozenset[int]:
-        """The ids of all nodes in branches that are not taken here."""
-        return self._once(_removed, source)
-
-    def uses(self, source: CellSource) -> list[Use]:
-        """The positions in a cell that refer to a part of google.colab and run here, in order."""
-        return self._once(_uses, source)
-
-    def flag_of(self, source: CellSource) -> FlagOf:
-        """Evaluates the names of this cell that only say whether it runs on Colab."""
-        paths = self.names(source).paths if self.flags else {}
-
-        def value(node: ast.expr) -> Answer | None:
-            if not isinstance(node, ast.Name) or paths.get(id(node)) != FLAG:
-                return None
-            return Answer(self.flags[node.id])
-
-        return value
+    def cell(self, source: CellSource) -> ColabCell:
+        """The meaning of a cell."""
+        if source not in self._cells:
+            self._cells[source] = ColabCell(source, self)
+        return self._cells[source]
 
     @cached_property
     def words(self) -> re.Pattern[str] | None:
         """Pattern of the names that refer to a part of google.colab or say whether the notebook runs there."""
-        paths = {name: {path for _, _, path in places} - {None, GOOGLE} for name, places in self.bindings.items()}
-        names = self.flags.keys() | {name for name, found in paths.items() if found}
-        return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\b") if names else None
+        bound = {
+            name for name, places in self.bindings.items() if any(path not in (None, GOOGLE) for _, path in places)
+        }
+        names = sorted(self.flags.keys() | bound)
+        return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b") if names else None
+
+
+class ColabCell:
+    """The meaning of a cell in its notebook. Each part is computed once, on first use, because many rules need it."""
+
+    def __init__(self, source: CellSource, notebook: ColabNames):
+        self.source = source
+        self.notebook = notebook
+
+    @cached_property
+    def concerned(self) -> bool:
+        """Whether the text may use Colab or ask about it; other cells are not parsed."""
+        text, words = self.source.text, self.notebook.words
+        return (
+            _asks_about_colab(text)
+            or (self.notebook.uses_colab and RUNTIME in text)
+            or bool(words and words.search(text))
+        )
+
+    @cached_property
+    def names(self) -> Names:
+        """The meaning of the names."""
+        if not self.concerned:
+            return Names()
+        bindings, index = self.notebook.bindings, self.source.index
+        before = {
+            name: [path for cell, path in places if cell < index][-1]
+            for name, places in bindings.items()
+            if places and places[0][0] < index
+        }
+        later = {name: places[0][1] for name, places in bindings.items() if places}
+        # Includes names that this run has already rewritten.
+        packages = (PACKAGE, RUNTIME) if self.notebook.uses_colab else (PACKAGE,)
+        return read_names(self.source, before=before, later=later, flags=self.notebook.flags, packages=packages)
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """The branches that depend on Colab; see `local_branch.choices`."""
+        if not self.concerned:
+            return []
+        return choices(self.source, self.answer, self.notebook.context)
+
+    @cached_property
+    def removed(self) -> set[int]:
+        """The ids of all nodes in branches that are not taken here."""
+        return ids_in(statement for choice in self.choices for statement in choice.removed)
+
+    @cached_property
+    def uses(self) -> list[Use]:
+        """The references to parts of google.colab that run here, in order."""
+        return [use for use in self.names.uses if id(use.node) not in self.removed]
+
+    def answer(self, node: ast.expr) -> Answer | None:
+        """The value of an expression that asks about Colab, with the flags of the notebook."""
+        return answer(node, self._flag_of)
+
+    def _flag_of(self, node: ast.Name) -> Answer | None:
+        return Answer(self.notebook.flags[node.id]) if self.names.paths.get(id(node)) == FLAG else None
 
 
 def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
@@ -106,52 +125,6 @@ def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
         uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells),
         spelt_out=any(_SPELT_OUT.search(source.text) for source in cells),
     )
-
-
-def _concern(source: CellSource, colab: ColabNames) -> bool:
-    text = source.text
-    return (
-        _asks_about_colab(text)
-        or (colab.uses_colab and RUNTIME in text)
-        or bool(colab.words and colab.words.search(text))
-    )
-
-
-def _choices(source: CellSource, colab: ColabNames) -> list[Choice]:
-    if not colab.concern(source):
-        return []
-    more = {"as_on_colab": colab.as_on_colab, "repository": colab.repository}
-    return choices(source, colab.flag_of(source), colab.needed, **more)
-
-
-def _removed(source: CellSource, colab: ColabNames) -> frozenset[int]:
-    return frozenset(
-        id(node) for choice in colab.choices(source) for statement in choice.removed for node in walk(statement)
-    )
-
-
-def _uses(source: CellSource, colab: ColabNames) -> list[Use]:
-    return [use for use in colab.names(source).uses if id(use.node) not in colab.removed(source)]
-
-
-def _names(source: CellSource, colab: ColabNames) -> Names:
-    if not colab.concern(source) or source.tree is None:
-        return Names()
-    before = {
-        name: [place for place in places if place[0] < source.index][-1][2]
-        for name, places in colab.bindings.items()
-        if places and places[0][0] < source.index
-    }
-
-    def later(name: str) -> str | None:
-        return next((path for cell, _, path in colab.bindings.get(name, ()) if cell >= source.index), None)
-
-    # Includes names that this run has already rewritten.
-    packages = (PACKAGE, RUNTIME) if colab.uses_colab else (PACKAGE,)
-    try:
-        return read_names(source.tree, before=before, later=later, flags=colab.flags.keys(), packages=packages)
-    except RecursionError:
-        return Names()
 
 
 def _asks_about_colab(text: str) -> bool:
@@ -174,10 +147,10 @@ def _is_whole_name(text: str, at: int) -> bool:
     return at == 0 or text[at - 1] not in "./-"
 
 
-def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
+def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[tuple[int, str | None], ...]]:
     """The bindings of the names that refer to parts of google.colab anywhere; empty for a name that is bound only
     inside functions."""
-    tracked: dict[str, list[Binding]] = {}
+    tracked: dict[str, list[tuple[int, str | None]]] = {}
     for source in cells:
         if PACKAGE_WORDS.search(source.text):
             tracked.update((name, []) for name in _imported(source))
@@ -185,17 +158,10 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[Binding, ...]]:
     for source in cells:
         if not any(name in source.text for name in tracked):
             continue
-        if source.tree is None:
-            found = Names(bound=_imported(source))
-        else:
-            try:
-                found = read_names(source.tree, before=now)
-            except RecursionError:
-                continue
-        for name, path in found.bound.items():
+        bound = _imported(source) if source.tree is None else read_names(source, before=now).bound
+        for name, path in bound.items():
             if name in tracked or path not in (None, GOOGLE):
-                first = found.first.get(name, path)
-                tracked.setdefault(name, []).extend([(source.index, 0, first), (source.index, 1, path)])
+                tracked.setdefault(name, []).append((source.index, path))
                 now[name] = path
     return {name: tuple(places) for name, places in tracked.items()}
 

@@ -13,7 +13,7 @@ def secret_names(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
     """Each name once, in the order of the notebook; names that are computed are not known."""
     found: list[str] = []
     for source in cells:
-        for use in colab.uses(source) if colab.concern(source) else ():
+        for use in colab.cell(source).uses:
             if use.path == "userdata.get" and use.call is not None:
                 arguments = [*use.call.args, *(word.value for word in use.call.keywords)]
                 values = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from migration.python.scopes import command_words, read_names_of, stored_names
+from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks
 from migration.python.trees import walk
@@ -66,22 +66,19 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
     body = [node for node in blocks(source)[0].statements if id(node) not in left_out]
     body = [node for node in body if until is None or source.span(node)[0] < until]
     for command in source.commands:
-        if until is not None and command.start >= until:
-            break
-        words = source.text[command.body : command.end]
-        found.used |= command_words(words)
-        if command.kind == "magic" and command.name in _BINDS_ANYTHING:
+        if command.kind != "magic" or (until is not None and command.start >= until):
+            continue
+        if command.name in _BINDS_ANYTHING:
             found.anything = f"%{command.name}"
-        elif command.kind == "magic" and command.name not in _QUIET_MAGICS:
-            found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words[len(command.name) :]))
-    nodes = [part for node in body for part in walk(node)]
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
-    later = [part for node in functions for part in ([node.body] if isinstance(node, ast.Lambda) else node.body)]
-    found.bound |= stored_names(body) | set().union(*(node.names for node in nodes if isinstance(node, ast.Global)))
-    found.used |= read_names_of(source, body, later)
-    found.deferred |= read_names_of(source, body) - found.used
+        elif command.name not in _QUIET_MAGICS:
+            words = source.text[command.body + len(command.name) : command.end]
+            found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words))
+    inside = accesses_in(source, body)
+    found.bound |= bound(inside)
+    found.used |= read(access for access in inside if not access.scope.is_deferred)
+    found.deferred |= read(inside) - found.used
     if MAY_BIND_ANYTHING.search(source.masked):
-        _read_namespaces(source.masked, nodes, found)
+        _read_namespaces(source.masked, [part for node in body for part in walk(node)], found)
     return found
 
 

@@ -9,14 +9,14 @@ branch is kept, for example for flags, settings and displays in Colab's page.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from migration.colab.effects import PLACES, Effect, clones, different, effects, needs_colab, uncovered
 from migration.colab.forms import is_literal
-from migration.colab.local_value import FlagOf, answer
-from migration.colab.names import PACKAGE, imported_names
-from migration.python.scopes import parameter_names, read_names_of, stored_names
+from migration.colab.local_value import AnswerOf
+from migration.colab.names import imported_names, path_below
+from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
 from migration.python.trees import last_name, walk
@@ -35,10 +35,10 @@ class Choice:
     """An `if` or `try` one of whose branches runs here.
 
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
-    fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason: "refuses", "places", the needed
-    names, or its effects. `stays`: the statement itself remains around the branch: a `try` that catches more than the
-    import, an `if` with the test `rest`. `effects` are those of the
-    branch for Colab that decided for it or, if it is removed, that the other one does not have.
+    fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
+    "refuses", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try` that
+    catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that decided
+    for it or, if it is removed, that the other one does not have.
     """
 
     node: ast.If | ast.Try
@@ -59,22 +59,23 @@ class Choice:
         return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
 
-def choices(
-    source: CellSource,
-    flag_of: FlagOf,
-    needed: Collection[str] = (),
-    *,
-    as_on_colab: bool = False,
-    repository: str = "",
-) -> list[Choice]:
-    """The choices of a cell, an outer one before those inside it; removed branches are not searched. `needed` are names
-    that only Colab branches bind although other cells need them; `as_on_colab`: another branch for Colab creates files
-    in its own folders, so that other folders are not used. `repository` is the one that contains the notebook: a branch
-    that clones it is not needed.
+@dataclass(frozen=True)
+class Context:
+    """What the notebook knows about its branches. `needed` are names that only Colab branches bind although other cells
+    need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that other folders are not
+    used. `repository` is the one that contains the notebook: a branch that clones it is not needed.
     """
+
+    needed: frozenset[str] = frozenset()
+    as_on_colab: bool = False
+    repository: str = ""
+
+
+def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
+    """The choices of a cell, an outer one before those inside it; removed branches are not searched."""
     if source.tree is None:
         return []
-    search = _Search(source, flag_of, needed, as_on_colab, repository)
+    search = _Search(source, answer_of, context)
     search.look(source.tree.body, source.tree)
     return search.found
 
@@ -82,14 +83,10 @@ def choices(
 class _Search:
     """The choices of one cell, found block by block."""
 
-    def __init__(
-        self, source: CellSource, flag_of: FlagOf, needed: Collection[str], as_on_colab: bool, repository: str
-    ):
+    def __init__(self, source: CellSource, answer_of: AnswerOf, context: Context):
         self.source = source
-        self.flag_of = flag_of
-        self.needed = needed
-        self.as_on_colab = as_on_colab
-        self.repository = repository
+        self.answer_of = answer_of
+        self.context = context
         self.found: list[Choice] = []
 
     def look(self, block: Sequence[ast.stmt], scope: Scope) -> None:
@@ -108,79 +105,81 @@ class _Search:
     def _choice(self, node: ast.stmt, scope: Scope, after: Sequence[ast.stmt]) -> Choice | None:
         choice = None
         if isinstance(node, ast.If):
-            choice = _of_if(node, scope, self.flag_of) or self._of_alternative(node, scope)
+            choice = self._of_if(node, scope)
         elif isinstance(node, ast.Try):
             choice = _of_try(self.source, node, scope)
         if choice is None or choice.colab:
             return choice
-        if _leaves(choice.kept) and not choice.removed:
-            return self._unless_left(choice, after)
-        return self._unless_lost(choice)
-
-    def _of_alternative(self, node: ast.If, scope: Scope) -> Choice | None:
-        """`if IN_COLAB or x:` whose body has effects of its own: on Colab it always runs."""
-        if not isinstance(node.test, ast.BoolOp) or not isinstance(node.test.op, ast.Or):
-            return None
-        found = [answer(operand, self.flag_of) for operand in node.test.values]
-        if not any(operand is not None and operand.value is False for operand in found):
-            return None
-        lost = uncovered(effects(self.source, node.body), effects(self.source, node.orelse))
-        if not lost:
-            return None
-        kept, removed = tuple(node.body), tuple(node.orelse)
-        return Choice(node, kept, removed, scope, colab=True, because=_effect_words(lost), effects=tuple(lost))
-
-    def _unless_left(self, choice: Choice, after: Sequence[ast.stmt]) -> Choice:
-        """`if not IN_COLAB: return` before statements that do something."""
+        if not (_leaves(choice.kept) and not choice.removed):
+            return self._unless_lost(choice)
+        # `if not IN_COLAB: return` before statements that do something
         lost = uncovered(effects(self.source, after), ())
-        if not lost:
-            return choice
-        return replace(
-            choice, kept=(), removed=choice.kept, colab=True, because=_effect_words(lost), effects=tuple(lost)
-        )
+        return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
+
+    def _of_if(self, node: ast.If, scope: Scope) -> Choice | None:
+        found = self.answer_of(node.test)
+        operands = node.test.values if isinstance(node.test, ast.BoolOp) else []
+        is_or = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+        answers = [self.answer_of(operand) for operand in operands]
+        body, other = tuple(node.body), tuple(node.orelse)
+        if found is None:
+            # The body of `if IN_COLAB or x:` always runs on Colab.
+            asks = is_or and any(known is not None and known.value is False for known in answers)
+            lost = uncovered(effects(self.source, body), effects(self.source, other)) if asks else []
+            return Choice(node, body, other, scope, colab=True, effects=tuple(lost)) if lost else None
+        local, colab = (body, other) if found.value else (other, body)
+        if _refuses(local):
+            return Choice(node, colab, local, scope, colab=True, because="refuses")
+        unknown = [operand for operand, known in zip(operands, answers, strict=True) if known is None]
+        return Choice(node, local, colab, scope, rest=tuple(unknown) if is_or is bool(found.value) else ())
 
     def _unless_lost(self, choice: Choice) -> Choice | None:
         """The choice, or the branch for Colab if an effect would be lost without it."""
         colab, local = effects(self.source, choice.removed), effects(self.source, choice.kept)
         lost = uncovered(colab, local)
-        if self.repository and any(clones(effect, self.repository) for effect in lost):
+        if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
-        if not (lost and needs_colab(self.source, choice.removed)):
-            if lost:
-                return _for_colab(self.source, choice, _effect_words(lost), lost)
-            if self.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
-                return _for_colab(self.source, choice, "places", ())
-        choice = replace(choice, effects=tuple(different(colab, local)))
-        return _unless_needed(self.source, choice, self.needed)
+        if lost and not needs_colab(self.source, choice.removed):
+            return _for_colab(self.source, choice, effects=tuple(lost))
+        if self.context.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
+            return _for_colab(self.source, choice, because="places")
+        return self._unless_needed(replace(choice, effects=tuple(different(colab, local))))
+
+    def _unless_needed(self, choice: Choice) -> Choice | None:
+        """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one
+        cannot run here."""
+        names = only_bound_in(self.source, choice)
+        if isinstance(choice.scope, ast.Module):
+            missing = names & self.context.needed
+        else:
+            outside = accesses_in(self.source, [choice.scope], [choice.node])
+            missing = names & read(outside, choice.scope) - bound(outside, choice.scope)
+        if not missing:
+            return choice
+        if needs_colab(self.source, choice.removed):
+            return None
+        return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
 
 
-def _of_if(node: ast.If, scope: Scope, flag_of: FlagOf) -> Choice | None:
-    found = answer(node.test, flag_of)
-    if found is None:
-        return None
-    local, other = (node.body, node.orelse) if found.value else (node.orelse, node.body)
-    rest: tuple[ast.expr, ...] = ()
-    if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) is bool(found.value):
-        rest = tuple(operand for operand in node.test.values if answer(operand, flag_of) is None)
-    if _refuses(local):
-        return Choice(node, tuple(other), tuple(local), scope, colab=True, because="refuses")
-    return Choice(node, tuple(local), tuple(other), scope, rest=rest)
+def only_bound_in(source: CellSource, choice: Choice) -> set[str]:
+    """The names that the removed branch binds, and the kept one does not."""
+    removed, kept = (accesses_in(source, block) for block in (choice.removed, choice.kept))
+    return bound(removed, choice.scope) - bound(kept, choice.scope)
 
 
-def _for_colab(source: CellSource, choice: Choice, because: str, lost: Sequence[Effect]) -> Choice:
+def _for_colab(source: CellSource, choice: Choice, *, because: str = "", effects: tuple[Effect, ...] = ()) -> Choice:
     """The choice for the branch for Colab."""
-    node = choice.node
+    node, stays, kept, removed = choice.node, bool(choice.rest), choice.removed, choice.kept
     if isinstance(node, ast.Try):
-        stays = not _needs_no_try(source, choice, node)
-        kept, removed = (*node.body, *node.orelse), () if stays else tuple(s for h in node.handlers for s in h.body)
-    elif choice.rest:
-        stays, kept, removed = True, (*node.body, *node.orelse), ()
-    else:
-        stays, kept, removed = False, choice.removed, choice.kept
-    return replace(choice, kept=kept, removed=removed, colab=True, because=because, stays=stays, effects=tuple(lost))
+        stays, kept = not _needs_no_try(source, node), (*node.body, *node.orelse)
+        removed = tuple(statement for handler in node.handlers for statement in handler.body)
+    elif stays:
+        kept = (*node.body, *node.orelse)
+    removed = () if stays else removed
+    return replace(choice, kept=kept, removed=removed, colab=True, because=because, stays=stays, effects=effects)
 
 
-def _needs_no_try(source: CellSource, choice: Choice, node: ast.Try) -> bool:
+def _needs_no_try(source: CellSource, node: ast.Try) -> bool:
     """Whether the body does the same without the `try`: its handlers can only catch errors of the Colab import."""
     if node.finalbody or len(node.handlers) != 1:
         return False
@@ -212,12 +211,6 @@ def cannot_fail(node: ast.stmt) -> bool:
     return False
 
 
-def _effect_words(lost: Sequence[Effect]) -> str:
-    """The effects of a branch in words: "fetches and installs"."""
-    kinds = list(dict.fromkeys(effect.kind for effect in lost))
-    return " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
-
-
 def _leaves(block: Sequence[ast.stmt]) -> bool:
     return len(block) == 1 and isinstance(block[0], ast.Return) and block[0].value is None
 
@@ -239,14 +232,10 @@ def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
 
 def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     """The names of the exception classes that catch the error of a statement without Colab; None if it has none."""
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        of_colab = isinstance(statement, ast.ImportFrom) or all(
-            alias.name == PACKAGE or alias.name.startswith(PACKAGE + ".") for alias in statement.names
-        )
-        paths = [path for _, path in imported_names(statement)]
-        if isinstance(statement, ast.Import):
-            return _CATCHES_IMPORT if of_colab else None
-        return _CATCHES_IMPORT if all(path is not None for path in paths) else None
+    if isinstance(statement, ast.Import):
+        return _CATCHES_IMPORT if all(path_below(alias.name) is not None for alias in statement.names) else None
+    if isinstance(statement, ast.ImportFrom):
+        return _CATCHES_IMPORT if all(path is not None for _, path in imported_names(statement)) else None
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":
@@ -273,37 +262,11 @@ def _catches(handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
 
 def _refuses(block: Sequence[ast.stmt]) -> bool:
     """Whether the branch ends the run: it raises, has a false assert, or exits the interpreter."""
-    if not block:
-        return False
-    last = block[-1]
-    if isinstance(last, ast.Raise):
-        return True
-    if isinstance(last, ast.Assert):
-        return isinstance(last.test, ast.Constant) and not last.test.value
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        function = last.value.func
-        name = last_name(function)
-        return name in _EXITS
+    match block[-1] if block else None:
+        case ast.Raise():
+            return True
+        case ast.Assert(test=ast.Constant(value=value)):
+            return not value
+        case ast.Expr(value=ast.Call(func=function)):
+            return last_name(function) in _EXITS
     return False
-
-
-def _unless_needed(source: CellSource, choice: Choice, needed: Collection[str]) -> Choice | None:
-    """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one cannot
-    run here."""
-    names = only_bound_in(choice)
-    if isinstance(choice.scope, ast.Module):
-        missing = names & set(needed)
-    else:
-        outside = [choice.node]
-        missing = names & read_names_of(source, choice.scope.body, outside)
-        missing -= stored_names(choice.scope.body, outside) | parameter_names(choice.scope)
-    if not missing:
-        return choice
-    if needs_colab(source, choice.removed):
-        return None
-    return _for_colab(source, choice, ", ".join(f"`{name}`" for name in sorted(missing)), ())
-
-
-def only_bound_in(choice: Choice) -> set[str]:
-    """The names that the removed branch binds, and the kept one does not."""
-    return stored_names(choice.removed) - stored_names(choice.kept)

@@ -37,7 +37,8 @@ class Answer:
     asks: bool = True
 
 
-FlagOf = Callable[[ast.expr], Answer | None]
+FlagOf = Callable[[ast.Name], Answer | None]
+AnswerOf = Callable[[ast.expr], Answer | None]
 
 
 def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None:

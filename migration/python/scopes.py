@@ -1,116 +1,196 @@
-"""Names that a block, a function or a comprehension binds, by Python's rules of scope."""
+"""Every access to a name in a cell, resolved once by Python's rules of scope, in the order of execution. Functions run
+after the cell's own statements, because they use the names of the module at the time of the call.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from migration.python.source import CellSource
+from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import children, walk
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_CLOSED = (*_SCOPES, ast.Name, ast.Constant)  # nodes whose children do not belong to the block
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-
 _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
 
-
-def local_names(node: ast.AST) -> frozenset[str]:
-    """The local names of a function, lambda or comprehension; none for any other node."""
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
-            own = own_nodes(node.body)
-            outer = [part.names for part in own if isinstance(part, ast.Global | ast.Nonlocal)]
-            return frozenset((_stored(own) | parameter_names(node)).difference(*outer))
-        case ast.Lambda():
-            return frozenset(parameter_names(node))
-        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            return frozenset(stored_names([part.target for part in node.generators]))
-    return frozenset()
+Assignment = ast.Assign | ast.AnnAssign
 
 
-def parameter_names(node: ast.AST) -> set[str]:
-    """The parameters of a function or lambda; none for any other node."""
-    arguments = getattr(node, "args", None)
-    return {argument.arg for argument in arguments_of(arguments)} if isinstance(arguments, ast.arguments) else set()
+@dataclass(eq=False)
+class Scope:
+    """The module (without `parent`), a function, a class or a comprehension. `names` are those it binds, `outer` those
+    it declares global or nonlocal. `is_deferred`: its code runs when a function is called."""
+
+    node: ast.AST
+    parent: Scope | None = None
+    names: set[str] = field(default_factory=set)
+    outer: set[str] = field(default_factory=set)
+    is_deferred: bool = False
+
+    def owner_of(self, name: str) -> Scope:
+        """The scope whose name is meant. Functions and comprehensions in a class do not use the names of the class."""
+        scope = self
+        while scope.parent is not None:
+            if name in scope.names and (scope is self or not isinstance(scope.node, ast.ClassDef)):
+                return scope
+            scope = scope.parent
+        return scope
 
 
-def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    return [argument for argument in every if argument is not None]
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A name that is bound or read in a scope, and the node that does it, such as a definition or an import.
+    `assignment` is the one that binds the name to its value."""
+
+    name: str
+    node: ast.AST
+    scope: Scope
+    binds: bool = False
+    assignment: Assignment | None = None
+
+    @property
+    def owner(self) -> Scope:
+        return self.scope.owner_of(self.name)
+
+    @property
+    def value(self) -> ast.expr | None:
+        return self.assignment.value if self.assignment is not None else None
 
 
-def stored_names(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
-    """The names that a block binds in its own scope, outside of the statements in `without`."""
-    return _stored(own_nodes(nodes, without))
+@once_a_cell
+def accesses(source: CellSource) -> tuple[Access, ...]:
+    """The accesses of a cell; empty if it does not parse."""
+    if source.tree is None:
+        return ()
+    reader = _Reader(source)
+    try:
+        reader.visit_all(source.tree.body, Scope(source.tree))
+        while reader.waiting:
+            reader.waiting.pop(0)()
+    except RecursionError:
+        pass  # an expression of thousands of terms: what follows is not known
+    return tuple(reader.found)
 
 
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    return {name for node in nodes for name in names_bound_by(node)}
+def accesses_in(source: CellSource, block: Iterable[ast.AST], without: Iterable[ast.AST] = ()) -> list[Access]:
+    """The accesses in some statements, except in those of `without`."""
+    inside = ids_in(block) - ids_in(without)
+    return [access for access in accesses(source) if id(access.node) in inside]
 
 
-def names_bound_by(node: ast.AST) -> tuple[str, ...]:
-    """The names that a node itself binds, without those of the nodes inside it."""
-    match node:
-        case ast.Name():
-            return () if isinstance(node.ctx, ast.Load) else (node.id,)
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return (node.name,)
-        case ast.Import() | ast.ImportFrom():
-            return tuple(alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return (name,)
-        case ast.MatchMapping(rest=str(rest)):
-            return (rest,)
-    return ()
+def ids_in(block: Iterable[ast.AST]) -> set[int]:
+    """The ids of all nodes of some statements."""
+    return {id(node) for statement in block for node in walk(statement)}
 
 
-def own_nodes(nodes: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> list[ast.AST]:
-    """The nodes of a block in the order of the text, but not those inside its functions, classes and comprehensions,
-    nor the nodes in `without` and what is inside them."""
-    found: list[ast.AST] = []
-    left_out = {id(node) for node in without}
-    waiting = list(reversed(nodes))
-    while waiting:
-        node = waiting.pop()
-        if left_out and id(node) in left_out:
-            continue
-        found.append(node)
-        if isinstance(node, _COMPREHENSIONS):
-            waiting += [part for part in walk(node) if isinstance(part, ast.NamedExpr)]
-        elif not isinstance(node, _CLOSED):
-            waiting += reversed(children(node))
-    return found
+def bound(found: Iterable[Access], scope: ast.AST | None = None) -> set[str]:
+    """The names of a scope that accesses bind; by default those of the module."""
+    return {access.name for access in found if access.binds and _is_of(access, scope)}
 
 
-def read_names_of(source: CellSource, block: Sequence[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]:
-    """The names of this scope that a block and the commands in it read, those of the statements in `without` left out.
+def read(found: Iterable[Access], scope: ast.AST | None = None) -> set[str]:
+    """The names of a scope that accesses read; by default those of the module."""
+    return {access.name for access in found if not access.binds and _is_of(access, scope)}
 
-    Names that functions and comprehensions read are included unless they are local to them.
-    """
-    left_out = {id(node) for node in without}
-    names: set[str] = set()
-    waiting = list(block)
-    while waiting:
-        node = waiting.pop()
-        if id(node) in left_out:
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        elif isinstance(node, ast.Expr | ast.Assign) and source.commands:
-            command = source.command_of(node)
-            if command is not None:
-                names |= command_words(source.text[command.body : command.end])
-        inside = children(node)
-        own = local_names(node)
-        if own:
-            names |= read_names_of(source, inside, without) - own
-        else:
-            waiting += inside
-    return names
+
+def _is_of(access: Access, scope: ast.AST | None) -> bool:
+    owner = access.owner
+    return owner.parent is None if scope is None else owner.node is scope
+
+
+def _is_bound_outside(name: str, scope: Scope) -> bool:
+    """Whether `:=` binds a name in a comprehension, which binds its targets only."""
+    return isinstance(scope.node, _COMPREHENSIONS) and name not in scope.names
+
+
+class _Reader:
+    """Visits the nodes of a cell in the order of execution."""
+
+    def __init__(self, source: CellSource):
+        self.source = source
+        self.found: list[Access] = []
+        self.waiting: list[Callable[[], None]] = []
+
+    def bind(self, name: str, node: ast.AST, scope: Scope, assignment: Assignment | None = None) -> None:
+        while scope.parent is not None and (name in scope.outer or _is_bound_outside(name, scope)):
+            scope = scope.parent
+        scope.names.add(name)
+        self.found.append(Access(name, node, scope, binds=True, assignment=assignment))
+
+    def visit_all(self, nodes: Iterable[ast.AST | None], scope: Scope) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node, scope)
+
+    def visit(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.Name(ctx=ast.Load()):
+                self.found.append(Access(node.id, node, scope))
+            case ast.Name():
+                self.bind(node.id, node, scope)
+            case ast.Import() | ast.ImportFrom():
+                for alias in node.names:
+                    self.bind(alias.asname or alias.name.partition(".")[0], node, scope)
+            case ast.Assign() | ast.AnnAssign() if node.value is not None:
+                self.command(node, scope)
+                self.visit(node.value, scope)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        self.bind(target.id, target, scope, node)
+                    else:
+                        self.visit(target, scope)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                self.function(node, scope)
+            case ast.ClassDef():
+                self.visit_all([*node.decorator_list, *node.bases, *node.keywords], scope)
+                self.visit_all(node.body, Scope(node, scope, is_deferred=scope.is_deferred))
+                self.bind(node.name, node, scope)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                inner = Scope(node, scope, is_deferred=scope.is_deferred)
+                targets = [part for generator in node.generators for part in walk(generator.target)]
+                inner.names |= {part.id for part in targets if isinstance(part, ast.Name)}
+                self.visit_all(children(node), inner)
+            case ast.Global() | ast.Nonlocal():
+                scope.outer |= set(node.names)
+            case _:
+                self.other(node, scope)
+
+    def other(self, node: ast.AST, scope: Scope) -> None:
+        """A node that binds at most the name of a handler or a pattern."""
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.found.append(Access(node.target.id, node, scope))
+        elif isinstance(node, ast.Expr):
+            self.command(node, scope)
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if isinstance(name, str):
+            self.bind(name, node, scope)
+        first = getattr(node, "iter", None) or getattr(node, "value", None)  # evaluated before the target
+        self.visit_all(sorted(children(node), key=lambda part: part is not first), scope)
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> None:
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        parameters = [argument for argument in every if argument is not None]
+        inner = Scope(node, scope, is_deferred=True)
+        self.visit_all(getattr(node, "decorator_list", ()), scope)
+        self.visit_all([*arguments.defaults, *arguments.kw_defaults, getattr(node, "returns", None)], scope)
+        self.visit_all([parameter.annotation for parameter in parameters], scope)
+        for parameter in parameters:
+            self.bind(parameter.arg, parameter, inner)
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
+        self.waiting.append(lambda: self.visit_all(body, inner))
+        if not isinstance(node, ast.Lambda):
+            self.bind(node.name, node, scope)
+
+    def command(self, node: ast.stmt, scope: Scope) -> None:
+        """The names that a shell line or magic interpolates."""
+        command = self.source.command_of(node) if self.source.commands else None
+        if command is not None:
+            words = command_words(self.source.text[command.body : command.end])
+            self.found += [Access(word, node, scope) for word in sorted(words)]
 
 
 def command_words(text: str) -> set[str]:

@@ -46,7 +46,7 @@ def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
     """The imports of google.colab that run here."""
     if source.tree is None or not _COLAB.fires(source.text):
         return
-    removed = facts.colab.removed(source)
+    removed = facts.colab.cell(source).removed
     for node in source.nodes:
         if isinstance(node, Import) and id(node) not in removed and _colab_modules(node):
             yield node
@@ -123,7 +123,7 @@ def _written(aliases: Sequence[ast.alias]) -> str:
 
 def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`google.colab.files.upload()`, with its full name."""
-    roots = [use for use in facts.colab.uses(source) if use.root is not None]
+    roots = [use for use in facts.colab.cell(source).uses if use.root is not None]
     edits = [
         Edit(*source.span(use.root), RUNTIME)
         for use in roots
@@ -145,15 +145,15 @@ def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match
 def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The drive is a folder: mounts are removed, and the import if it has no other use. They are kept if their result
     or the name `drive` is used, or their path is computed."""
-    if not facts.colab.concern(source) or source.tree is None:
+    if not facts.colab.cell(source).concerned or source.tree is None:
         return
     if not facts.static_mount:
-        for use in facts.colab.uses(source):
+        for use in facts.colab.cell(source).uses:
             if use.path in (MOUNT, UNMOUNT):
                 message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
                 yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
         return
-    mounts = {id(use.call) for use in facts.colab.uses(source) if is_mount(use)}
+    mounts = {id(use.call) for use in facts.colab.cell(source).uses if is_mount(use)}
     dropped = {
         id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
     }

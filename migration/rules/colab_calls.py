@@ -141,7 +141,7 @@ def _part_of(path: str) -> Part | None:
 
 def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
     def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-        for use in facts.colab.uses(source):
+        for use in facts.colab.cell(source).uses:
             if _part_of(use.path) is part and not _is_plain_name(part, use):
                 yield _match(source, part, use)
 

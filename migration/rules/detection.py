@@ -10,10 +10,10 @@ from types import UnionType
 from migration.analysis.facts import NotebookFacts
 from migration.colab.effects import Effect, different, effects, of_expression, uncovered
 from migration.colab.local_branch import Choice
-from migration.colab.local_value import Answer, FlagOf, answer, asks_for_content
+from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
-from migration.python.scopes import own_nodes
+from migration.python.scopes import accesses
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
@@ -30,13 +30,13 @@ _CALLERS_ACTION = "check what the callers of this function do on Colab only, bec
 
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.colab.choices(source):
+    for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.If) and not choice.colab:
             yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.colab.choices(source):
+    for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.Try) and not choice.colab:
             what = "a variable that Colab sets"
             if isinstance(choice.failing, ast.Import | ast.ImportFrom):
@@ -49,7 +49,7 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for choice in facts.colab.choices(source):
+    for choice in facts.colab.cell(source).choices:
         if not choice.colab:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
@@ -80,7 +80,9 @@ def _reason(choice: Choice) -> str:
     if choice.because == "places":
         return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
-        return f"it {choice.because}, which this machine needs too"
+        kinds = list(dict.fromkeys(effect.kind for effect in choice.effects))
+        words = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+        return f"it {words}, which this machine needs too"
     return f"only it defines {choice.because}, which the notebook needs"
 
 
@@ -119,7 +121,7 @@ def _magics(source: CellSource, removed: Sequence[ast.stmt]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- expressions
 def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in _expressions(source, facts, ast.IfExp):
-        found = answer(node.test, facts.colab.flag_of(source))
+        found = facts.colab.cell(source).answer(node.test)
         if found is None:
             continue
         kept, removed = (node.body, node.orelse) if found.value else (node.orelse, node.body)
@@ -129,31 +131,27 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         text = source.segment(kept)
         if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
             text = f"({text})"
-        start, end = source.span(node)
-        yield Match(start, end, message, (Edit(start, end, text),))
+        yield _replaced(source, node, text, message)
 
 
 def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    flag_of = facts.colab.flag_of(source)
+    cell = facts.colab.cell(source)
     tests = _tests(source)
     for node in _expressions(source, facts, ast.BoolOp):
-        if answer(node, flag_of) is not None:
+        known = [(operand, found) for operand in node.values if (found := cell.answer(operand)) is not None]
+        if cell.answer(node) is not None:
             continue
-        for index, operand in enumerate(node.values):
-            found = answer(operand, flag_of)
-            if found is None:
-                continue
-            start, end = source.span(operand)
-            message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and has no effect"
-            edit = _without_operand(source, node, index) if id(node) in tests else None
-            if bool(found.value) is isinstance(node.op, ast.Or) or edit is None:
-                if _only_flags(operand, flag_of):
-                    continue
+        for operand, found in known:
+            action = _action(source, _lost_with_operand(source, node, found))
+            text = _without_operand(source, node, operand) if id(node) in tests else None
+            if bool(found.value) is not isinstance(node.op, ast.Or) and text is not None:
+                message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and has no effect"
+                yield _replaced(source, node, text, message, shown=operand, action=action)
+                break
+            if answer(operand) is not None:
                 message = f"`{ast.unparse(operand)}` is {found.value} here"
-                edit = Edit(start, end, repr(found.value))
-            lost = _lost_with_operand(source, node, found)
-            yield Match(start, end, message, (edit,), _action(source, lost), Keeps.NEEDS_HUMAN if lost else None)
-            break
+                yield _replaced(source, operand, repr(found.value), message, action=action)
+                break
 
 
 def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> list[Effect]:
@@ -168,78 +166,66 @@ def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> l
 def _tests(source: CellSource) -> set[int]:
     """The ids of the expressions of which only the truth value is used."""
     found: set[int] = set()
-    for node in source.nodes if source.tree else ():
-        tests = [node.test] if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else []
-        if isinstance(node, ast.comprehension):
-            tests = node.ifs
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            tests = [node.operand]
-        elif isinstance(node, ast.BoolOp) and id(node) in found:
-            tests = node.values
-        found |= {id(test) for test in tests}
+    for node in source.nodes:
+        match node:
+            case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
+                found.add(id(node.test))
+            case ast.comprehension():
+                found |= {id(test) for test in node.ifs}
+            case ast.UnaryOp(op=ast.Not()):
+                found.add(id(node.operand))
+            case ast.BoolOp() if id(node) in found:
+                found |= {id(test) for test in node.values}
     return found
 
 
-def _without_operand(source: CellSource, node: ast.BoolOp, index: int) -> Edit | None:
-    """The edit that removes an operand; None if the expression takes several lines."""
-    start, end = source.span(node)
-    if re.search(r"[\n#]", source.text[start:end]):
+def _without_operand(source: CellSource, node: ast.BoolOp, removed: ast.expr) -> str | None:
+    """The expression without an operand; None if it takes several lines."""
+    if re.search(r"[\n#]", source.segment(node)):
         return None
-    others = [operand for at, operand in enumerate(node.values) if at != index]
     loose = ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr
-    texts = [f"({text})" if isinstance(part, loose) else text for part in others for text in [source.segment(part)]]
-    return Edit(start, end, (" or " if isinstance(node.op, ast.Or) else " and ").join(texts))
+    others = [(source.segment(part), isinstance(part, loose)) for part in node.values if part is not removed]
+    word = " or " if isinstance(node.op, ast.Or) else " and "
+    return word.join(f"({text})" if is_loose else text for text, is_loose in others)
 
 
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    flag_of = facts.colab.flag_of(source)
+    cell = facts.colab.cell(source)
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
     for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
-        found = answer(node, flag_of)
-        if found is None or _only_flags(node, flag_of):
-            continue
-        start, end = source.span(node)
+        found = cell.answer(node)
+        if found is None or answer(node) is None:
+            continue  # a question through flags stays if no branch depends on it
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
         action = _CALLERS_ACTION if id(node) in returned else ""
-        keeps = Keeps.NEEDS_HUMAN if action else None
-        yield Match(start, end, message, (Edit(start, end, repr(found.value)),), action, keeps)
+        yield _replaced(source, node, repr(found.value), message, action=action)
     yield from _find_hand_written(source, facts)
+    for node in source.nodes:
+        if not isinstance(node, ast.Assert) or id(node) in cell.removed or "TPU" in source.segment(node):
+            continue
+        if cell.answer(node.test) is not None:
+            message = "the check that the notebook runs on Colab is removed"
+            yield Match(*source.span(node), message, take_out(source, [node]))
 
 
 def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`IN_COLAB = True`: a flag that is set by hand."""
-    if source.tree is None or not facts.colab.flags:
-        return
-    removed = [statement for choice in facts.colab.choices(source) for statement in choice.removed]
-    for node in own_nodes(source.tree.body, removed):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if asks_for_content(call):
-                if facts.colab.flags.get(name) is False:
-                    edit = Edit(*source.span(call), "False")
-                    yield Match(*source.span(node), f"`{name}` is False here", (edit,))
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value)) as literal):
-                if facts.colab.flags.get(name, value) is not value:
-                    edit = Edit(*source.span(literal), repr(not value))
-                    yield Match(*source.span(node), f"`{name}` is {not value} here", (edit,))
-
-
-def _find_asserts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    flag_of = facts.colab.flag_of(source)
-    removed = facts.colab.removed(source)
-    for node in source.nodes if source.tree else ():
-        if isinstance(node, ast.Assert) and id(node) not in removed:
-            found = answer(node.test, flag_of)
-            if found is not None and "TPU" not in source.segment(node):
-                edits = take_out(source, [node])
-                yield Match(*source.span(node), "the check that the notebook runs on Colab is removed", edits)
+    flags, removed = facts.colab.flags, facts.colab.cell(source).removed
+    for access in accesses(source) if flags else ():
+        value, name = access.value, access.name
+        if value is None or name not in flags or access.owner.parent is not None or id(access.node) in removed:
+            continue
+        local = flags[name]
+        is_other = isinstance(value, ast.Constant) and isinstance(value.value, bool) and value.value is not local
+        if is_other or (local is False and asks_for_content(value)):
+            yield _replaced(source, value, repr(local), f"`{name}` is {local} here", shown=access.assignment)
 
 
 def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
     """The expressions of some kinds that run here, without the tests of branches. Those in f-strings are omitted: up to
     Python 3.11 their positions are not exact."""
-    skipped = facts.colab.removed(source) | {
-        id(choice.node.test) for choice in facts.colab.choices(source) if isinstance(choice.node, ast.If)
-    }
+    cell = facts.colab.cell(source)
+    skipped = cell.removed | {id(choice.node.test) for choice in cell.choices if isinstance(choice.node, ast.If)}
     waiting: list[ast.AST] = [source.tree] if source.tree else []
     while waiting:
         node = waiting.pop()
@@ -250,9 +236,18 @@ def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr]
         waiting += reversed(children(node))
 
 
-def _only_flags(node: ast.expr, flag_of: FlagOf) -> bool:
-    """Whether an expression asks about Colab only through flags; then it stays if no branch depends on it."""
-    return answer(node) is None and isinstance(answer(node, flag_of), Answer)
+def _replaced(
+    source: CellSource,
+    node: ast.expr,
+    text: str,
+    message: str,
+    *,
+    shown: ast.expr | ast.stmt | None = None,
+    action: str = "",
+) -> Match:
+    """The match that replaces an expression; `shown` is the part of the cell that the finding is about."""
+    keeps = Keeps.NEEDS_HUMAN if action else None
+    return Match(*source.span(shown or node), message, (Edit(*source.span(node), text),), action, keeps)
 
 
 RULES: tuple[Rule, ...] = (
@@ -328,21 +323,11 @@ RULES: tuple[Rule, ...] = (
         "LF306",
         "A value that says whether this is Colab",
         '`IN_COLAB = "google.colab" in sys.modules`, `find_spec("google.colab") is not None`, '
-        '`"COLAB_GPU" in os.environ`, `IN_COLAB = True`',
-        "`IN_COLAB = False`: the value outside Colab",
+        '`"COLAB_GPU" in os.environ`, `IN_COLAB = True`, `assert IN_COLAB`',
+        "`IN_COLAB = False`: the value outside Colab; nothing instead of an assertion",
         Keeps.EQUIVALENT,
         _find_values,
         of_colab=True,
         example=Example('IN_COLAB = "google.colab" in sys.modules', "IN_COLAB = False"),
-    ),
-    Rule(
-        "LF307",
-        "An assertion that this is Colab",
-        "`assert IN_COLAB`",
-        "nothing",
-        Keeps.EQUIVALENT,
-        _find_asserts,
-        of_colab=True,
-        example=Example('assert "google.colab" in sys.modules\ntrain()', "train()"),
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from migration.colab.local_branch import Choice, cannot_fail
 from migration.colab.names import PACKAGE
 from migration.notebook.texts import Edit
-from migration.python.scopes import read_names_of
+from migration.python.scopes import accesses_in
 from migration.python.source import CellSource
 from migration.python.statements import end_of, line_span, take_out, whole_lines
 from migration.python.strings import comments, read_strings
@@ -107,7 +107,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     before = node.body[: next(index for index, part in enumerate(node.body) if part is failing)]
     in_a_line = "\n" not in source.text[start : source.span(node.body[0])[0]]
     shares_line = before and "\n" not in source.text[end_of(source, before[-1]) : source.span(failing)[0]]
-    uses_error = handler.name and handler.name in read_names_of(source, handler.body)
+    uses_error = any(not access.binds and access.name == handler.name for access in accesses_in(source, handler.body))
     if node.finalbody or uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
         # A lookup raises KeyError by itself.
         is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None

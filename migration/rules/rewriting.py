@@ -77,7 +77,7 @@ def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[i
 def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """The matches of the rules whose trigger the cell satisfies. Rules of one family share a trigger."""
     fired: dict[Trigger | None, bool] = {None: True}
-    concerns_colab = facts.colab.concern(source)
+    concerns_colab = facts.colab.cell(source).concerned
     for rule in rules:
         if rule.trigger not in fired and rule.trigger is not None:
             fired[rule.trigger] = rule.trigger.fires(source.text)

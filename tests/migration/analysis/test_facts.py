@@ -13,7 +13,7 @@ def _paths(*texts):
     """The paths of the uses in the last cell."""
     sources = _sources(*texts)
     facts = collect_facts(sources)
-    return [use.path for use in facts.colab.uses(sources[-1])]
+    return [use.path for use in facts.colab.cell(sources[-1]).uses]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_names_follow_the_rules_of_scope(texts, paths):
 
 def test_a_function_above_the_import_uses_it():
     sources = _sources("def f():\n    files.upload()", "from google.colab import files")
-    assert [use.path for use in collect_facts(sources).colab.uses(sources[0])] == ["files.upload"]
+    assert [use.path for use in collect_facts(sources).colab.cell(sources[0]).uses] == ["files.upload"]
 
 
 def test_a_name_without_an_import_is_not_a_colab_name():
@@ -89,7 +89,7 @@ def test_a_name_without_an_import_is_not_a_colab_name():
 
 def test_the_path_of_a_node():
     (source,) = _sources("import google.colab\ngoogle.colab.drive.mount('x')")
-    paths = collect_facts([source]).colab.names(source).paths
+    paths = collect_facts([source]).colab.cell(source).names.paths
     chain = source.tree.body[1].value.func
     assert paths.get(id(chain)) == "drive.mount"
     assert paths.get(id(chain.value)) == "drive"
@@ -124,6 +124,7 @@ def test_the_path_of_a_node():
         ("mount = False\nif 'google.colab' in sys.modules:\n    mount = True", {}),
         ("def f(x):\n    return 'google.colab' in sys.modules", {}),
         ("for IN_COLAB in (True, False): pass", {}),
+        ("IN_COLAB = 'google.colab' in sys.modules\nx = IN_COLAB\nif x: a()\nx = 3", {"IN_COLAB": False}),
     ],
 )
 def test_flags_are_assigned_only_the_detection_result(text, flags):
@@ -149,7 +150,7 @@ def test_a_flag_is_known_in_every_cell():
     ],
 )
 def test_names_bound_only_in_colab_branches_are_found(texts, needed):
-    assert collect_facts(_sources(*texts)).colab.needed == needed
+    assert collect_facts(_sources(*texts)).colab.context.needed == needed
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def _facts(*texts):
 )
 def test_a_mount_by_itself(text, expected):
     sources, facts = _facts(text)
-    (use,) = facts.colab.uses(sources[1])
+    (use,) = facts.colab.cell(sources[1]).uses
     assert is_mount(use) is expected
     assert is_static(sources, facts.colab) is expected
 

@@ -3,6 +3,7 @@ import ast
 import pytest
 
 from migration.colab.names import GOOGLE, PACKAGE, RUNTIME, imported_names, path_below, read_names
+from migration.python.source import CellSource
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,8 @@ def test_the_path_below_the_package(module, below):
 
 
 def test_the_context_of_a_use_is_found():
-    found = read_names(ast.parse("from google.colab import files\nfiles.upload()\nx = files.upload().keys()\nfiles"))
-    assert [(use.path, use.is_statement, use.call is not None) for use in found.uses] == [
+    text = "from google.colab import files\nfiles.upload()\nx = files.upload().keys()\nfiles"
+    assert [(use.path, use.is_statement, use.call is not None) for use in read_names(CellSource(text)).uses] == [
         ("files.upload", True, True),
         ("files.upload", False, True),
         ("files", False, False),
@@ -46,11 +47,13 @@ def test_the_context_of_a_use_is_found():
 
 
 def test_names_before_and_after_a_cell_are_found():
-    tree = ast.parse("a()\nb()\nc()")
-    found = read_names(tree, before={"a": "files", "b": None}, later=lambda name: "drive" if name in "bc" else None)
+    source = CellSource("a()\nb()\nc()")
+    found = read_names(source, before={"a": "files", "b": None}, later={"b": "drive", "c": "drive"})
     assert [use.path for use in found.uses] == ["files", "drive"]
 
 
-def test_the_first_and_the_last_binding_are_kept():
-    found = read_names(ast.parse("from google.colab import drive\ndrive = 1"))
-    assert (found.first["drive"], found.bound["drive"]) == ("drive", None)
+def test_the_names_after_a_cell():
+    assert read_names(CellSource("from google.colab import drive, files\ndrive = 1")).bound == {
+        "drive": None,
+        "files": "files",
+    }

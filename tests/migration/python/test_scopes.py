@@ -2,7 +2,12 @@ import ast
 
 import pytest
 
-from migration.python.scopes import local_names, own_nodes, stored_names
+from migration.python.scopes import accesses, accesses_in, bound, read
+from migration.python.source import CellSource
+
+
+def _accesses(text):
+    return accesses(CellSource(text))
 
 
 @pytest.mark.parametrize(
@@ -14,19 +19,33 @@ from migration.python.scopes import local_names, own_nodes, stored_names
         ("for a in b:\n    c = 1\nelse:\n    d = 1", {"a", "c", "d"}),
         ("with a as b: c = 1", {"b", "c"}),
         ("def f(a):\n    b = 1\nclass A:\n    c = 1", {"f", "A"}),
+        ("def f():\n    global a\n    a = b = 1", {"f", "a"}),
         ("[a for a in b if (c := a)]", {"c"}),
         ("try: pass\nexcept E as a: b = 1", {"a", "b"}),
         ("match x:\n    case [a, *b]: pass\n    case {'k': c, **d}: pass", {"a", "b", "c", "d"}),
         ("del a", {"a"}),
+        ("a: int", {"a"}),
     ],
 )
-def test_stored_names(text, names):
-    assert stored_names(ast.parse(text).body) == names
+def test_names_that_the_module_binds(text, names):
+    assert bound(_accesses(text)) == names
 
 
-def test_statements_can_be_excluded():
-    body = ast.parse("a = 1\nif x:\n    b = 1\nc = 1").body
-    assert stored_names(body, [body[1]]) == {"a", "c"}
+@pytest.mark.parametrize(
+    "text, names",
+    [
+        ("a += b", {"a", "b"}),
+        ("def f(a, /, b, *c, d=e, **g): h = a + b + i", {"e", "i"}),
+        ("def f():\n    a = 1\n    def g(): return a + b", {"b"}),
+        ("class A:\n    a = 1\n    b = a\n    def f(self): return a", {"a"}),
+        ("lambda a, b=c: a + d", {"c", "d"}),
+        ("[a + b for a in c]", {"b", "c"}),
+        ("!ls {a} $b\nc = !ls {d}", {"a", "b", "d"}),
+        ("print 1", set()),
+    ],
+)
+def test_names_of_the_module_that_are_read(text, names):
+    assert read(_accesses(text)) == names
 
 
 @pytest.mark.parametrize(
@@ -35,16 +54,33 @@ def test_statements_can_be_excluded():
         ("def f(a, /, b, *c, d=1, **e): g = 1", {"a", "b", "c", "d", "e", "g"}),
         ("def f(a):\n    global b\n    b = c = 1", {"a", "c"}),
         ("def f():\n    def g(): h = 1", {"g"}),
-        ("lambda a, b=c: d", {"a", "b"}),
-        ("[a for a, b in c]", {"a", "b"}),
-        ("x = 1", set()),
     ],
 )
-def test_local_names(text, names):
-    node = ast.parse(text).body[0]
-    assert local_names(node.value if isinstance(node, ast.Expr) else node) == names
+def test_names_that_a_function_binds(text, names):
+    source = CellSource(text)
+    assert bound(accesses(source), source.tree.body[0]) == names
 
 
-def test_own_nodes_are_in_text_order():
-    nodes = own_nodes(ast.parse("a\ndef f():\n    b\nif c:\n    d").body)
-    assert [node.id for node in nodes if isinstance(node, ast.Name)] == ["a", "c", "d"]
+def test_functions_run_after_the_cell():
+    found = _accesses("def f():\n    a\nb = c")
+    assert [(access.name, access.binds) for access in found] == [("f", True), ("c", False), ("b", True), ("a", False)]
+    assert [access.scope.is_deferred for access in found] == [False, False, False, True]
+
+
+def test_the_value_of_an_assignment():
+    found = {access.name: access.value for access in _accesses("a = b = 1\nfor c in d: pass")}
+    assert isinstance(found["a"], ast.Constant)
+    assert found["a"] is found["b"]
+    assert found["c"] is None
+
+
+def test_statements_can_be_excluded():
+    source = CellSource("a = 1\nif x:\n    b = 1\nc = 1")
+    body = source.tree.body
+    assert bound(accesses_in(source, body, [body[1]])) == {"a", "c"}
+    assert bound(accesses_in(source, body[1:])) == {"b", "c"}
+
+
+def test_an_expression_that_is_nested_too_deeply():
+    text = "a = 1\nb = " + "+".join(["x"] * 2500)
+    assert bound(_accesses(text)) >= {"a"}

@@ -176,7 +176,7 @@ def test_conditions_that_do_not_detect_colab_are_unchanged(text):
 def test_the_detection_is_replaced_by_its_result(before, after):
     new, found = _one(before)
     assert new == after
-    assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306", "LF307"}
+    assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306"}
 
 
 def test_a_flag_that_the_author_has_set_for_a_local_run_stays():

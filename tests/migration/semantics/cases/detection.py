@@ -200,7 +200,7 @@ else:
     place = '/content'
 place
 """),
-        ("LF303", "LF307"),
+        ("LF303", "LF306"),
         drive={"data.csv": "a,b\n1,2\n"},
         gone=_FLAGS,
     ),
