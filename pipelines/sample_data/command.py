@@ -30,7 +30,7 @@ from pipelines.sample_data import chamber, rig
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 MANIFEST = Path("data/sample-data.json")
 _FDC_START = np.datetime64("2026-01-05T06:00:00", "s")
 _RIG_START = np.datetime64("2026-01-05T06:00:00", "ns")
@@ -69,11 +69,12 @@ CHAMBER_FILES = (
         _F("rf_instability", 2950, 3090, 4.0), _F("spike", 3600, 3640, 10.0))),
 )  # fmt: skip
 
-# The load programme that the rig repeats: second, rpm, load. A recording starts at any time in it.
+# The load programme that the rig repeats: second, rpm, load. A recording starts at any time in it. Between 1,200 and
+# 1,800 rpm, the skill of Swin-MAE is .20: there is too little to predict (dev/LOG.md, 2026-11-26).
 _PROGRAMME = (
-    (0.0, 1200, 0.3), (2.0, 1200, 0.3), (3.0, 1500, 0.3), (5.0, 1500, 0.3), (5.5, 1500, 0.8), (7.0, 1500, 0.8),
-    (8.0, 1800, 0.8), (10.0, 1800, 0.8), (10.5, 1800, 0.4), (12.0, 1800, 0.4), (13.0, 1800, 1.0), (14.0, 1800, 1.0),
-    (16.0, 1400, 0.6), (18.0, 1400, 0.6), (19.0, 1200, 1.0), (21.0, 1200, 1.0), (22.0, 1200, 0.2), (24.0, 1700, 0.2),
+    (0.0, 1100, 0.3), (2.0, 1100, 0.3), (3.0, 1500, 0.3), (5.0, 1500, 0.3), (5.5, 1500, 0.8), (7.0, 1500, 0.8),
+    (8.0, 1900, 0.8), (10.0, 1900, 0.8), (10.5, 1900, 0.4), (12.0, 1900, 0.4), (13.0, 1900, 1.0), (14.0, 1900, 1.0),
+    (16.0, 1400, 0.6), (18.0, 1400, 0.6), (19.0, 1100, 1.0), (21.0, 1100, 1.0), (22.0, 1100, 0.2), (24.0, 1700, 0.2),
     (26.0, 1700, 0.2),
 )  # fmt: skip
 _PROGRAMME_S = 28.0
