@@ -70,6 +70,11 @@ def size_in_words(num_bytes: float) -> str:
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.1f} MB"
 
 
+def gib(mebibytes: float) -> str:
+    """A size in MiB, in the unit of memory: `23.5 GiB`."""
+    return f"{mebibytes / 1024:.1f} GiB"
+
+
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
     """The rows as lines, with columns of equal width. right: numbers of the columns that are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -2,11 +2,12 @@
 
 Layers, lowest first; a module imports only from layers above it in this list:
 
-1. capabilities, host, process_memory, process, selftest, nvidia
-2. plan, tpu, backend (the calls that differ between platforms)
-3. detect, memory (limit, and recovery from out-of-memory errors)
-4. manager (device, precision, memory of a run), record (the same as JSON)
-5. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports
+1. capabilities, process_memory, process, selftest
+2. host, nvidia, plan, tpu
+3. backend (the calls that differ between platforms)
+4. detect, memory (limit, and recovery from out-of-memory errors)
+5. manager (device, precision, memory of a run), record (the same as JSON)
+6. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports
    no torch, as they are loaded on first use.
 """
 

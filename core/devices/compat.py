@@ -28,6 +28,7 @@ from core.devices.manager import PREFERENCES, torch_devices
 from core.devices.memory import memory_limit_mb
 from core.devices.record import device_record
 from core.errors import UsageError
+from core.numbers import gib
 
 Value = TypeVar("Value")
 
@@ -230,7 +231,7 @@ def print_device_info() -> None:
     """The device, precision, threads and memory of this process on stdout, with their reasons, for notebooks."""
     plan = get_device_info()["plan"]
     rows = {"device": f"{plan['kind']}: {plan['name']}", **{name: plan[name] for name in ("precision", "threads")}}
-    rows["memory"] = f"up to {plan['memory_limit_mb']} MiB"
+    rows["memory"] = f"up to {gib(plan['memory_limit_mb'])}"
     sys.stdout.writelines(f"{name:<12}{value} ({plan[f'{name}_reason']})\n" for name, value in rows.items())
 
 

@@ -10,6 +10,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,13 +19,14 @@ from core.config.execution import DeviceKind
 from core.devices import nvidia, tpu
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
-from core.devices.selftest import failure_on, native_dtypes
+from core.devices.process_memory import MIB
+from core.devices.selftest import native_dtypes, tested
 from core.errors import first_line
+from core.numbers import counted, gib
 
 log = logging.getLogger(__name__)
 
 Detect = Callable[..., DeviceCapabilities | None]
-_MEBIBYTE = 2**20
 _REDUCED = ("float16", "bfloat16")
 # The communication library of each kind of device; Apple's GPU has none.
 _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
@@ -69,29 +71,20 @@ def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
     if not torch.cuda.is_available():
         return _known_to_the_driver(torch)
     gpus, left_out = _with_kernels(torch)
-    index = _own_index(len(gpus))
-    device, own = torch.device("cuda", index), gpus[index]
-    failure = failure_on(device, torch)
-    verdicts = [failure, nvidia.missing_kernels(_capability([own], torch), torch)] if failure else [_passed(own)]
-    total = min(gpu.total_memory for gpu in gpus)
-    dtypes = () if failure else native_dtypes(device, _cuda_dtypes(gpus, torch), torch)
-    return DeviceCapabilities(
-        kind="cuda",
-        name=_joined(gpu.name for gpu in gpus),
-        count=len(gpus),
-        memory_total_mb=total // _MEBIBYTE,
-        memory_free_mb=0 if failure else min(torch.cuda.mem_get_info(device)[0], total) // _MEBIBYTE,
-        native_dtypes=dtypes,
-        usable=failure is None,
-        reason="; ".join(filter(None, [*verdicts, left_out, _differences(gpus, total)])),
+    found = _tested(
+        "cuda",
+        gpus,
+        _cuda_dtypes(gpus, torch),
+        torch,
         compute_capability=_capability(gpus, torch),
         cuda_version=torch.version.cuda,
         hip_version=torch.version.hip,
         driver_version=None if torch.version.hip else nvidia.driver_version(),
-        supports_mixed_precision=_is_mixed(dtypes),
-        supports_distributed=_supports_distributed("cuda", torch),
         unified_memory=all(bool(gpu.is_integrated) for gpu in gpus),
     )
+    own = gpus[_own_index(len(gpus))]
+    no_kernels = None if found.usable else nvidia.missing_kernels(_capability([own], torch), torch)
+    return replace(found, reason="; ".join(filter(None, [found.reason, no_kernels, left_out])))
 
 
 def _with_kernels(torch: Any) -> tuple[list[Any], str | None]:
@@ -150,15 +143,13 @@ def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
     """
     if not torch.backends.mps.is_available():
         return None
-    device = torch.device("mps")
-    failure = failure_on(device, torch)
-    memory = memory_mb()
-    dtypes = () if failure else native_dtypes(device, ("float16",), torch)
-    free, reason = 0, failure or "Apple GPU passed a forward and backward pass; memory is shared with the CPU"
+    failure, dtypes = tested(torch.device("mps"), ("float16",), torch)
+    memory, free = memory_mb(), 0
+    reason = failure or "Apple GPU passed a forward and backward pass; memory is shared with the CPU"
     if failure is None:
-        recommended = torch.mps.recommended_max_memory() // _MEBIBYTE
-        free = min(memory.free_mb, recommended - torch.mps.driver_allocated_memory() // _MEBIBYTE)
-        reason += f", at most {recommended} MiB are recommended"
+        recommended = torch.mps.recommended_max_memory() // MIB
+        free = min(memory.free_mb, recommended - torch.mps.driver_allocated_memory() // MIB)
+        reason += f", at most {gib(recommended)} are recommended"
     name_of_chip = getattr(torch.backends.mps, "get_name", cpu_model)  # since torch 2.9
     return DeviceCapabilities(
         kind="mps",
@@ -180,43 +171,25 @@ def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
     if not torch.xpu.is_available():
         return None
     gpus = [torch.xpu.get_device_properties(index) for index in range(torch.xpu.device_count())]
-    index = _own_index(len(gpus))
-    device = torch.device("xpu", index)
-    failure = failure_on(device, torch)
-    total = min(gpu.total_memory for gpu in gpus)
     claimed = {
         "float16": all(gpu.has_fp16 for gpu in gpus),
         "bfloat16": torch.xpu.is_bf16_supported(including_emulation=False),
     }
-    dtypes = () if failure else native_dtypes(device, (name for name in _REDUCED if claimed[name]), torch)
-    return DeviceCapabilities(
-        kind="xpu",
-        name=_joined(gpu.name for gpu in gpus),
-        count=len(gpus),
-        memory_total_mb=total // _MEBIBYTE,
-        memory_free_mb=0 if failure else min(_free_on_xpu(device, torch), total) // _MEBIBYTE,
-        native_dtypes=dtypes,
-        usable=failure is None,
-        reason="; ".join(filter(None, [failure or _passed(gpus[index]), _differences(gpus, total)])),
+    return _tested(
+        "xpu",
+        gpus,
+        [name for name, is_claimed in claimed.items() if is_claimed],
+        torch,
         driver_version=gpus[0].driver_version,
-        supports_mixed_precision=_is_mixed(dtypes),
-        supports_distributed=_supports_distributed("xpu", torch),
         unified_memory=all(getattr(gpu, "is_integrated_gpu", False) for gpu in gpus),
     )
-
-
-def _free_on_xpu(device: Any, torch: Any) -> int:
-    """Free memory in bytes. If the driver does not report it, the total without the memory of this process."""
-    try:
-        return torch.xpu.mem_get_info(device)[0]
-    except (AttributeError, RuntimeError):
-        return torch.xpu.get_device_properties(device).total_memory - torch.xpu.memory_reserved(device)
 
 
 # ---------------------------------------------------------------------------------------------------------------- CPU
 def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
     """Cores and memory that this process may use. The CPU needs no test operation."""
     memory, cores, physical = memory_mb(), usable_cores(), physical_cores()
+    reason = f"{counted(cores, 'core')} may be used ({physical} physical), {gib(memory.total_mb)} of memory"
     claimed = ("bfloat16",) if BFLOAT16_FLAGS & cpu_flags() else ()
     dtypes = native_dtypes(torch.device("cpu"), claimed, torch)
     return DeviceCapabilities(
@@ -227,7 +200,7 @@ def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
         memory_free_mb=memory.free_mb,
         native_dtypes=dtypes,
         usable=True,
-        reason=f"{cores} cores may be used ({physical} physical), {memory.total_mb} MiB of memory ({memory.source})",
+        reason=f"{reason} ({memory.source})",
         supports_mixed_precision=_is_mixed(dtypes),
         supports_distributed=_supports_distributed("cpu", torch),
         physical_cores=physical,
@@ -235,20 +208,47 @@ def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
 
 
 # -------------------------------------------------------------------------------------------------------------- shared
+def _tested(
+    kind: DeviceKind, gpus: Sequence[Any], claimed: Sequence[str], torch: Any, **facts: Any
+) -> DeviceCapabilities:
+    """The GPUs of a platform, after an operation on that of this process.
+
+    claimed: types that the driver reports. facts: further fields.
+    """
+    index, least_memory = _own_index(len(gpus)), min(gpu.total_memory for gpu in gpus)
+    device = torch.device(kind, index)
+    failure, dtypes = tested(device, claimed, torch)
+    reason = failure or f"{gpus[index].name} passed a forward and backward pass"
+    if len({(gpu.name, gpu.total_memory // MIB) for gpu in gpus}) > 1:
+        reason += f"; the GPUs differ: the smallest memory is used, {gib(least_memory / MIB)}"
+    return DeviceCapabilities(
+        kind=kind,
+        name=_joined(gpu.name for gpu in gpus),
+        count=len(gpus),
+        memory_total_mb=least_memory // MIB,
+        memory_free_mb=0 if failure else min(_free_bytes(getattr(torch, kind), device), least_memory) // MIB,
+        native_dtypes=dtypes,
+        usable=failure is None,
+        reason=reason,
+        supports_mixed_precision=_is_mixed(dtypes),
+        supports_distributed=_supports_distributed(kind, torch),
+        **facts,
+    )
+
+
+def _free_bytes(api: Any, device: Any) -> int:
+    """Free memory of a device. If the driver does not report it, as of some Intel GPUs, the total without the memory of
+    this process."""
+    try:
+        return api.mem_get_info(device)[0]
+    except (AttributeError, RuntimeError):
+        return api.get_device_properties(device).total_memory - api.memory_reserved(device)
+
+
 def _own_index(count: int) -> int:
     """The GPU of this process: torchrun numbers its processes; if each process sees only one GPU, it is that one."""
     index = int(os.environ.get("LOCAL_RANK", "0"))
     return index if index < count else 0
-
-
-def _passed(gpu: Any) -> str:
-    return f"{gpu.name} passed a forward and backward pass"
-
-
-def _differences(gpus: Sequence[Any], least_memory: int) -> str | None:
-    if len({(gpu.name, gpu.total_memory // _MEBIBYTE) for gpu in gpus}) == 1:
-        return None
-    return f"the GPUs differ: the smallest memory is used, {least_memory // _MEBIBYTE} MiB"
 
 
 def _is_mixed(dtypes: Sequence[str]) -> bool:

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import psutil
 
-_MEBIBYTE = 2**20
+from core.devices.process_memory import MIB
+from core.numbers import counted
+
 _ROOT = Path("/")
 _THREADS = "OMP_NUM_THREADS"
 
@@ -102,7 +104,7 @@ def thread_limit(
         limits.append((own, f"{_THREADS} = {own}"))
     if max_threads:
         limits.append((max_threads, f"max_threads = {max_threads}"))
-    share, reason = max(1, cores // processes), f"{cores} usable cores"
+    share, reason = max(1, cores // processes), counted(cores, "usable core")
     if processes > 1:
         reason += f" for {processes} processes"
     elif not limits and share > 1:
@@ -131,7 +133,7 @@ def memory_mb(root: Path = _ROOT) -> HostMemory:
             free = min(free, max(0, limit - max(0, (usage or 0) - cached)))
             if limit < total:
                 total, source = limit, files.version
-    return HostMemory(total // _MEBIBYTE, free // _MEBIBYTE, source)
+    return HostMemory(total // MIB, free // MIB, source)
 
 
 def oom_kills(root: Path = _ROOT) -> int:

@@ -16,6 +16,7 @@ from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities, p
 from core.devices.host import thread_limit
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
+from core.numbers import gib
 
 if TYPE_CHECKING:
     import torch
@@ -142,8 +143,8 @@ class DeviceManager:
             index=index,
             memory_share=requested_memory.share,
             memory_limit_mb=limit,
-            memory_reason=f"{strategy}: {requested_memory.share:.0%} of {chosen.memory_total_mb} MiB, "
-            f"{chosen.memory_free_mb} MiB free",
+            memory_reason=f"{strategy}: {100 * requested_memory.share:.0f} % of {gib(chosen.memory_total_mb)}, "
+            f"{gib(chosen.memory_free_mb)} free",
             compiled=settings.enable_jit,
             x64=settings.enable_x64,
             fallback=self._fallback,

@@ -18,11 +18,11 @@ from typing import Any
 
 import pynvml
 
+from core.devices.process_memory import MIB
 from core.errors import LandfallError, first_line
 
 log = logging.getLogger(__name__)
 
-_MEBIBYTE = 2**20
 _FIELDS = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 # Oldest driver (major version) that runs programs of a CUDA major version, after
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -86,7 +86,7 @@ def _described(handle: Any) -> Gpu:
     total = free = 0  # of a GPU that shares the CPU's memory
     with contextlib.suppress(pynvml.NVMLError_NotSupported):
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        total, free = memory.total // _MEBIBYTE, memory.free // _MEBIBYTE
+        total, free = memory.total // MIB, memory.free // MIB
     return Gpu(
         pynvml.nvmlDeviceGetName(handle),
         total,

@@ -16,6 +16,12 @@ log = logging.getLogger(__name__)
 _SIZE = 32
 
 
+def tested(device: torch.device, claimed: Iterable[str], torch: Any) -> tuple[str | None, tuple[str, ...]]:
+    """Why the device fails, and the types it computes in natively, which it has none of if it fails."""
+    failure = failure_on(device, torch)
+    return failure, () if failure else native_dtypes(device, claimed, torch)
+
+
 def failure_on(device: torch.device, torch: Any = torch) -> str | None:
     """Why a small forward and backward pass fails on the device; None if the results are correct."""
     host = _integers(torch)

@@ -14,11 +14,11 @@ from typing import Any
 
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.process import ask_python
+from core.devices.process_memory import MIB
 from core.errors import LandfallError
 
 log = logging.getLogger(__name__)
 
-_MEBIBYTE = 2**20
 # Starting the driver and compiling the first operation takes most of it.
 _TIMEOUT_S = 90.0
 _BY_TORCH_XLA = "from core.devices import tpu; import json; print(json.dumps(tpu.seen_by_torch_xla()))"
@@ -56,25 +56,25 @@ def _unusable(name: str, count: int, reason: str) -> DeviceCapabilities:
 def seen_by_torch_xla() -> dict[str, Any] | None:
     """The capabilities of this machine's TPU as JSON, None if torch_xla runs on another device. Runs in a separate
     process."""
+    import torch
     import torch_xla
     from torch_xla import runtime
     from torch_xla.core import xla_model
 
     if runtime.device_type() != "TPU":
         return None
-    from core.devices.selftest import failure_on, native_dtypes
+    from core.devices.selftest import tested
 
     device = torch_xla.device()
-    failure = failure_on(device)
-    dtypes = () if failure else native_dtypes(device, ["bfloat16"])
+    failure, dtypes = tested(device, ["bfloat16"], torch)
     memory, count = xla_model.get_memory_info(device), runtime.addressable_runtime_device_count()
     name_of_kind = getattr(xla_model, "xla_device_kind", None)  # since torch_xla 2.8
     return DeviceCapabilities(
         kind="tpu",
         name=name_of_kind(device) if name_of_kind else _announced(),
         count=count,
-        memory_total_mb=memory["bytes_limit"] // _MEBIBYTE,
-        memory_free_mb=0 if failure else (memory["bytes_limit"] - memory["bytes_used"]) // _MEBIBYTE,
+        memory_total_mb=memory["bytes_limit"] // MIB,
+        memory_free_mb=0 if failure else (memory["bytes_limit"] - memory["bytes_used"]) // MIB,
         native_dtypes=dtypes,
         usable=failure is None,
         reason=failure or f"{count} passed a forward and backward pass through torch_xla",

@@ -10,6 +10,7 @@ from core.config.hardware import HARDWARE_DIR
 from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
+from core.numbers import gib
 from pipelines.dashboard.documents import Fact
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.run_documents import Environment, RunStream
@@ -17,7 +18,6 @@ from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
 from pipelines.devices.frameworks import installed_frameworks
-from pipelines.devices.text import gib
 
 
 # ----------------------------------------------------------------------------------------------------------- decisions
@@ -35,7 +35,7 @@ def _device_decisions(device: DevicePlan | None) -> Iterator[tuple[str, str | No
     times = f" × {device.count}" if device.count > 1 else ""
     yield "device", f"{device.name}{times}", device.device_reason
     yield "precision", device.precision, device.precision_reason
-    yield "memory", device.memory_limit_mb and f"up to {device.memory_limit_mb:,.0f} MiB", device.memory_reason
+    yield "memory", device.memory_limit_mb and f"up to {gib(device.memory_limit_mb)}", device.memory_reason
     yield "CPU threads", str(device.threads), device.threads_reason
     yield from (("not as requested", misfit, "requested by the device profile") for misfit in device.misfits)
 

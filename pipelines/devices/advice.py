@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from core.devices.capabilities import GPU_KINDS, DeviceCapabilities
 from core.devices.nvidia import OLDEST_DRIVERS
 from core.devices.record import DeviceRecord, Host
+from core.numbers import counted, gib
 from pipelines.devices.document import Recommendation
 
 Advice = Iterator[Recommendation]
@@ -102,7 +103,7 @@ def little_free_memory(record: DeviceRecord) -> Advice:
     chosen = record.chosen
     if chosen.memory_free_mb < 0.1 * chosen.memory_total_mb:
         where = "nvidia-smi lists the processes" if chosen.kind == "cuda" else "see the system's process list"
-        free = f"{chosen.memory_free_mb / 1024:.1f} of {chosen.memory_total_mb / 1024:.1f} GiB"
+        free = f"{gib(chosen.memory_free_mb)} of {gib(chosen.memory_total_mb)}"
         yield _advice(f"only {free} of {chosen.name} are free", f"end the processes that use its memory ({where})")
 
 
@@ -117,7 +118,7 @@ def container_limit(record: DeviceRecord) -> Advice:
     """A difference of 2 % is the kernel's own memory, not a limit."""
     cpu, ram_mb = record.found("cpu"), record.host.ram_mb
     if cpu is not None and cpu.memory_total_mb < 0.98 * ram_mb:
-        sizes = f"{cpu.memory_total_mb / 1024:.1f} of {ram_mb / 1024:.1f} GiB"
+        sizes = f"{gib(cpu.memory_total_mb)} of {gib(ram_mb)}"
         yield _advice(f"a cgroup limits this process to {sizes} of RAM", "raise the container's or job's memory limit")
 
 
@@ -125,7 +126,7 @@ def too_many_threads(record: DeviceRecord) -> Advice:
     cpu, plan = record.found("cpu"), record.plan
     physical = cpu.physical_cores if cpu is not None else None
     if physical is not None and plan.threads * plan.count > physical:
-        finding = f"{plan.count * plan.threads} threads on {physical} physical cores slow each other down"
+        finding = f"{plan.count * plan.threads} threads on {counted(physical, 'physical core')} slow each other down"
         yield _advice(finding, f"max_threads={max(1, physical // plan.count)}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core.devices.capabilities import platform_facts
+from core.numbers import counted, gib
 
 _WIDTH, _LABEL, _NAME = 100, 14, 40  # widths in columns: text, labels, name of a device
 
@@ -69,7 +70,7 @@ def _memory_text(memory: Mapping[str, Any]) -> str:
     if memory["limit_mb"] is None:
         return text
     bounded = memory["limit_mb"] < int(memory["share"] * memory["total_mb"])
-    strategy = f"{memory['strategy']}, {memory['share']:.0%}{'; no more is free' if bounded else ''}"
+    strategy = f"{memory['strategy']}, {100 * memory['share']:.0f} %{'; no more is free' if bounded else ''}"
     return f"{text}; a run may take {gib(memory['limit_mb'])} ({strategy})"
 
 
@@ -81,12 +82,12 @@ def _routing_text(routing: Mapping[str, Any]) -> str:
 def _devices(report: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     yield "Devices found"
     rows = report["devices"]
-    counts = [f"{row['count'] or '?'} {'cores' if row['kind'] == 'cpu' else '×'}" for row in rows]
+    counts = [counted(row["count"], "core") if row["kind"] == "cpu" else f"{row['count'] or '?'} ×" for row in rows]
     names = [textwrap.shorten(row["name"], _NAME, placeholder="…") for row in rows]
     count_width, name_width = (max(map(len, texts)) for texts in (counts, names))
     for row, count, name in zip(rows, counts, names, strict=True):
         mark = "→" if row["kind"] == report["plan"]["kind"] else " "
-        free = f"usable, {row['memory_free_mb'] / 1024:.1f} of {gib(row['memory_total_mb'])} free"
+        free = f"usable, {gib(row['memory_free_mb'])} of {gib(row['memory_total_mb'])} free"
         state = free if row["usable"] else "NOT USABLE"
         yield f"{mark} {row['kind']:<4} {count:>{count_width}}  {name:<{name_width}}  {state}"
         yield from _wrapped(row["reason"], " " * 7, 9)
@@ -98,7 +99,7 @@ def _metadata(row: Mapping[str, Any]) -> Iterator[str]:
     """Known metadata of a device, for --verbose."""
     yield from platform_facts(row)
     if row["physical_cores"] is not None:
-        yield f"{row['physical_cores']} physical cores"
+        yield counted(row["physical_cores"], "physical core")
     if not row["usable"]:
         return
     yield "native " + ", ".join(row["native_dtypes"])
@@ -138,7 +139,3 @@ def _entry(label: str, first: str, *more: str) -> Iterator[str]:
 def _wrapped(text: str, head: str, indent: int) -> list[str]:
     """Lines of at most the report's width: the first begins with `head`, the others with `indent` spaces."""
     return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
-def gib(megabytes: float) -> str:
-    return f"{megabytes / 1024:.1f} GiB"

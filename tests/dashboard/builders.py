@@ -118,7 +118,7 @@ def write_run(
                 "precision_reason": "bf16 is native",
                 "memory_gib": 20,
                 "memory_limit_mb": 15_360,
-                "memory_reason": "balanced: 75% of 20480 MiB",
+                "memory_reason": "balanced: 75 % of 20.0 GiB",
             },
             "model": {"size": "reduced", "parameters": 403_728, "reason": "reduced on the tier gpu-16"},
             "batch": {

@@ -128,7 +128,7 @@ def test_the_smaller_of_two_different_gpus_decides():
     assert (found.memory_total_mb, found.memory_free_mb, found.compute_capability) == (15_102, 15_102, "7.5")
     assert found.native_dtypes == ("float32", "float16")
     assert "the GPUs differ" in found.reason
-    assert found.reason.endswith("15102 MiB")
+    assert found.reason.endswith("14.7 GiB")
 
 
 def test_equal_gpus_are_named_once():
@@ -207,7 +207,7 @@ def test_apples_gpu_shares_the_memory(monkeypatch):
     assert (found.memory_total_mb, found.memory_free_mb, found.unified_memory) == (16_384, 10 * 1024, True)
     assert found.native_dtypes == ("float32", "float16")
     assert (found.supports_mixed_precision, found.supports_distributed) == (True, False)
-    assert "at most 11264 MiB" in found.reason
+    assert "at most 11.0 GiB" in found.reason
 
 
 def test_the_apple_gpu_has_at_most_the_free_memory_of_the_machine(monkeypatch):
@@ -273,7 +273,7 @@ def test_the_cpu_has_the_cores_that_the_process_may_use(monkeypatch):
     found = detect_cpu()
     assert (found.kind, found.usable, found.count, found.physical_cores) == ("cpu", True, 4, 2)
     assert (found.memory_total_mb, found.memory_free_mb) == (2_048, 1_500)
-    assert found.reason == "4 cores may be used (2 physical), 2048 MiB of memory (cgroup v2)"
+    assert found.reason == "4 cores may be used (2 physical), 2.0 GiB of memory (cgroup v2)"
     assert found.supports_distributed is torch.distributed.is_gloo_available()
 
 

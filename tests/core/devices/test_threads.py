@@ -18,7 +18,7 @@ needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason
     [
         (8, 1, 0, None, (7, "8 usable cores, one left to other processes")),
         (2, 1, 0, None, (1, "2 usable cores, one left to other processes")),
-        (1, 1, 0, None, (1, "1 usable cores")),
+        (1, 1, 0, None, (1, "1 usable core")),
         (8, 2, 0, None, (4, "8 usable cores for 2 processes")),
         (8, 3, 0, None, (2, "8 usable cores for 3 processes")),
         (2, 4, 0, None, (1, "2 usable cores for 4 processes")),
@@ -66,13 +66,13 @@ def test_a_process_keeps_to_the_environment():
     assert planned(OMP_NUM_THREADS="1") == [
         "1",
         "1",
-        "OMP_NUM_THREADS = 1" if len(affinity()) > 1 else "1 usable cores",
+        "OMP_NUM_THREADS = 1" if len(affinity()) > 1 else "1 usable core",
     ]
 
 
 @needs_affinity
 def test_a_process_keeps_to_its_affinity_mask():
-    assert planned(str(min(affinity()))) == ["1", "1", "1 usable cores"]
+    assert planned(str(min(affinity()))) == ["1", "1", "1 usable core"]
 
 
 def test_the_environment_is_not_changed():

@@ -26,6 +26,7 @@ from core.config.hardware import load_tiers
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.record import Host
+from core.numbers import gib
 from core.workspace import json_text, schema_text
 from pipelines.devices.advice import torch_for
 from pipelines.devices.command import main
@@ -43,7 +44,7 @@ GOLDEN = Path(__file__).with_name("golden")
 # ---------------------------------------------------------------------------------------------------------- stand-ins
 def cpu(name: str, cores: int, physical: int, memory_mb: int) -> DeviceCapabilities:
     """A CPU with nine tenths of its memory free."""
-    reason = f"{cores} cores may be used ({physical} physical), {memory_mb} MiB of memory (the machine)"
+    reason = f"{cores} cores may be used ({physical} physical), {gib(memory_mb)} of memory (the machine)"
     free_mb = memory_mb * 9 // 10
     return DeviceCapabilities(
         "cpu", name, cores, memory_mb, free_mb, ("float32",), True, reason,
@@ -63,7 +64,7 @@ A100 = replace(
 )  # fmt: skip
 M2 = DeviceCapabilities(
     "mps", "Apple M2", 1, 16_384, 9_216, ("float32", "float16"), True,
-    "Apple GPU passed a forward and backward pass; memory is shared with the CPU, at most 10922 MiB are recommended",
+    "Apple GPU passed a forward and backward pass; memory is shared with the CPU, at most 10.7 GiB are recommended",
     supports_mixed_precision=True, unified_memory=True,
 )  # fmt: skip
 V5E = DeviceCapabilities(
