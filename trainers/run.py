@@ -162,7 +162,8 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
     requested, run_id = context.run_id, saved["run_id"] if saved else context.run_id or new_run_id()
     lock.name_run(run_id)
     if (origin := origin_of(context)) is not None:
-        context = replace(context, loaded=replace(context.loaded, config=as_trained(config, origin["config"])))
+        started = as_trained(config, origin["config"], is_other_data=saved is None)
+        context = replace(context, loaded=replace(context.loaded, config=started))
     data = load_stream_data(context.config, root=context.root, splits=TRAINING_SPLITS, run_id=run_id)
     loaded = replace(context.loaded, config=data.config)
     size = decide_model_size(replace(context, loaded=loaded), manager)

@@ -26,6 +26,8 @@ KEYS = (
     "training.windows_per_epoch",
     "scalogram.frequency_min_hz",
 )
+# Of these, the keys that a model of other data does not decide.
+_OF_THE_DATA = ("data.stride", "training.windows_per_epoch")
 # Candidate windows of process sensors, in rows: the longest that fits three times into a split is used.
 _WINDOWS, _SHORT_WINDOWS, _WINDOWS_PER_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
@@ -93,17 +95,20 @@ def smallest_window(config: AnyConfig) -> int:
     return max(_SHORT_WINDOWS[-1] // step, 2) * step
 
 
-def as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> AnyConfig:
+def as_trained(config: AnyConfig, trained: Mapping[str, Any], *, is_other_data: bool = False) -> AnyConfig:
     """The configuration with the values of a trained model instead of `auto`.
 
     trained: the configuration in a checkpoint; one of another stream is ignored. The score stride is not taken from it,
-    because it depends on `scoring.look_ahead` of this configuration.
+    because it depends on `scoring.look_ahead` of this configuration. is_other_data: it was trained on other data, whose
+    stride and number of windows are not taken either.
     """
     if trained["stream"] != config.stream or not is_open(config):
         return config
     values = {}
     for key in KEYS:
         section, name = key.split(".")
+        if is_other_data and key in _OF_THE_DATA:
+            continue
         if _get(config, key) == AUTO and name in trained.get(section, {}):
             values[key] = trained[section][name]
     if config.data.score_stride == AUTO:

@@ -110,3 +110,10 @@ def test_scoring_uses_the_recipe_of_training_with_its_own_stride():
     assert found.data.stride == trained["data"]["stride"]
     assert as_trained(local("patchtst", "data.window=128"), trained).data.window == 128
     assert is_open(as_trained(local("swinmae"), trained))
+
+
+def test_a_model_of_other_data_decides_shapes_but_no_number_of_windows():
+    trained = process([500], [150]).model_dump(mode="json")
+    found = as_trained(local("patchtst"), trained, is_other_data=True)
+    assert (found.data.window, found.model.patch_length, found.model.channel_attention) == (64, 8, "all")
+    assert (found.data.stride, found.training.windows_per_epoch) == ("auto", "auto")
