@@ -204,8 +204,8 @@ def report_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> No
 # ------------------------------------------------------------------------------------------------------ other weights
 def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any]:
     """Loads the weights of the checkpoint at `path` into `model`, and nothing else: scaling, schedule, masks and the
-    order of windows are those of the new run. If the number of channels differs, their embeddings are not loaded, and
-    are learned again. Returns the origin, for the run's record.
+    order of windows are those of the new run. If the number of channels differs, their embeddings stay random, with the
+    spread of those that the other weights were trained with. Returns the origin, for the run's record.
 
     Raises CheckpointError if it is damaged, or of another stream or another shape of model.
     """
@@ -217,7 +217,8 @@ def start_from(path: Path, model: nn.Module, config: AnyConfig) -> dict[str, Any
     weights, own = dict(state["model"]), model.state_dict()
     both = CHANNEL_WEIGHTS in weights and CHANNEL_WEIGHTS in own
     if both and len(weights[CHANNEL_WEIGHTS]) != len(own[CHANNEL_WEIGHTS]):
-        weights[CHANNEL_WEIGHTS] = own[CHANNEL_WEIGHTS]
+        spread = float(weights[CHANNEL_WEIGHTS].std() / own[CHANNEL_WEIGHTS].std())
+        weights[CHANNEL_WEIGHTS] = own[CHANNEL_WEIGHTS] * spread
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

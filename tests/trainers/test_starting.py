@@ -77,6 +77,29 @@ def test_an_automatic_size_follows_the_initial_weights(pretrained):
     assert checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]["model"]["d_model"] == 16
 
 
+def test_stride_and_number_of_windows_follow_from_the_new_data(pretrained):
+    """Those of a pool would leave a machine with little history a handful of windows."""
+    run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "data.stride=auto",
+                 "data.window=auto", "training.windows_per_epoch=auto")  # fmt: skip
+    origin = checkpoint.load(pretrained / PRE)["config"]
+    started = checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]
+    assert (origin["data"]["stride"], origin["training"]["windows_per_epoch"]) == (8, 0)
+    assert started["data"]["window"] == origin["data"]["window"]
+    assert started["data"]["stride"] == 1
+    assert started["training"]["windows_per_epoch"] > 0
+
+
+def test_embeddings_of_other_channels_have_the_spread_of_those_learned(pretrained):
+    state = checkpoint.load(pretrained / PRE)
+    state["model"][CHANNEL_WEIGHTS] *= 100
+    description = json.loads(checkpoint.sidecar_path(pretrained / PRE).read_text())
+    checkpoint.save(pretrained / PRE, state, description=description)
+    run_training(pretrained, *STILL, f"training.start_from={PRE}")
+    found, learned = weights(pretrained)[CHANNEL_WEIGHTS], state["model"][CHANNEL_WEIGHTS]
+    assert found.std() == pytest.approx(float(learned.std()), rel=1e-3)
+    assert not torch.allclose(found[0], found[1])
+
+
 def test_a_model_of_another_shape_is_rejected_with_the_differences(pretrained):
     with pytest.raises(CheckpointError) as caught:
         run_training(pretrained, f"training.start_from={PRE}", "data.window=48", "model.d_model=32")
