@@ -1,8 +1,9 @@
 """`landfall pool`: normalises the sensors of many machines, to pre-train one PatchTST-SSL on all of them.
 
-PatchTST encodes every channel separately (Nie et al., ICLR 2023), so one model can be trained on sensors of different
-machines. Each sensor of each file is written to a separate file, centred and divided by its scale. Training on a
-machine with little history starts from the model of the pool (`training.start_from`).
+The weights of PatchTST do not depend on the number of channels, only their embeddings do. So the sensors of each
+machine are divided at random into groups of equal size, and each group is written to a file of its own, centred and
+divided by scale: the model then learns attention between channels from all machines. Training on a machine with little
+history starts from the model of the pool (`training.start_from`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ import numpy as np
 from core.cli import add_root_argument, print_json, root_of, run_command
 from core.errors import EXIT_OK, DataError, UsageError
 from core.progress import Progress
+from core.reproducibility import derive_seed
 from core.workspace import atomic_file, write_json
 
 if TYPE_CHECKING:
@@ -32,21 +34,24 @@ log = logging.getLogger(__name__)
 
 INDEX = "pool.json"
 _REPORTS = "artifacts/dqvl/pool"
+# Sensors in a group: the channels of the pooled model. A machine with fewer has channels without values.
+GROUP = 8
 # A sensor with fewer different values is a switch or a set point, which cannot be predicted from its past.
 MIN_VALUES = 4
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """sensors: for each written file, its origin and its scale. left_out: for each skipped sensor, the reason."""
+    """groups: for each written file, origin and scale of each channel. left_out: for each skipped sensor, the
+    reason."""
 
-    sensors: Mapping[str, Mapping[str, Any]]
+    groups: Mapping[str, Sequence[Mapping[str, Any]]]
     left_out: Mapping[str, str]
 
 
 def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, force: bool = False) -> Pooled:
-    """Writes a parquet file of `timestamp` and `value` for each sensor of the files of `patterns` (globs, from `root`),
-    in one folder per file, and an index.
+    """Writes the sensors of the files of `patterns` (globs, from `root`) as parquet files of `GROUP` channels, in one
+    folder per file, and an index.
 
     Files are read, checked and cleaned as for training. `force` replaces an existing pool.
     Raises DataError for a pattern that matches nothing or if no sensor is left, QualityError if no file passes,
@@ -60,27 +65,27 @@ def pool(patterns: Sequence[str], out: Path, *, config: AnyConfig, root: Path, f
     files = expand(patterns, root)
     store = Store.of(config, root)
     recordings, _ = read_all(files, config, root, "", store)
-    sensors: dict[str, dict[str, Any]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     left_out: dict[str, str] = {}
     unfinished = out.with_name(f".{out.name}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     with Progress(len(recordings), "pooling", unit="recordings", mode=config.logging.progress) as progress:
         for number, recording in enumerate(recordings):
             folder = unfinished / f"{number:03d}_{_plain(recording.file_id)}"
-            sensors |= _write_sensors(recording, folder, config, left_out)
+            groups |= _write_groups(recording, folder, config, left_out)
             progress.advance()
     store.forget_oldest()
-    if not sensors:
+    if not groups:
         raise DataError(
             f"none of the {len(left_out)} sensors of {len(files)} files can be used: all are constant or have "
             f"fewer than {MIN_VALUES} different values",
             hint="pool files of machines in operation",
         )
-    write_json(unfinished / INDEX, {"sensors": sensors, "left_out": left_out})
+    write_json(unfinished / INDEX, {"groups": groups, "left_out": left_out})
     if out.exists():
         shutil.rmtree(out)
     unfinished.rename(out)
-    return Pooled(sensors, left_out)
+    return Pooled(groups, left_out)
 
 
 def _refuse_taken(out: Path, force: bool) -> None:
@@ -93,30 +98,51 @@ def _refuse_taken(out: Path, force: bool) -> None:
         raise UsageError(f"{out} is already a pool", hint="replace it with --force, or pass another folder with --out")
 
 
-def _write_sensors(
+def _write_groups(
     recording: Recording, folder: Path, config: AnyConfig, left_out: dict[str, str]
-) -> dict[str, dict[str, Any]]:
-    """Origin and scale of each sensor, by the name of its file. The scale is that of this recording."""
+) -> dict[str, list[dict[str, Any]]]:
+    """Origin and scale of the sensors in each file, by its name. Scales are those of this recording."""
     import pandas as pd
 
     from core.data.scaling import Scaler
 
-    sensors = {}
     scaler = Scaler.fit([recording.values_tc], recording.channels, config.data.scaling)
     times = recording.time_ns.view("datetime64[ns]")
+    used = []
     for number, channel in enumerate(recording.channels):
-        value_t = np.array(recording.values_tc[:, number])
+        value_t = recording.values_tc[:, number]
         if len(np.unique(value_t[~np.isnan(value_t)])) < MIN_VALUES:
             left_out[f"{recording.file_id}: {channel}"] = f"fewer than {MIN_VALUES} values"
-            continue
-        center, scale = scaler.center[number], scaler.scale[number]
-        scaled_t = np.clip((value_t.astype(np.float64) - center) / scale, -scaler.clip, scaler.clip)
-        path = folder / f"{number:03d}_{_plain(channel)}.parquet"
+        else:
+            used.append(number)
+    groups = {}
+    for group in _groups_of(used, derive_seed(config.seed, "pool", recording.file_id)):
+        scaled_tc = np.full((len(times), GROUP), np.nan, dtype=np.float32)
+        for place, number in enumerate(group):
+            value_t = recording.values_tc[:, number].astype(np.float64)
+            scaled_t = (value_t - scaler.center[number]) / scaler.scale[number]
+            scaled_tc[:, place] = np.clip(scaled_t, -scaler.clip, scaler.clip)
+        frame = pd.DataFrame(scaled_tc, columns=[f"sensor_{place}" for place in range(GROUP)])
+        path = folder / f"{len(groups):03d}.parquet"
         with atomic_file(path) as part:
-            pd.DataFrame({"timestamp": times, "value": scaled_t.astype(np.float32)}).to_parquet(part, index=False)
-        facts = {"file": recording.file_id, "sensor": channel, "center": center, "scale": scale}
-        sensors[f"{folder.name}/{path.name}"] = facts
-    return sensors
+            frame.assign(timestamp=times).to_parquet(part, index=False)
+        groups[f"{folder.name}/{path.name}"] = [
+            {
+                "file": recording.file_id,
+                "sensor": recording.channels[number],
+                "center": scaler.center[number],
+                "scale": scaler.scale[number],
+            }
+            for number in group
+        ]
+    return groups
+
+
+def _groups_of(sensors: Sequence[int], seed: int) -> Iterator[Sequence[int]]:
+    """The sensors in random groups. The last group is filled with sensors of the others, if there are any."""
+    shuffled = np.random.default_rng(seed).permutation(sensors).tolist()
+    for first in range(0, len(shuffled), GROUP):
+        yield shuffled[max(0, min(first, len(shuffled) - GROUP)) :][:GROUP]
 
 
 def _plain(name: str) -> str:
@@ -153,7 +179,8 @@ def _run(arguments: argparse.Namespace) -> int:
     log.info(
         "next: landfall train patchtst --config configs/patchtst_ssl_pool.yaml data.root=%s", arguments.out.as_posix()
     )
-    summary = {"sensors": len(pooled.sensors), "left_out": len(pooled.left_out), "folder": str(arguments.out)}
+    num_sensors = len({(each["file"], each["sensor"]) for group in pooled.groups.values() for each in group})
+    summary = {"sensors": num_sensors, "left_out": len(pooled.left_out), "folder": str(arguments.out)}
     print_json(summary)
     return EXIT_OK
 
