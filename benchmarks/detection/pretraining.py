@@ -29,12 +29,12 @@ _RECIPE = (
     f"data.window={SHORTEST_WINDOW}",
     "data.stride=8",
     "data.scaling.method=none",
-    "training.batch_size=1024",
-    "training.effective_batch=1024",
+    "training.batch_size=128",
+    "training.effective_batch=128",
     "training.epochs=20",
-    "training.windows_per_epoch=153600",
+    "training.windows_per_epoch=19200",
 )
-_QUICK = ("training.epochs=1", "training.windows_per_epoch=10240")
+_QUICK = ("training.epochs=1", "training.windows_per_epoch=1280")
 
 
 def is_served(benchmark: BenchmarkSet) -> bool:

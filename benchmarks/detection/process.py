@@ -44,14 +44,14 @@ def skab(pack: Path, work: Path) -> Iterator[Unit]:
 
 
 def machines(folder: str, history: int | None = None) -> Callable[[Path, Path], Iterator[Unit]]:
-    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: number of training rows, the last ones; None:
+    """Pairs of `NAME.train.parquet` and `NAME.test.parquet`. history: number of training rows, the first ones; None:
     all."""
 
     def units(pack: Path, work: Path) -> Iterator[Unit]:
         for train in sorted((pack / "fdc" / folder).glob("*.train.parquet")):
             name = train.name.removesuffix(".train.parquet")
             num_rows = _num_rows(train)
-            rows = _shares(num_rows) if history is None else _of_the_last(history, num_rows)
+            rows = _shares(num_rows) if history is None else _of_the_first(history, num_rows)
             yield Unit(
                 f"{folder}{f'_{history}' if history else ''}/{name}",
                 (
@@ -86,14 +86,10 @@ def _shares(num_rows: int) -> dict[str, tuple[float, float]]:
     }
 
 
-def _of_the_last(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
-    """The same split of the last rows only."""
+def _of_the_first(history: int, num_rows: int) -> dict[str, tuple[int, int]]:
+    """The same split of the first rows only."""
     used = min(history, num_rows)
-    first = num_rows - used
-    return {
-        split: (first + round(start * used), first + round(stop * used))
-        for split, (start, stop) in _shares(used).items()
-    }
+    return {split: (round(start * used), round(stop * used)) for split, (start, stop) in _shares(used).items()}
 
 
 def awfd(exclude: tuple[str, ...]) -> Callable[[Path, Path], Iterator[Unit]]:

@@ -86,8 +86,8 @@ SETS: tuple[BenchmarkSet, ...] = (
     ),
     BenchmarkSet("smd", "SMD, servers", "patchtst", process.machines("smd")),
     BenchmarkSet("asd", "ASD, application servers", "patchtst", process.machines("asd")),
-    BenchmarkSet("smd_400", "SMD, servers: trained on 400 rows", "patchtst", process.machines("smd", 400)),
-    BenchmarkSet("asd_400", "ASD, servers: trained on 400 rows", "patchtst", process.machines("asd", 400)),
+    BenchmarkSet("smd_400", "SMD, servers: trained on the first 400 rows", "patchtst", process.machines("smd", 400)),
+    BenchmarkSet("asd_400", "ASD, servers: trained on the first 400 rows", "patchtst", process.machines("asd", 400)),
     BenchmarkSet("smap_msl", "SMAP and MSL, spacecraft telemetry", "patchtst", process.machines("smap_msl")),
     BenchmarkSet("st_awfd_d2", "ST-AWFD D2, semiconductor process, per run", "patchtst", process.awfd(()), "run"),
     BenchmarkSet(
