@@ -155,7 +155,7 @@ def test_healthy_recordings_cover_the_operating_points_of_the_test(plant):
 def test_the_json_of_a_recording_names_its_operating_range(plant):
     facts = json.loads((plant[0] / "data/vib/train_1.json").read_text())
     low, high = facts["rpm_range"]
-    assert 1050 < low < facts["rpm"] < high < 1950
+    assert 1150 < low < facts["rpm"] < high < 1850
     low, high = facts["load_range"]
     assert 0.2 < low < facts["load"] < high <= 1
 
