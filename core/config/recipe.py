@@ -47,7 +47,7 @@ _STRIDES: Mapping[Stream, int] = {"patchtst": 8, "swinmae": 4}
 # Maximum work of an epoch: patches of all channels, or images. 20 epochs take less than a minute on one core of a CPU
 # of 2024.
 # With three times as many patches, the predicted variance is too small for data that drifts (dev/LOG.md).
-_PATCHES_PER_EPOCH, _IMAGES_PER_EPOCH, _MIN_WINDOWS_PER_EPOCH = 60_000, 448, 64
+_PATCHES_PER_EPOCH, _IMAGES_PER_EPOCH, _MIN_WINDOWS_PER_EPOCH = 60_000, 544, 64
 _SCORE_STRIDES = 4
 
 

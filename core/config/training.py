@@ -46,7 +46,7 @@ class Training(Section):
     windows_per_epoch: TotalOrAuto = Field(
         0,
         description="Windows per epoch, drawn without repetition. 0 uses all; `auto` uses as many as contain 60,000 "
-        "patches of all channels, or 448 images.",
+        "patches of all channels, or 544 images.",
     )
     learning_rate: Positive = Field(1e-3, description="Peak learning rate.")
     min_learning_rate: float = Field(0.0, ge=0.0, description="Learning rate at the end of the cosine schedule.")
