@@ -10,7 +10,7 @@ from core.secrets import masked
 from migration import shell
 from migration.analysis.imports import imported_packages
 from migration.notebook.texts import FIELD, Edit, edited, holding
-from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
+from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
 
@@ -92,10 +92,8 @@ def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
         text = edited(text, [Edit(start, end, f'"{text[start:end]}"') for start, end in spans])
         for command in shell.commands(text, script=found.script):
             yield command, text[command.start : command.end]
-    for _, argument in shell_calls(source):
-        command = command_of_list(argument)
-        if command is not None:
-            yield command, " ".join(word.value for word in command.words)
+    for listed in list_commands(source):
+        yield listed.command, " ".join(word.value for word in listed.command.words)
 
 
 @dataclass

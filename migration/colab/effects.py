@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from migration import shell
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths
-from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
-from migration.python.source import CellSource, Command
+from migration.python.shell_texts import list_commands, shell_texts
+from migration.python.source import CellSource, once_a_cell
+from migration.python.statements import end_of
 from migration.python.trees import children, last_name, walk
 
 INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
@@ -94,18 +95,8 @@ def effects(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
     """The effects of a block of a cell, in the order of the text, without those inside its functions."""
     found = [effect for statement in block for effect in _of_statement(source, statement)]
     spans = [_span(source, statement) for statement in block]
-    for text in shell_texts(source):
-        if any(start <= text.start < end for start, end in spans):
-            found += _of_shell(text)
-    for call, argument in shell_calls(source):
-        start = source.span(call)[0]
-        command = command_of_list(argument) if any(low <= start < high for low, high in spans) else None
-        if command is not None and (kind := _kind(command)):
-            found.append(Effect(kind, *source.span(call), _about_command(kind, command)))
-    for command in source.commands:
-        kind = _WORKING_MAGICS.get(command.name) if command.kind == "magic" else None
-        if kind and any(start <= command.start < end for start, end in spans):
-            found.append(_whole(source, kind, command))
+    others = [*_of_shell(source), *_of_magics(source)]
+    found += [effect for effect in others if any(start <= effect.start < end for start, end in spans)]
     return sorted(dict.fromkeys(found), key=lambda effect: effect.start)
 
 
@@ -154,15 +145,7 @@ def _is_same(local: Effect, colab: Effect) -> bool:
 
 
 def _span(source: CellSource, statement: ast.stmt) -> tuple[int, int]:
-    start, end = source.span(statement)
-    ends = [command.end for command in source.commands if start <= command.start < end]
-    return start, max([end, *ends])
-
-
-def _whole(source: CellSource, kind: str, command: Command) -> Effect:
-    text = source.text[command.body : command.end]
-    about = _packages(text.split()) if kind == INSTALL else frozenset({" ".join(text.split())})
-    return Effect(kind, command.start, command.end, about)
+    return source.span(statement)[0], end_of(source, statement)
 
 
 # ------------------------------------------------------------------------------------------------------------- Python
@@ -260,47 +243,53 @@ def _texts(nodes: Sequence[ast.expr]) -> list[str]:
     return [str(part.value) for node in nodes for part in _strings(node)]
 
 
-def _strings(node: ast.AST) -> Iterator[ast.Constant]:
-    waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part
-        waiting += children(part)
+def _strings(node: ast.AST) -> list[ast.Constant]:
+    return [part for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 # -------------------------------------------------------------------------------------------------------------- shell
-def _of_shell(text: ShellText) -> Iterator[Effect]:
-    if text.magic and text.command is not None and text.command.name in _WORKING_MAGICS:
-        return  # a magic, which is counted as such
-    for command in text.commands:
-        kind = _kind(command)
-        if kind:
-            values = [word.value for word in command.arguments]
-            about = (
-                _packages(values[1:])
-                if kind == INSTALL
-                else frozenset({" ".join(word.value for word in command.words)})
-            )
-            yield Effect(kind, *text.span(command), about)
+@once_a_cell
+def _of_shell(source: CellSource) -> list[Effect]:
+    """The effects of all programs that a cell runs; a magic that is a program is counted as a magic."""
+    texts = (
+        text
+        for text in shell_texts(source)
+        if not (text.magic and text.command is not None and text.command.name in _WORKING_MAGICS)
+    )
+    commands = [(command, text.span(command)) for text in texts for command in text.commands]
+    commands += [(found.command, source.span(found.call)) for found in list_commands(source)]
+    kinds = ((_kind(command), command, span) for command, span in commands)
+    return [Effect(kind, *span, _objects(kind, _values(command.words))) for kind, command, span in kinds if kind]
 
 
-def _about_command(kind: str, command: shell.Command) -> frozenset[str]:
-    words = [word.value for word in command.words]
-    return _packages(words[1:]) if kind == INSTALL else frozenset({" ".join(words)})
+@once_a_cell
+def _of_magics(source: CellSource) -> list[Effect]:
+    """The effects of all magics of a cell."""
+    magics = [(_WORKING_MAGICS.get(found.name), found) for found in source.commands if found.kind == "magic"]
+    return [
+        Effect(kind, found.start, found.end, _objects(kind, source.text[found.body : found.end].split()))
+        for kind, found in magics
+        if kind
+    ]
+
+
+def _values(words: Sequence[shell.Word]) -> list[str]:
+    return [word.value for word in words]
+
+
+def _objects(kind: str, words: Sequence[str]) -> frozenset[str]:
+    """The object of a command: the names of its packages, without versions, or all its words."""
+    if kind != INSTALL:
+        return frozenset({" ".join(words)})
+    names = (re.split(r"[\[<>=!~;@ ]", word)[0] for word in words if not word.startswith("-"))
+    return frozenset(name.lower().replace("_", "-") for name in names if _NAME.match(name)) - _VERBS
 
 
 def _kind(command: shell.Command) -> str | None:
     program = command.program.rpartition("/")[2]
-    values = [word.value for word in command.arguments]
+    values = _values(command.arguments)
     if not program or (values and values[0] in _VERSION):
         return None
     if program.startswith("python") and values[:2] in (["-m", "pip"], ["-m", "uv"]):
         return INSTALL
     return _PROGRAMS.get(program, RUN) or None
-
-
-def _packages(words: Sequence[str]) -> frozenset[str]:
-    """The names of the packages of an installation, without versions."""
-    names = (re.split(r"[\[<>=!~;@ ]", word)[0] for word in words if not word.startswith("-"))
-    return frozenset(name.lower().replace("_", "-") for name in names if _NAME.match(name)) - _VERBS

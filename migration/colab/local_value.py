@@ -142,10 +142,8 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
     if text is not None and name in _SPEC and text.startswith("google.colab"):
         return Answer(None)
     if text is not None and _looks_up(name, base, text):
-        default = (
-            node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "default"), None)
-        )
-        given = _value(default, flag_of) if default is not None else Answer(None)
+        defaults = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "default")]
+        given = _value(defaults[0], flag_of) if defaults else Answer(None)
         return Answer(given.value) if given else None
     if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
         return Answer(False) if _SHELL.search(base) else None

@@ -32,6 +32,7 @@ _CALLS = frozenset(
         "Popen",
     }
 )
+_ARGUMENTS = frozenset({"args", "cmd", "command"})
 _MAYBE_CALL = holding(
     *("system", "popen", "getoutput", "getstatusoutput", "call", "check_output", "run", "Popen"),
     like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
@@ -119,21 +120,35 @@ def _texts(source: CellSource) -> Iterator[ShellText]:
         if source.tree is None:
             yield ShellText(automagic["line"], *automagic.span("line"), automagic=True)
     elif _MAYBE_CALL.fires(source.masked):
-        for _, argument in shell_calls(source):
+        for _, argument in _calls(source):
             if (found := string_of(source, argument)) is not None:
                 yield found
 
 
-def shell_calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
+@dataclass(frozen=True)
+class ListCommand:
+    """A command that a call runs without a shell: `subprocess.run(["pip", "install", name])`."""
+
+    command: shell.Command
+    call: ast.Call
+    words: ast.expr
+
+
+def list_commands(source: CellSource) -> list[ListCommand]:
+    """Every command of the cell that is a list of words."""
+    found = ((command_of_list(words), call, words) for call, words in _calls(source))
+    return [ListCommand(command, call, words) for command, call, words in found if command is not None]
+
+
+def _calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
     """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument."""
     if not _MAYBE_CALL.fires(source.masked) or source.tree is None:
         return []
     return [
         (node, argument)
         for node in source.nodes
-        if isinstance(node, ast.Call)
-        and last_name(node.func) in _CALLS
-        and (argument := _first_argument(node)) is not None
+        if isinstance(node, ast.Call) and last_name(node.func) in _CALLS
+        for argument in [*node.args[:1], *(word.value for word in node.keywords if word.arg in _ARGUMENTS)][:1]
     ]
 
 
@@ -206,9 +221,3 @@ def _argument(node: ast.expr) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return "{sys.executable}" if ast.unparse(node) == "sys.executable" else FIELD
-
-
-def _first_argument(node: ast.Call) -> ast.expr | None:
-    if node.args:
-        return node.args[0]
-    return next((keyword.value for keyword in node.keywords if keyword.arg in ("args", "cmd", "command")), None)

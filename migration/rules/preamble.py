@@ -11,7 +11,7 @@ from typing import Any
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, written_literal
 from migration.colab.forms import is_literal
-from migration.python.shell_texts import command_of_list, shell_calls, shell_texts
+from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.rules.commands import needs_bash
 from migration.rules.configurations import localised
@@ -152,9 +152,7 @@ def _runs_programs(source: CellSource) -> bool:
         if not (text.magic or text.automagic)
         for command in text.commands
     ]
-    programs += [
-        command.program for _, argument in shell_calls(source) if (command := command_of_list(argument)) is not None
-    ]
+    programs += [found.command.program for found in list_commands(source)]
     return any(name and "/" not in name and not _OF_THE_SYSTEM.fullmatch(name) for name in programs)
 
 
@@ -208,22 +206,12 @@ def _with_parameters(text: str, lines: dict[str, str]) -> str:
 
 
 def _with_setup(text: str, wanted: list[str]) -> str:
-    """The set-up with its missing lines: imports below its first import, the others before it changes the folder."""
+    """The set-up with its missing lines, before it changes the folder. A line is known by the target it assigns."""
     present = text.split("\n")
-    assigned = {_target(line) for line in present}
-    missing = [line for line in wanted if line and line not in present and _target(line) not in assigned]
-    at = next((row for row, line in enumerate(present) if line.startswith("import ")), None)
+    known = {line.partition(" = ")[0] for line in present}
+    missing = [line for line in wanted if line.partition(" = ")[0] not in known | {""}]
     last = next((row for row, line in enumerate(present) if line.startswith("os.chdir(")), len(present))
-    if not missing or at is None:
-        return text
-    imports = [line for line in missing if line.startswith(("import ", "from "))]
-    others = [line for line in missing if line not in imports]
-    return "\n".join([*present[: at + 1], *imports, *present[at + 1 : last], *others, *present[last:]])
-
-
-def _target(line: str) -> str:
-    """The target of an assignment; the complete line if it is not an assignment."""
-    return line.partition(" = ")[0]
+    return "\n".join([*present[:last], *missing, *present[last:]])
 
 
 def _assigned(text: str) -> set[str]:

@@ -14,7 +14,7 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.shell_texts import ShellText, command_of_list, shell_calls, shell_texts
+from migration.python.shell_texts import ShellText, list_commands, shell_texts
 from migration.python.source import CellSource, Command
 from migration.python.statements import blocks
 from migration.rules.rule import Example, Match, Rule
@@ -83,12 +83,11 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         message, action, keeps = _description(calls)
         edits = _as_comment(source, start, end, indent, "pass  # " if start in only_ones else "# ")
         yield Match(start, end, message, edits, action, keeps)
-    for _, argument in shell_calls(source):
-        command = command_of_list(argument) if isinstance(argument, ast.List) else None
-        if command is not None and (call := system_call(command)) is not None:
+    for listed in list_commands(source):
+        if isinstance(listed.words, ast.List) and (call := system_call(listed.command)) is not None:
             message, action, keeps = _description([call])
-            start = source.span(argument.elts[0])[0]
-            yield Match(*source.span(argument), message, (Edit(start, start, '"true", '),), action, keeps)
+            start = source.span(listed.words.elts[0])[0]
+            yield Match(*source.span(listed.words), message, (Edit(start, start, '"true", '),), action, keeps)
 
 
 def _as_comment(source: CellSource, start: int, end: int, indent: int, head: str) -> tuple[Edit, ...]:

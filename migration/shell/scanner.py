@@ -47,7 +47,6 @@ class _Parts:
     words: list[Word] = field(default_factory=list)
     assignments: list[Word] = field(default_factory=list)
     redirections: list[Redirection] = field(default_factory=list)
-    keywords: list[str] = field(default_factory=list)
 
 
 class _Scanner:
@@ -136,7 +135,6 @@ class _Scanner:
                     redirections=tuple(parts.redirections),
                     before=parts.before,
                     after=after,
-                    keywords=tuple(parts.keywords),
                     depth=len(self.closers) - 1,
                 )
             )
@@ -167,7 +165,7 @@ class _Scanner:
         next_parts = self._finish(parts, "(") if parts.words else parts
         self.read_list("(", ")")
         self.at += 1
-        return replace(next_parts, before=")", keywords=[])
+        return replace(next_parts, before=")")
 
     def _redirection(self, parts: _Parts, found: re.Match[str]) -> None:
         start = self.at
@@ -192,7 +190,6 @@ class _Scanner:
             return 0
         if not parts.assignments and word.raw in _OPENERS | _CLOSERS:
             self.blocks = True
-            parts.keywords.append(word.raw)
             return -1 if word.raw == "esac" else 0
         assignment = _ASSIGNMENT.match(word.raw)
         if assignment and set(word.quotes[: assignment.end()]) == {"u"}:

@@ -66,8 +66,7 @@ class Command:
 
     `words` are the program and its arguments, `assignments` the `NAME=value` before it. `before` and `after` are the
     separators around it (`&&`, `||`, `;`, `|`, `&`, a newline, `(`, `)`, `$(`, a backtick; "" at the ends of the
-    text). `keywords` are the reserved words right before it (`if`, `!`, `do`, …); `depth` counts the subshells and
-    substitutions around it.
+    text). `depth` counts the subshells and substitutions around it.
     """
 
     start: int
@@ -77,7 +76,6 @@ class Command:
     redirections: tuple[Redirection, ...] = ()
     before: str = ""
     after: str = ""
-    keywords: tuple[str, ...] = ()
     depth: int = 0
 
     @cached_property  # used by every rule about shell lines

@@ -221,11 +221,11 @@ def test_the_program_is_found_behind_those_that_run_it(text, program, arguments)
     assert [word.value for word in command.arguments] == arguments
 
 
-def test_separators_and_reserved_words_are_kept():
+def test_separators_are_kept():
     found = shell.commands("if ! a; then (b | c) || d; fi", script=True)
-    assert [(command.program, command.before, command.after, command.keywords, command.depth) for command in found] == [
-        ("a", "", ";", ("if", "!"), 0),
-        ("b", "(", "|", (), 1),
-        ("c", "|", ")", (), 1),
-        ("d", "||", ";", (), 0),
+    assert [(command.program, command.before, command.after, command.depth) for command in found] == [
+        ("a", "", ";", 0),
+        ("b", "(", "|", 1),
+        ("c", "|", ")", 1),
+        ("d", "||", ";", 0),
     ]
