@@ -173,7 +173,7 @@ def _loaded(text: str, name: str, notes: Notes) -> Any:
 
 
 def _null(notes: Notes, constant: str) -> None:
-    notes.add("LF102", f"`{constant}` became `null`", keeps=Keeps.EQUIVALENT)
+    notes.add("LF101", f"`{constant}` became `null`", keeps=Keeps.EQUIVALENT)
 
 
 def _reason(text: str, error: json.JSONDecodeError) -> str:

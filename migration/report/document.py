@@ -26,7 +26,6 @@ Mode = Literal["write", "check", "diff"]
 Status = Literal["migrated", "unchanged", "failed"]
 Severity = Literal["breaks", "decision", "information"]
 KeepsText = Literal["exact", "equivalent", "needs-human"]
-_DESCRIBED = {"use_attribute_docstrings": True}
 
 # Commands that change the machine, or delete its files.
 HAZARDS = frozenset({"LF822"})
@@ -35,16 +34,21 @@ BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
-UPKEEP = frozenset({"LF101", "LF102", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
+UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
 # Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
-_ANYWHERE = HAZARDS | UPKEEP | {"LF811", "LF812", "LF901"}
+_ANYWHERE = HAZARDS | UPKEEP | {"LF811", "LF901"}
+
+
+class _Described:
+    """A part of the report whose fields are described in its schema."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(_Described):
     """A construct in a notebook that the user should know about: its kind and position, never its text."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     rule: str
     """Id of the rule that found it."""
     kind: str
@@ -56,10 +60,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class FoundItem:
+class FoundItem(_Described):
     """One finding: what a rule found, the change, and what the user must do."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     rule: str
     """Id of the rule."""
     name: str
@@ -93,10 +96,9 @@ class FoundItem:
 
 
 @dataclass(frozen=True)
-class Needs:
+class Needs(_Described):
     """What the notebook installs."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     python: tuple[str, ...] = ()
     """Lines of a pip requirements file."""
     system: tuple[str, ...] = ()
@@ -104,10 +106,9 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class NotebookReport:
+class NotebookReport(_Described):
     """The result for one notebook."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     input: str
     """The notebook that was read."""
     status: Status
@@ -151,10 +152,9 @@ class NotebookReport:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(_Described):
     """Totals of a report, over all notebooks."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     notebooks: int
     """Number of notebooks."""
     migrated: int
@@ -174,10 +174,9 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(_Described):
     """Report of `landfall migrate`."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _DESCRIBED
     schema_version: Literal[1]
     """Version of this document."""
     landfall: str

@@ -1,4 +1,4 @@
-"""Cell magics: comments above them, and magics that exist on Colab only."""
+"""Cell magics: comments above them, and comments that are all that remains of a cell."""
 
 from __future__ import annotations
 
@@ -80,19 +80,6 @@ def _as_markdown(comments: str) -> str:
     return re.sub(r"  \n(?:  \n)+", "\n\n", "  \n".join(lines)).strip()
 
 
-def _find_shell_cell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    magic = source.magic
-    if magic is None or magic.name != "shell":
-        return
-    start = source.text.index("%%", magic.start) + 2
-    edits = [Edit(start, start + len("shell"), "bash")]
-    flag = re.search(r"--ignore-errors\b", magic.argument)
-    if flag:
-        at = magic.argument_start
-        edits.append(Edit(at + flag.start(), at + flag.end(), "--no-raise-error"))
-    yield Match(start - 2, source.line_span(start, start)[1], "`%%shell` exists only in Colab", tuple(edits))
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF560",
@@ -104,15 +91,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_comments_above,
         trigger=holding("%%", like=r"#.*\n\s*%%"),
         example=Example("#@title Time\n%%time\nrun()", "%%time\n#@title Time\nrun()"),
-    ),
-    Rule(
-        id="LF561",
-        name="`%%shell` cell",
-        matches="`%%shell`, `%%shell --ignore-errors`",
-        writes="`%%bash`, `%%bash --no-raise-error`",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_shell_cell,
-        trigger=holding("%%shell"),
-        example=Example("%%shell\nls", "%%bash\nls"),
     ),
 )

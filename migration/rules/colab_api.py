@@ -1,4 +1,4 @@
-"""LF20x: imports and uses of `google.colab` become those of `landfall_runtime`, which offers the same names.
+"""LF20x: imports and full names of `google.colab` become those of `landfall_runtime`, which offers the same names.
 
 The rows of `colab_calls` describe the local effect of each call; `colab_text` handles text such as comments and
 strings.
@@ -27,8 +27,13 @@ _MOUNT_ACTION = "put what the notebook reads from the drive into the folder of t
 Import = ast.Import | ast.ImportFrom
 
 
-# -------------------------------------------------------------------------------------------------------------- imports
-def _find_imports(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+# ---------------------------------------------------------------------------------------------------------------- names
+def _find_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from _imported(source, facts)
+    yield from _full_names(source, facts)
+
+
+def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in _imports(source, facts):
         left = [alias for alias in node.names if not _is_dropped(node, alias, facts)]
         if not left:
@@ -121,7 +126,7 @@ def _written(aliases: Sequence[ast.alias]) -> str:
     return ", ".join(f"{alias.name} as {alias.asname}" if alias.asname else alias.name for alias in aliases)
 
 
-def _find_full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`google.colab.files.upload()`, with its full name."""
     roots = [use for use in facts.colab.cell(source).uses if use.root is not None]
     edits = [
@@ -176,23 +181,14 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF201",
-        "Import of Colab's modules",
-        "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`",
+        "Names of Colab's modules",
+        "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`, "
+        "`google.colab.files.upload()`",
         f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook",
         Keeps.EQUIVALENT,
-        _find_imports,
+        _find_names,
         _COLAB,
         example=Example("from google.colab import files", "from landfall_runtime import files"),
-    ),
-    Rule(
-        "LF202",
-        "Full names of Colab's modules",
-        "`google.colab.files.upload()`",
-        f"`{RUNTIME}.files.upload()`",
-        Keeps.EQUIVALENT,
-        _find_full_names,
-        _COLAB,
-        example=Example("google.colab.files.upload()", "import landfall_runtime\nlandfall_runtime.files.upload()"),
     ),
     Rule(
         "LF203",

@@ -8,16 +8,9 @@ from migration.rules.rule import Rule
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF101",
-        "file encoding",
-        "a byte order mark, UTF-16 or UTF-32",
-        "UTF-8 without a mark",
-        Keeps.EQUIVALENT,
-    ),
-    Rule(
-        "LF102",
-        "numbers that JSON does not have",
-        "`NaN`, `Infinity`",
-        "`null`",
+        "text that is not JSON in UTF-8",
+        "a byte order mark, UTF-16 or UTF-32; the numbers `NaN` and `Infinity`",
+        "UTF-8 without a mark; `null`",
         Keeps.EQUIVALENT,
     ),
     Rule(

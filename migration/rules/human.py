@@ -25,7 +25,7 @@ _LOGINS = {
     "ee.Authenticate": "authenticate once on this machine with `earthengine authenticate`, and delete the call",
 }
 _PROMPTS = ("input", "raw_input", "getpass", "getpass.getpass")
-_ATTENDED = re.compile(r"\b(notebook_login|interpreter_login|login|Authenticate|raw_input|input|getpass)\s*\(")
+_ATTENDED = re.compile(r"\b(?:notebook_login|interpreter_login|login|Authenticate|raw_input|input|getpass)\s*\(")
 _SHELL_LOGINS = {
     ("huggingface-cli", "login"): "`hf auth login` once in a terminal, or HF_TOKEN in the environment",
     ("hf", "auth"): "`hf auth login` once in a terminal, or HF_TOKEN in the environment",
@@ -62,7 +62,8 @@ _COLAB = re.compile(
 
 
 def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python:
+    yield from _shell_logins(source)
+    if not source.is_python or not _ATTENDED.search(source.text):
         return
     if source.tree is None:
         for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\(")):
@@ -77,7 +78,7 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
-        name = _dotted(node.func)
+        name = ast.unparse(node.func)
         name = "huggingface_hub.login" if imported.get(name) == "huggingface_hub.login" else name
         start, end = source.span(node)
         if name in _PROMPTS:
@@ -95,13 +96,7 @@ def _prompt(start: int, end: int, name: str) -> Match:
     return Match(start, end, f"`{name}()` waits for input", (), action)
 
 
-def _dotted(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else "?"
-
-
-def _find_shell_logins(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _shell_logins(source: CellSource) -> Iterator[Match]:
     for text in shell_texts(source):
         for command in text.commands:
             values = [word.value for word in command.arguments]
@@ -181,23 +176,13 @@ VARIABLE_RULES: tuple[Rule, ...] = (
 LOGIN_RULES: tuple[Rule, ...] = (
     Rule(
         "LF811",
-        "prompt or log-in in a cell",
-        "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`",
+        "prompt or log-in",
+        "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`, `!huggingface-cli login`, `!gcloud auth login`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        holding("login(", "login (", "Authenticate", "input(", "input (", "getpass", like=_ATTENDED),
+        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth", "clearml-init"),
         example=Example('name = input("Name: ")'),
-    ),
-    Rule(
-        "LF812",
-        "log-in in a shell line",
-        "`!huggingface-cli login`, `!wandb login`, `!gcloud auth login`",
-        "nothing; reported",
-        Keeps.NEEDS_HUMAN,
-        _find_shell_logins,
-        holding("login", "gcloud", "rclone", "authenticate", "hf auth", "clearml-init"),
-        example=Example("!huggingface-cli login"),
     ),
 )
 

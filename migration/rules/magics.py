@@ -1,4 +1,4 @@
-"""Magics that exist on Colab only, and magics without their `%`; cell magics are in `cell_magics`."""
+"""Magics that exist on Colab only, and magics without their `%`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,21 @@ def _uses(source: CellSource, name: str) -> Iterator[tuple[Command, str]]:
             yield command, source.text[command.body : command.end].strip().removeprefix(name).strip()
 
 
-def _find_shell_line(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+def _shell_cells(source: CellSource) -> Iterator[Match]:
+    magic = source.magic
+    if magic is None or magic.name != "shell":
+        return
+    start = source.text.index("%%", magic.start) + 2
+    edits = [Edit(start, start + len("shell"), "bash")]
+    flag = re.search(r"--ignore-errors\b", magic.argument)
+    if flag:
+        at = magic.argument_start
+        edits.append(Edit(at + flag.start(), at + flag.end(), "--no-raise-error"))
+    yield Match(start - 2, source.line_span(start, start)[1], "`%%shell` exists only in Colab", tuple(edits))
+
+
+def _find_shell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from _shell_cells(source)
     for command in source.commands:
         if command.kind != "magic" or command.name != "shell":
             continue
@@ -103,14 +117,14 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        id="LF562",
-        name="`%shell` line",
-        matches="`%shell command`",
-        writes="`!command`, which continues if the command fails",
+        id="LF561",
+        name="Colab's shell magics",
+        matches="`%%shell`, `%%shell --ignore-errors`, `%shell command`",
+        writes="`%%bash`, `%%bash --no-raise-error`, `!command`, which continues if the command fails",
         keeps=Keeps.EQUIVALENT,
-        find=_find_shell_line,
+        find=_find_shell,
         trigger=holding("shell", like=r"%[ \t]*shell\b"),
-        example=Example("%shell ls -l", "!ls -l"),
+        example=Example("%%shell\nls", "%%bash\nls"),
     ),
     Rule(
         id="LF563",

@@ -54,7 +54,7 @@ def test_windows_line_ends_are_not_a_finding():
 @pytest.mark.parametrize("constant", ["NaN", "-Infinity"])
 def test_constants_that_json_does_not_have_become_null(constant):
     found, findings = read_bytes(json.dumps(notebook()).replace("null", constant).encode(), "a.ipynb")
-    assert rules(findings) == ["LF102"]
+    assert rules(findings) == ["LF101"]
     assert found["cells"][0]["execution_count"] is None
 
 

@@ -3,11 +3,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource
-from migration.rules import cell_magics, forms
+from migration.rules import cell_magics, forms, magics
 from migration.rules.rewriting import rewrite
 
+RULES = (*cell_magics.RULES, *magics.RULES)
 
-def _rewrite(text, *, rules=cell_magics.RULES, language="python"):
+
+def _rewrite(text, *, rules=RULES, language="python"):
     facts = NotebookFacts(language=language)
     new, found = rewrite(CellSource(text, language=language), cell_type="code", rules=rules, facts=facts)
     again, repeated = rewrite(new, cell_type="code", rules=rules, facts=facts)

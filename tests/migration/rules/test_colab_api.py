@@ -70,7 +70,7 @@ def _one(text):
 def test_names_are_imported_from_the_runtime(before, after):
     new, found = _one(before)
     assert new == after
-    assert {finding.rule for finding in found if finding.changed} <= {"LF201", "LF202"}
+    assert {finding.rule for finding in found if finding.changed} <= {"LF201"}
 
 
 def test_all_runtime_names_can_be_imported():

@@ -32,9 +32,9 @@ def _found(text, *, language="python"):
         ("# input()\nform.input(1)", []),
         ("print 'old'\nx = raw_input('a')", [("LF811", 2)]),
         ("x = <YOUR CODE>\ny = 'the first input (at 0)'", []),
-        ("!huggingface-cli login", [("LF812", 1)]),
+        ("!huggingface-cli login", [("LF811", 1)]),
         ("!hf auth login --token $HF_TOKEN", []),
-        ("%%bash\nls\ngcloud auth login", [("LF812", 3)]),
+        ("%%bash\nls\ngcloud auth login", [("LF811", 3)]),
     ],
 )
 def test_manual_steps_are_reported(text, expected):

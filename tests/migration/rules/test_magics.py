@@ -29,7 +29,7 @@ def _rewrite(text, *, language="python"):
 def test_shell_lines_are_rewritten(before, after):
     new, (finding,) = _rewrite(before)
     assert new == after
-    assert (finding.rule, finding.keeps) == ("LF562", Keeps.EQUIVALENT)
+    assert (finding.rule, finding.keeps) == ("LF561", Keeps.EQUIVALENT)
 
 
 def test_the_result_of_a_shell_line_is_another_object():

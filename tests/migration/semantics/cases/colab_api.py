@@ -51,7 +51,7 @@ four = list(upload())
 import google.colab.files as gf
 chosen = list(gf.upload().values()) or ['default']
 """),
-        ("LF201", "LF202"),
+        ("LF201",),
         uploads={"b.bin": b"\x00\xff", "a.txt": "text"},
     ),
     Case(
@@ -258,7 +258,7 @@ import google.colab.auth
 project = 'plant'
 google.colab.auth.authenticate_user(project_id=project)
 """),
-        ("LF201", "LF202"),
+        ("LF201",),
         environment={"GOOGLE_APPLICATION_CREDENTIALS": "/dev/null"},
     ),
     Case(
