@@ -134,11 +134,16 @@ def _name_before(source: CellSource, mark: Mark) -> str:
 
 def is_literal(node: ast.expr) -> bool:
     """Whether an expression is a number, string, bool or None, or a list, tuple or dict of these."""
+    value = _evaluated(node)
+    return _is_plain(value) and (value is not None or isinstance(node, ast.Constant))
+
+
+def _evaluated(literal: ast.expr | str) -> Any:
+    """The value of a literal, or of its text; None for any other expression."""
     try:
-        value = ast.literal_eval(node)
+        return ast.literal_eval(literal)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return _is_plain(value)
+        return None
 
 
 def _is_plain(value: Any) -> bool:
@@ -166,15 +171,23 @@ def declaration(text: str) -> Declaration:
     """Reads `["a", "b"] {type:"string", allow-input: true} a note`, in either order and with any quotes."""
     options: tuple[Any, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
-    rest = text.strip()
-    while rest[:1] in ("[", "{") and rest:
-        end = _closing(rest)
-        block, rest = rest[:end], rest[end:].strip()
+    blocks, rest = _blocks(text)
+    for block in blocks:
         if block.startswith("["):
             options = _options(block)
         else:
             settings = tuple((match["key"], _unquoted(match["value"])) for match in _PAIR.finditer(block))
     return Declaration(options, settings, rest.lstrip("#@ ").strip())
+
+
+def _blocks(text: str) -> tuple[list[str], str]:
+    """The blocks in brackets and braces at the start of a text, and the rest."""
+    found, rest = [], text.strip()
+    while rest and rest[0] in "[{":
+        end = _closing(rest)
+        found.append(rest[:end])
+        rest = rest[end:].strip()
+    return found, rest
 
 
 def papermill_comment(declared: Declaration, value: Any) -> str:
@@ -205,13 +218,8 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
 def plain_comment(text: str) -> str:
     """The comment for a field that stays in its cell, from the text after `#@param`; empty if that only says which
     input the form shows. Every other text is kept as it is written."""
-    kept = []
-    rest = text.strip()
-    while rest[:1] in ("[", "{") and rest:
-        end = _closing(rest)
-        block, rest = rest[:end], rest[end:].strip()
-        if not _is_only_for_the_form(block):
-            kept.append(block)
+    blocks, rest = _blocks(text)
+    kept = [block for block in blocks if not _is_only_for_the_form(block)]
     any_text = declaration(text).setting("allow-input").lower() == "true"
     if kept and kept[0].startswith("["):
         kept[0] = f"one of {kept[0]}{', or another' if any_text else ''}"
@@ -231,7 +239,7 @@ def _is_only_for_the_form(block: str) -> bool:
 def _type_name(declared: Declaration, value: Any) -> str:
     """The type of the value; float if the range has a fraction, and `any` if the field accepts several types."""
     if declared.setting("type").lower() == "raw":
-        choices = [_evaluated(option) for option in declared.options]
+        choices = [_evaluated(option) if isinstance(option, str) else option for option in declared.options]
         return (
             type(value).__name__
             if all(type(choice) is type(value) for choice in choices) and value is not None
@@ -240,14 +248,6 @@ def _type_name(declared: Declaration, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return "float" if any("." in declared.setting(key) for key in ("min", "max", "step")) else "int"
     return "any" if value is None else type(value).__name__
-
-
-def _evaluated(option: Any) -> Any:
-    """The value of an option of a `raw` field: its text is code."""
-    try:
-        return ast.literal_eval(option) if isinstance(option, str) else option
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
 
 
 def _listed(declared: Declaration) -> str:
@@ -286,13 +286,12 @@ def _closing(text: str) -> int:
 
 
 def _options(block: str) -> tuple[Any, ...]:
-    for read in (json.loads, ast.literal_eval):
-        try:
-            value = read(block)
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue
-        if isinstance(value, list):
-            return tuple(value)
+    try:
+        value = json.loads(block)
+    except (ValueError, RecursionError):
+        value = _evaluated(block)
+    if isinstance(value, list):
+        return tuple(value)
     return tuple(_unquoted(part.strip()) for part in block.strip("[]").split(",") if part.strip())
 
 

@@ -19,10 +19,14 @@ _JSON_MIME = re.compile(r"application/(.*\+)?json$")
 
 
 class _Field(NamedTuple):
-    """One field of a cell or an output: whether a value is valid, and the valid form of any value."""
+    """One field of a cell or an output: the form that any value gets. A value that has it already is valid; so are
+    those that `allows` accepts, such as a text in lines."""
 
-    accepts: Callable[[Any], bool]
     repair: Callable[[Any], Any]
+    allows: Callable[[Any], bool] = lambda value: False
+
+    def accepts(self, value: object) -> bool:
+        return self.allows(value) or self.repair(value) == value
 
 
 def repaired(notebook: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
@@ -157,10 +161,6 @@ def _attachments(value: object) -> dict[str, Any]:
     return {name: _bundle(part) for name, part in value.items() if _is_mapping(part)} if _is_mapping(value) else {}
 
 
-def _are_tags(value: object) -> bool:
-    return isinstance(value, list) and _tags(value) == value
-
-
 def _tags(value: object) -> list[str]:
     """The valid tags of a list, each once."""
     tags = value if isinstance(value, list) else []
@@ -170,7 +170,7 @@ def _tags(value: object) -> list[str]:
 _METADATA: dict[str, type] = {"title": str, "authors": list}
 """Fields of the notebook's metadata whose type the schema fixes."""
 _CELL_METADATA: dict[str, Callable[[Any], bool]] = {
-    "tags": _are_tags,
+    "tags": lambda value: isinstance(value, list) and _tags(value) == value,
     "name": lambda value: isinstance(value, str) and value.splitlines() == [value],
     "jupyter": _is_mapping,
     "collapsed": lambda value: isinstance(value, bool),
@@ -181,33 +181,24 @@ _CELL_METADATA: dict[str, Callable[[Any], bool]] = {
 """Fields of a cell's metadata whose values the schema restricts for some type of cell."""
 
 
-def _is_metadata(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        accepts(value[name]) for name, accepts in _CELL_METADATA.items() if name in value
-    )
-
-
 def _metadata(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict) or _is_metadata(value):
-        return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
     new = {key: part for key, part in value.items() if key not in _CELL_METADATA or _CELL_METADATA[key](part)}
     tags = _tags(value.get("tags"))
     return {**new, "tags": tags} if tags else new
 
 
-_ID = _Field(lambda value: True, lambda value: value)  # `structure` checks and sets the ids
-_TEXT = _Field(_is_text, _joined)
-_NAME = _Field(lambda value: isinstance(value, str), _joined)
-_COUNT = _Field(lambda value: value is None or _is_count(value), lambda value: value if _is_count(value) else None)
-_MAPPING = _Field(_is_mapping, lambda value: value if _is_mapping(value) else {})
-_LIST = _Field(lambda value: isinstance(value, list), lambda value: value if isinstance(value, list) else [])
-_LINES = _Field(
-    lambda value: isinstance(value, list) and _is_text(value),
-    lambda value: value if isinstance(value, list) and _is_text(value) else [_joined(value)],
-)
-_BUNDLE = _Field(_is_bundle, _bundle)
-_ANY_CELL = {"id": _ID, "metadata": _Field(_is_metadata, _metadata), "source": _TEXT}
-_TEXT_CELL = {**_ANY_CELL, "attachments": _Field(_are_attachments, _attachments)}
+_ID = _Field(lambda value: value)  # `structure` checks and sets the ids
+_TEXT = _Field(_joined, _is_text)
+_NAME = _Field(_joined)
+_COUNT = _Field(lambda value: value if _is_count(value) else None)
+_MAPPING = _Field(lambda value: value if _is_mapping(value) else {})
+_LIST = _Field(lambda value: value if isinstance(value, list) else [])
+_LINES = _Field(lambda value: value if isinstance(value, list) and _is_text(value) else [_joined(value)])
+_BUNDLE = _Field(_bundle, _is_bundle)
+_ANY_CELL = {"id": _ID, "metadata": _Field(_metadata), "source": _TEXT}
+_TEXT_CELL = {**_ANY_CELL, "attachments": _Field(_attachments, _are_attachments)}
 _CELLS = {
     "code": {**_ANY_CELL, "execution_count": _COUNT, "outputs": _LIST},
     "markdown": _TEXT_CELL,
@@ -216,8 +207,8 @@ _CELLS = {
 _DISPLAY = {"data": _BUNDLE, "metadata": _MAPPING}
 _OUTPUTS = {
     "stream": {
-        "name": _Field(_NAME.accepts, lambda value: _joined(value) or "stdout"),
-        "text": _Field(_is_text, _stream_text),
+        "name": _Field(lambda value: _joined(value) or "stdout"),
+        "text": _Field(_stream_text, _is_text),
     },
     "display_data": _DISPLAY,
     "execute_result": {**_DISPLAY, "execution_count": _COUNT},

@@ -18,7 +18,7 @@ from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.python.trees import children
-from migration.rules.folding import fold
+from migration.rules.folding import fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import pipelines
@@ -143,8 +143,9 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         for operand, found in known:
             action = _action(source, _lost_with_operand(source, node, found))
-            text = _without_operand(source, node, operand) if id(node) in tests else None
-            if bool(found.value) is not isinstance(node.op, ast.Or) and text is not None:
+            in_a_line = not re.search(r"[\n#]", source.segment(node))
+            if bool(found.value) is not isinstance(node.op, ast.Or) and id(node) in tests and in_a_line:
+                text = operands_text(source, node, [part for part in node.values if part is not operand])
                 message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and has no effect"
                 yield _replaced(source, node, text, message, shown=operand, action=action)
                 break
@@ -177,16 +178,6 @@ def _tests(source: CellSource) -> set[int]:
             case ast.BoolOp() if id(node) in found:
                 found |= {id(test) for test in node.values}
     return found
-
-
-def _without_operand(source: CellSource, node: ast.BoolOp, removed: ast.expr) -> str | None:
-    """The expression without an operand; None if it takes several lines."""
-    if re.search(r"[\n#]", source.segment(node)):
-        return None
-    loose = ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr
-    others = [(source.segment(part), isinstance(part, loose)) for part in node.values if part is not removed]
-    word = " or " if isinstance(node.op, ast.Or) else " and "
-    return word.join(f"({text})" if is_loose else text for text, is_loose in others)
 
 
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -40,9 +40,7 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     text = source.text
     start = source.span(node)[0]
     if choice.stays:
-        word = " or " if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) else " and "
-        parts = ((source.segment(part), isinstance(part, ast.BoolOp)) for part in choice.rest)
-        return (Edit(*source.span(node.test), word.join(f"({text})" if mixed else text for text, mixed in parts)),)
+        return (Edit(*source.span(node.test), operands_text(source, node.test, choice.rest)),)
     first, last = line_span(source, node, node)
     indent = text[first:start]
     last = _with_comments(source, last, indent)
@@ -73,6 +71,13 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     if is_elif:
         return (Edit(first, line, kept),)
     return _replace(source, choice, kept + _body_text(source, colon, node.orelse, indent))
+
+
+def operands_text(source: CellSource, test: ast.expr, operands: Sequence[ast.expr]) -> str:
+    """The text of a test with `and` or `or` that has only some of its operands."""
+    loose = ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr
+    texts = [f"({source.segment(part)})" if isinstance(part, loose) else source.segment(part) for part in operands]
+    return (" or " if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else " and ").join(texts)
 
 
 def _without_try(source: CellSource, choice: Choice, node: ast.Try, keep_import: bool) -> tuple[Edit, ...]:

@@ -35,14 +35,14 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edit = _comment(source, mark, plain_comment(mark.text))
             yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
         return
-    moved_names = {p.name for p in facts.parameters if p.cell == source.index and not p.stays}
-    reasons = {p.name: p.stays for p in facts.parameters if p.cell == source.index and p.stays}
+    planned = _planned(source, facts)
     for field in form_fields(source):
-        if field.name in moved_names and not field.obstacle:
+        stays = planned[field.name].stays if field.name in planned else ""
+        if field.name in planned and not (stays or field.obstacle):
             continue
         mark = field.mark
         edit = _comment(source, mark, plain_comment(mark.text))
-        reason = reasons.get(field.name) or field.obstacle or "it is not a field of the original notebook"
+        reason = stays or field.obstacle or "it is not a field of the original notebook"
         name = f"form field `{field.name}`" if field.name else "a form field"
         action = "" if mark.comment != mark.start else "to run with another value, edit it in this cell"
         yield Match(mark.start, mark.end, f"{name} stays in its cell: {reason}", (edit,), action)
@@ -67,12 +67,9 @@ def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
-def _fields_to_move(source: CellSource, facts: NotebookFacts) -> list[tuple[FormField, Parameter]]:
-    planned = {p.name: p for p in facts.parameters if p.cell == source.index and not p.stays}
-    if not planned or source.tree is None:
-        return []
-    fields = [field for field in form_fields(source) if not field.obstacle and field.name in planned]
-    return [(field, planned[field.name]) for field in fields]
+def _planned(source: CellSource, facts: NotebookFacts) -> dict[str, Parameter]:
+    """The parameters of a cell by their names."""
+    return {parameter.name: parameter for parameter in facts.parameters if parameter.cell == source.index}
 
 
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -93,7 +90,9 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
     """The fields whose lines are moved, with the rows of each."""
-    leaving = [field for field, parameter in _fields_to_move(source, facts)]
+    moved = {name for name, parameter in _planned(source, facts).items() if not parameter.stays}
+    fields = form_fields(source) if moved and source.tree is not None else ()
+    leaving = [field for field in fields if not field.obstacle and field.name in moved]
     return leaving, rows_of(source, leaving)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
@@ -30,22 +30,6 @@ def _pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
         for command in (() if found.is_colab_magic else found.commands)
         if (call := pip_call(command)) is not None
     )
-
-
-def _match(
-    found: ShellText,
-    call: PipCall,
-    message: str,
-    edits: Sequence[Edit | None] = (),
-    *,
-    action: str = "",
-    keeps: Keeps | None = None,
-) -> Iterator[Match]:
-    """The match of a complete command, unless the string around it cannot contain the replacement."""
-    whole = [edit for edit in edits if edit is not None]
-    if len(whole) == len(edits):
-        start, end = found.span(call.command)
-        yield Match(start, end, message, tuple(whole), action, keeps)
 
 
 def _without(found: ShellText, word: shell.Word) -> Edit | None:
@@ -80,20 +64,18 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 # ------------------------------------------------------------------------------------------------------------------- uv
 def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in _pip_calls(source):
-        if not call.uv or call.subcommand not in _UV_SUBCOMMANDS:
+        if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words:
             continue
-        edits: list[Edit | None] = []
-        if found.words:
-            continue
+        edits = [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
         if not (found.magic or found.automagic):
             if call.option("--python", "-p", "--target", "--prefix"):
                 continue
             end = call.command.words[call.subcommand_at].end
-            edits = [found.edit(end, end, _KERNEL_PYTHON)]
-        edits += [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
-        if edits:
+            edits.insert(0, found.edit(end, end, _KERNEL_PYTHON))
+        whole = tuple(edit for edit in edits if edit is not None)
+        if whole and len(whole) == len(edits):  # the string around the command can contain the option
             message = "`uv pip` needs an option that selects the Python environment; on Colab it was the system's"
-            yield from _match(found, call, message, edits)
+            yield Match(*found.span(call.command), message, whole)
 
 
 RULES: tuple[Rule, ...] = (

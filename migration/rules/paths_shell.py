@@ -6,7 +6,7 @@ variable have the same value, the result is the same either way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from migration import shell
@@ -68,10 +68,6 @@ def script_places(text: str, start: int, facts: NotebookFacts) -> Iterator[Match
         yield from _founds([(span, None if is_quoted else edit)])
 
 
-def _moved(span: PathSpan, by: int) -> PathSpan:
-    return replace(span, start=span.start + by, end=span.end + by)
-
-
 def _founds(places: list[Place]) -> Iterator[Match]:
     """One match per position."""
     for span, edit in places:
@@ -104,17 +100,27 @@ def _shell_places(text: str, start: int, end: int, facts: NotebookFacts, *, is_s
     if not may_name_folder(region, facts.mounts):
         return []
     quotes = shell.read(region, script=is_script).quotes
+
+    def replaced(span: PathSpan) -> Edit | None:
+        if not is_script and _is_in_expression(region, span):
+            return None
+        return _variable(region, quotes, span, facts)
+
+    return _places(find_paths(region, facts.mounts, quotes=quotes), start, replaced)
+
+
+def _places(spans: Sequence[PathSpan], start: int, replaced: Callable[[PathSpan], Edit | None]) -> list[Place]:
+    """The places of the folders in a text that begins at `start` of the cell; one edit may replace several of them."""
     places: list[Place] = []
     done = 0
-    for span in find_paths(region, facts.mounts, quotes=quotes):
+    for span in spans:
         if span.start < done:
             continue
-        if span.is_escaped or (not is_script and _is_in_expression(region, span)):
-            places.append((_moved(span, start), None))
-            continue
-        edit_start, edit_end, new = _variable(region, quotes, span, facts)
-        places.append((_moved(span, start), Edit(start + edit_start, start + edit_end, new)))
-        done = edit_end
+        edit = replaced(span) if not span.is_escaped else None
+        if edit is not None:
+            done = edit.end
+            edit = Edit(start + edit.start, start + edit.end, edit.text)
+        places.append((replace(span, start=start + span.start, end=start + span.end), edit))
     return places
 
 
@@ -128,24 +134,28 @@ def _is_in_expression(region: str, span: PathSpan) -> bool:
     return False
 
 
-def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) -> tuple[int, int, str]:
-    """The replacement of a path in shell text, and the span it replaces: `"$WORK_DIR"` outside quotes."""
-    name = "$" + (facts.drive if span.folder == "drive" else facts.work)
+def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) -> Edit:
+    """Replaces a path in shell text: by `"$WORK_DIR"` outside quotes."""
+    name = _name(span, facts)
     start, end = span.start, span.end
     if quotes[start] == "u":
-        return start, end, f'"{name}"'
+        return Edit(start, end, f'"{name}"')
     if quotes[start] != "s":
-        return start, end, name
+        return Edit(start, end, name)
     opens = start > 0 and region[start - 1] == "'"
     close = region.find("'", end)
     if close < 0:
-        return start, end, f"'\"{name}\"'"
+        return Edit(start, end, f"'\"{name}\"'")
     rest = region[end:close]
     if opens and _SAFE_IN_QUOTES.fullmatch(rest) and not find_paths(rest, facts.mounts):
-        return start - 1, close + 1, f'"{name}{rest}"'
+        return Edit(start - 1, close + 1, f'"{name}{rest}"')
     if opens:
-        return start - 1, end, f'"{name}"\''
-    return (start, end + 1, f'\'"{name}"') if close == end else (start, end, f"'\"{name}\"'")
+        return Edit(start - 1, end, f'"{name}"\'')
+    return Edit(start, end + 1, f'\'"{name}"') if close == end else Edit(start, end, f"'\"{name}\"'")
+
+
+def _name(span: PathSpan, facts: NotebookFacts) -> str:
+    return "$" + (facts.drive if span.folder == "drive" else facts.work)
 
 
 def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts) -> list[Place]:
@@ -160,25 +170,15 @@ def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts)
         return []
     script = shell.read(region)
     words = [word for command in script.commands for word in (*command.assignments, *command.words)]
-    places: list[Place] = []
-    done = 0
-    for span in spans:
-        if span.start < done:
-            continue
-        if span.is_escaped:
-            places.append((_moved(span, start), None))
-            continue
-        variable = "$" + (facts.drive if span.folder == "drive" else facts.work)
-        edit_start, edit_end, new = span.start, span.end, variable
-        if script.quotes[span.start] == "s":
-            edit_start, edit_end, new = _variable(region, script.quotes, span, facts)
-        elif script.quotes[span.start] == "u" and name not in _WHOLE_ARGUMENT:
+
+    def replaced(span: PathSpan) -> Edit:
+        if script.quotes[span.start] == "u" and name not in _WHOLE_ARGUMENT:
             word = next((word for word in words if word.start <= span.start < word.end), None)
             rest = region[span.end : word.end] if word and word.end >= span.end else ""
             if _SAFE_IN_QUOTES.fullmatch(rest) and not find_paths(rest, facts.mounts):
-                edit_end, new = span.end + len(rest), f'"{variable}{rest}"'
-            else:
-                new = f'"{variable}"'
-        places.append((_moved(span, start), Edit(start + edit_start, start + edit_end, new)))
-        done = edit_end
-    return places
+                return Edit(span.start, span.end + len(rest), f'"{_name(span, facts)}{rest}"')
+        elif script.quotes[span.start] != "s":
+            return Edit(span.start, span.end, _name(span, facts))
+        return _variable(region, script.quotes, span, facts)
+
+    return _places(spans, start, replaced)
