@@ -23,7 +23,10 @@ MAY_IMPORT = {
     "pipelines": set(PACKAGES),
 }
 # The docstring of the package lists its layers, lowest first.
-WITH_LAYERS = ("core/data", "inference", "inference/charts", "inference/watch", "migration", "pipelines/fleet")
+WITH_LAYERS = (
+    "core/data", "core/devices", "inference", "inference/charts", "inference/watch", "migration", "pipelines/checks",
+    "pipelines/dashboard", "pipelines/devices", "pipelines/fleet", "pipelines/steps",
+)  # fmt: skip
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.
 SPEAKS_FOR_ENTRY_POINTS = {"core/cli.py", "trainers/command.py", "core/devices/compat.py"}

@@ -1,14 +1,23 @@
 """The device layer: finds the hardware and decides how a run uses it, with reasons; see docs/devices.md.
 
-Layers, lowest first; a module imports only from layers above it in this list:
+Modules import only modules above them in this list, which has the lowest first:
 
-1. capabilities, process_memory, process, selftest
-2. host, nvidia, plan, tpu
-3. backend (the calls that differ between platforms)
-4. detect, memory (limit, and recovery from out-of-memory errors)
-5. manager (device, precision, memory of a run), record (the same as JSON)
-6. compat: the Python API of docs/python_api.md. Its names are also those of this package; importing the package imports
-   no torch, as they are loaded on first use.
+- `capabilities`: what a detector reports of the devices of a platform
+- `process`: the kernels of torch, the allocator, and other programs
+- `process_memory`: memory of this process: current value, peak and limit
+- `selftest`: operations with known results, which a device must pass
+- `host`: cores, threads and memory that the system grants
+- `nvidia`: NVIDIA's GPUs as their driver describes them
+- `tpu`: TPUs as their libraries describe them
+- `backend`: the calls that differ between platforms
+- `detect`: finds the devices, a row of a table for each platform
+- `plan`: the decisions for a run, and requirements that the hardware does not satisfy
+- `memory`: allocator settings, the limit, and recovery from out-of-memory errors
+- `manager`: chooses device, precision and memory, with reasons
+- `record`: hardware and decisions as a document
+- `compat`: the Python API of docs/python_api.md
+
+The names of `compat` are also those of this package. They are loaded on first use, so importing it imports no torch.
 """
 
 from __future__ import annotations
