@@ -136,7 +136,7 @@ class CachingBackend(AcceleratorBackend):
         return self.api.max_memory_reserved() / MIB
 
     def memory_mb(self) -> tuple[float, float]:
-        free, total = self.api.mem_get_info()
+        free, total = memory_bytes(self.api)
         return free / MIB, total / MIB
 
     @contextlib.contextmanager
@@ -156,6 +156,18 @@ class CachingBackend(AcceleratorBackend):
     def utilisation(self) -> float | None:
         uuid = getattr(self.api.get_device_properties(self.api.current_device()), "uuid", None)
         return nvidia.utilisation(str(uuid)) if uuid is not None else None
+
+
+def memory_bytes(api: Any, device: torch.device | None = None) -> tuple[int, int]:
+    """Free and total memory of a device of torch.cuda or torch.xpu, by default the current one.
+
+    Some Intel drivers report no free memory: then it is the total without the memory of this process.
+    """
+    try:
+        return api.mem_get_info(device)
+    except (AttributeError, RuntimeError):
+        total = api.get_device_properties(device).total_memory
+        return total - api.memory_reserved(device), total
 
 
 @dataclass(frozen=True)

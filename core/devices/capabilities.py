@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -44,21 +43,19 @@ class DeviceCapabilities:
         bytes."""
         return round(self.memory_total_mb * 2**20 / 1e9)
 
+    @property
+    def platform_facts(self) -> tuple[str, ...]:
+        """The known versions of driver and platform, in words."""
+        versions = {
+            "driver": self.driver_version,
+            "CUDA": self.cuda_version,
+            "HIP": self.hip_version,
+            "capability": self.compute_capability,
+        }
+        return tuple(f"{name} {version}" for name, version in versions.items() if version is not None)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-_PLATFORM_FACTS = (
-    ("driver_version", "driver {}"),
-    ("cuda_version", "CUDA {}"),
-    ("hip_version", "HIP {}"),
-    ("compute_capability", "capability {}"),
-)
-
-
-def platform_facts(row: Mapping[str, Any]) -> list[str]:
-    """The known versions of driver and platform, in words. row: of `DeviceCapabilities.to_json`."""
-    return [text.format(row[name]) for name, text in _PLATFORM_FACTS if row[name] is not None]
 
 
 class Detector(Protocol):

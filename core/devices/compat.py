@@ -56,6 +56,8 @@ class MemoryStrategy(StrEnum):
 
 
 GPU_BATCH_FACTOR = 4
+# The kinds of devices that a name such as `gpu:0` stands for: those of `device.prefer`, and those of torch.
+_NAMED: dict[str, tuple[DeviceKind, ...]] = {**PREFERENCES, "cuda": ("cuda",), "xla": ("tpu",)}
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class DeviceManager(manager.DeviceManager):
 
     def _named(self, name: str) -> torch.device:
         kind, _, index = name.lower().partition(":")
-        kinds = PREFERENCES.get(kind) or (("cuda",) if kind == "cuda" else ("tpu",) if kind == "xla" else ())
+        kinds = _NAMED.get(kind, ())
         number = int(index) if index.isdecimal() else 0 if not index else -1
         devices = [device for wanted in kinds for device in self._devices_of([wanted])]
         if 0 <= number < len(devices):
@@ -229,10 +231,14 @@ def get_device_info() -> Mapping[str, Any]:
 
 def print_device_info() -> None:
     """The device, precision, threads and memory of this process on stdout, with their reasons, for notebooks."""
-    plan = get_device_info()["plan"]
-    rows = {"device": f"{plan['kind']}: {plan['name']}", **{name: plan[name] for name in ("precision", "threads")}}
-    rows["memory"] = f"up to {gib(plan['memory_limit_mb'])}"
-    sys.stdout.writelines(f"{name:<12}{value} ({plan[f'{name}_reason']})\n" for name, value in rows.items())
+    plan = get_device_manager().plan()
+    rows = (
+        ("device", f"{plan.kind}: {plan.name}", plan.device_reason),
+        ("precision", plan.precision, plan.precision_reason),
+        ("threads", plan.threads, plan.threads_reason),
+        ("memory", f"up to {gib(plan.memory_limit_mb)}", plan.memory_reason),
+    )
+    sys.stdout.writelines(f"{name:<12}{value} ({reason})\n" for name, value, reason in rows)
 
 
 # -------------------------------------------------------------------------------------------------------------- tensors

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import warnings
@@ -17,6 +16,7 @@ import torch
 
 from core.config.execution import DeviceKind
 from core.devices import nvidia, tpu
+from core.devices.backend import memory_bytes
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
 from core.devices.process_memory import MIB
@@ -26,7 +26,6 @@ from core.numbers import counted, gib
 
 log = logging.getLogger(__name__)
 
-Detect = Callable[..., DeviceCapabilities | None]
 _REDUCED = ("float16", "bfloat16")
 # The communication library of each kind of device; Apple's GPU has none.
 _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
@@ -36,32 +35,24 @@ class SystemDetector:
     """Runs every detector of `DETECTORS`, best device first."""
 
     def detect_capabilities(self) -> list[DeviceCapabilities]:
-        found = [detect() for detect in DETECTORS]
+        found = [detected(*row) for row in DETECTORS]
         return [capabilities for capabilities in found if capabilities is not None]
 
 
-def _never_raises(kind: DeviceKind, name: str) -> Callable[[Detect], Detect]:
-    """An incomplete driver may raise any error: a device whose detector fails is listed as unusable with the reason."""
-
-    def wrap(detect: Detect) -> Detect:
-        @functools.wraps(detect)
-        def guarded(*args: Any) -> DeviceCapabilities | None:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # the reason already contains the warnings of torch
-                    return detect(*args)
-            except Exception as error:
-                log.debug("the detector of %s failed", kind, exc_info=True)
-                reason = f"its driver fails: {first_line(error)}"
-                return DeviceCapabilities(kind, name, 0, 0, 0, (), usable=False, reason=reason)
-
-        return guarded
-
-    return wrap
+def detected(kind: DeviceKind, name: str, detect: Callable[[], DeviceCapabilities | None]) -> DeviceCapabilities | None:
+    """The result of a detector. An incomplete driver may raise any error: a device whose detector fails is listed under
+    this name as unusable, with the reason."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the reason already contains the warnings of torch
+            return detect()
+    except Exception as error:
+        log.debug("the detector of %s failed", kind, exc_info=True)
+        reason = f"its driver fails: {first_line(error)}"
+        return DeviceCapabilities(kind, name, 0, 0, 0, (), usable=False, reason=reason)
 
 
 # --------------------------------------------------------------------------------------------------------------- CUDA
-@_never_raises("cuda", "CUDA GPU")
 def detect_cuda(torch: Any = torch) -> DeviceCapabilities | None:
     """NVIDIA's GPUs, and AMD's, which ROCm shows under the same names.
 
@@ -135,7 +126,6 @@ def _known_to_the_driver(torch: Any) -> DeviceCapabilities | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------- MPS
-@_never_raises("mps", "Apple GPU")
 def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
     """Apple's GPU, which shares the machine's memory; Metal recommends a maximum.
 
@@ -166,7 +156,6 @@ def detect_mps(torch: Any = torch) -> DeviceCapabilities | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------- XPU
-@_never_raises("xpu", "Intel GPU")
 def detect_xpu(torch: Any = torch) -> DeviceCapabilities | None:
     if not torch.xpu.is_available():
         return None
@@ -226,7 +215,7 @@ def _tested(
         name=_joined(gpu.name for gpu in gpus),
         count=len(gpus),
         memory_total_mb=least_memory // MIB,
-        memory_free_mb=0 if failure else min(_free_bytes(getattr(torch, kind), device), least_memory) // MIB,
+        memory_free_mb=0 if failure else min(memory_bytes(getattr(torch, kind), device)[0], least_memory) // MIB,
         native_dtypes=dtypes,
         usable=failure is None,
         reason=reason,
@@ -234,15 +223,6 @@ def _tested(
         supports_distributed=_supports_distributed(kind, torch),
         **facts,
     )
-
-
-def _free_bytes(api: Any, device: Any) -> int:
-    """Free memory of a device. If the driver does not report it, as of some Intel GPUs, the total without the memory of
-    this process."""
-    try:
-        return api.mem_get_info(device)[0]
-    except (AttributeError, RuntimeError):
-        return api.get_device_properties(device).total_memory - api.memory_reserved(device)
 
 
 def _own_index(count: int) -> int:
@@ -266,10 +246,11 @@ def _joined(names: Iterable[str]) -> str:
     return " + ".join(dict.fromkeys(names))
 
 
-DETECTORS: tuple[Detect, ...] = (
-    _never_raises("tpu", "TPU")(tpu.detect_tpu),
-    detect_cuda,
-    detect_mps,
-    detect_xpu,
-    detect_cpu,
+# Kind, name if the detector fails, and detector of each platform, the best first.
+DETECTORS: tuple[tuple[DeviceKind, str, Callable[[], DeviceCapabilities | None]], ...] = (
+    ("tpu", "TPU", tpu.detect_tpu),
+    ("cuda", "CUDA GPU", detect_cuda),
+    ("mps", "Apple GPU", detect_mps),
+    ("xpu", "Intel GPU", detect_xpu),
+    ("cpu", "CPU", detect_cpu),
 )

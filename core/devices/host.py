@@ -11,7 +11,6 @@ import math
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from pathlib import Path
 
 import psutil
 
+from core.devices.process import answer_of
 from core.devices.process_memory import MIB
+from core.errors import LandfallError
 from core.numbers import counted
 
 _ROOT = Path("/")
@@ -173,10 +174,9 @@ def _name_by_sysctl() -> str | None:
     program = shutil.which("sysctl") if sys.platform == "darwin" else None
     if program is None:
         return None
-    command = [program, "-n", "machdep.cpu.brand_string"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
+        return answer_of([program, "-n", "machdep.cpu.brand_string"], timeout_s=5).stdout.strip()
+    except LandfallError:
         return None
 
 

@@ -12,7 +12,7 @@ from core.config.execution import Device, DeviceKind, Execution
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
 from core.devices import memory, process
-from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities, platform_facts
+from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.host import thread_limit
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
@@ -150,7 +150,7 @@ class DeviceManager:
             fallback=self._fallback,
             misfits=mismatches,
             native_dtypes=chosen.native_dtypes,
-            platform_facts=tuple(platform_facts(chosen.to_json())),
+            platform_facts=chosen.platform_facts,
         )
 
     def _choose_device(self) -> tuple[DeviceCapabilities, str, bool]:

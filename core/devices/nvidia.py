@@ -12,12 +12,12 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
+from core.devices.process import answer_of
 from core.devices.process_memory import MIB
 from core.errors import LandfallError, first_line
 
@@ -103,14 +103,7 @@ def query_nvidia_smi(timeout_s: float = 10.0) -> list[Gpu]:
     if program is None:
         return []
     command = [program, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired as error:
-        raise LandfallError(f"nvidia-smi gave no answer in {timeout_s:g} s") from error
-    except OSError as error:
-        raise LandfallError(f"nvidia-smi does not start: {error}") from error
+    answer = answer_of(command, timeout_s)
     if "No devices were found" in answer.stdout:
         return []
     rows = csv.reader(answer.stdout.splitlines(), skipinitialspace=True)

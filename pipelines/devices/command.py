@@ -42,7 +42,10 @@ def _report(arguments: argparse.Namespace) -> int:
 
         checks = run_checks(manager)
     report = device_report(manager, Facts.of_this_machine(verbose=arguments.verbose), checks=checks)
-    sys.stdout.write(json_text(report) if arguments.json else as_text(report, verbose=arguments.verbose) + "\n")
+    if arguments.json:
+        sys.stdout.write(json_text(report.model_dump(mode="json")))
+    else:
+        sys.stdout.write(as_text(report, verbose=arguments.verbose) + "\n")
     return EXIT_FAILURE if any(check.status == "FAIL" for check in checks or ()) else EXIT_OK
 
 

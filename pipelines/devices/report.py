@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from core.config.execution import Execution
 from core.config.hardware import Tiers, load_tiers
@@ -14,7 +14,7 @@ from core.devices.record import Host, device_record
 from core.workspace import CODE_ROOT, root_or
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import Costs, cost_per_hour, load_costs
-from pipelines.devices.document import CheckResult, DeviceReport, RunBatch
+from pipelines.devices.document import CheckResult, Cost, DeviceReport, RunBatch, RunCost
 from pipelines.devices.fitting import fitting_profile, load_profiles, run_batches
 from pipelines.devices.frameworks import framework_devices, installed_frameworks
 
@@ -55,25 +55,21 @@ class Facts:
 
 def device_report(
     manager: DeviceManager, facts: Facts | None = None, *, checks: Sequence[CheckResult] | None = None
-) -> dict[str, Any]:
-    """Everything `landfall devices --json` prints, valid by its schema; facts default to this machine's.
+) -> DeviceReport:
+    """What `landfall devices` prints; facts default to this machine's.
 
     Raises pydantic's ValidationError if a detector returned an invalid value.
     """
     facts = facts or Facts.of_this_machine()
     record = device_record(manager, facts.host, facts.tiers)
     per_hour = cost_per_hour(record, facts.costs)
-    document = {
-        **record.model_dump(mode="json"),
-        "cost": {
-            "usd_per_hour": per_hour,
-            "runs": [{"hours": hours, "usd": hours * per_hour} for hours in RUN_HOURS],
-        },
-        "frameworks": dict(facts.frameworks),
-        "framework_devices": facts.framework_devices,
-        "recommendations": [advice.model_dump() for advice in advice_for(record)],
-        "checks": checks,
-        "profile": fitting_profile(manager, facts.profiles, facts.environment).model_dump(),
-        "run_batches": [batch.model_dump() for batch in facts.run_batches],
-    }
-    return DeviceReport.model_validate(document).model_dump(mode="json")
+    return DeviceReport(
+        **dict(record),
+        cost=Cost(usd_per_hour=per_hour, runs=[RunCost(hours=hours, usd=hours * per_hour) for hours in RUN_HOURS]),
+        frameworks=dict(facts.frameworks),
+        framework_devices=facts.framework_devices,
+        recommendations=advice_for(record),
+        checks=checks,
+        profile=fitting_profile(manager, facts.profiles, facts.environment),
+        run_batches=list(facts.run_batches),
+    )

@@ -1,7 +1,7 @@
 import errno
 import logging
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -55,7 +55,7 @@ class Accelerator:
     def max_memory_reserved(self):
         return self.peak
 
-    def mem_get_info(self):
+    def mem_get_info(self, device=None):
         return 15_000 * MIB, 16_384 * MIB
 
     def recommended_max_memory(self):
@@ -154,6 +154,18 @@ class OldXpu:
     """torch.xpu of a version without memory limits."""
 
     mem_get_info = Accelerator.mem_get_info
+
+
+def test_a_driver_that_does_not_report_free_memory():
+    def silent(device):
+        raise RuntimeError("The device does not support querying the available free memory")
+
+    api = SimpleNamespace(
+        mem_get_info=silent,
+        get_device_properties=lambda device: SimpleNamespace(total_memory=16_384 * MIB),
+        memory_reserved=lambda device: 1_000 * MIB,
+    )
+    assert CachingBackend("xpu", api).memory_mb() == (15_384, 16_384)
 
 
 def test_a_platform_that_cannot_limit_memory_says_so(caplog):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.devices import detect, host, nvidia, tpu
-from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_xpu
+from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_xpu, detected
 from tests.support import REPO_ROOT
 
 GIB = 2**30
@@ -185,7 +185,7 @@ def test_nvidia_smi_finds_the_gpus_torch_cannot_use(tmp_path):
 
 def test_an_incomplete_driver_is_listed_without_an_error(tmp_path):
     write_nvidia_smi(tmp_path, "echo 'NVIDIA-SMI has failed'; exit 9")
-    found = detect_cuda(FakeTorch())
+    found = detected("cuda", "CUDA GPU", lambda: detect_cuda(FakeTorch()))
     assert (found.usable, found.count) == (False, 0)
     assert "nvidia-smi failed (exit code 9): NVIDIA-SMI has failed" in found.reason
 
@@ -296,7 +296,8 @@ def test_a_driver_that_raises_is_an_unusable_device(detector, namespace):
 
     with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
-        found = detector(FakeTorch(**{namespace: SimpleNamespace(is_available=broken)}))
+        fake = FakeTorch(**{namespace: SimpleNamespace(is_available=broken)})
+        found = detected(namespace, "GPU", lambda: detector(fake))
     assert (found.kind, found.usable) == (namespace, False)
     assert found.reason == "its driver fails: libcuda.so.1: invalid ELF header"
     assert output == []
@@ -315,14 +316,15 @@ def test_a_broken_tpu_library_is_an_unusable_device(monkeypatch):
 def test_detectors_are_asked_in_the_order_of_preference(monkeypatch):
     fake = FakeTorch(cuda=cuda(A100), mps=metal(), xpu=arc())
     monkeypatch.setenv("TPU_NAME", "node-1")
-    found = [DETECTORS[0](), *(row(fake) for row in DETECTORS[1:])]
+    detectors = [detector for _, _, detector in DETECTORS]
+    found = [detectors[0](), *(detector(fake) for detector in detectors[1:])]
     assert [one.kind for one in found] == ["tpu", "cuda", "mps", "xpu", "cpu"]
 
 
 def test_every_entry_can_be_written_as_json():
     fake = FakeTorch(cuda=cuda(A100, T4), mps=metal(), xpu=arc())
-    for row in DETECTORS[1:]:
-        entry = row(fake).to_json()
+    for _, _, detector in DETECTORS[1:]:
+        entry = detector(fake).to_json()
         assert json.loads(json.dumps(entry))["kind"] == entry["kind"]
 
 

@@ -99,14 +99,18 @@ def facts(found: tuple[DeviceCapabilities, ...], **changes) -> Facts:
     return replace(Facts(host, frameworks, load_tiers(REPO_ROOT), load_costs(REPO_ROOT)), **changes)
 
 
-def report_of(*found: DeviceCapabilities, config: Execution | Device | None = None, **changes) -> dict:
+def report_of(*found: DeviceCapabilities, config: Execution | Device | None = None, **changes) -> DeviceReport:
     manager = DeviceManager(config or Execution(), StandIn(*found))
     return device_report(manager, facts(found, **changes))
 
 
 def recommended(*found: DeviceCapabilities, **settings) -> dict[str, str]:
     """Findings with their remedies."""
-    return {advice["finding"]: advice["action"] for advice in report_of(*found, **settings)["recommendations"]}
+    return {advice.finding: advice.action for advice in report_of(*found, **settings).recommendations}
+
+
+def as_json(report: DeviceReport) -> dict:
+    return report.model_dump(mode="json")
 
 
 def check_schema(report: dict) -> None:
@@ -119,7 +123,7 @@ def goldens() -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, found in MACHINES.items():
         report = report_of(*found, torch_cuda=found[0].cuda_version)
-        texts[f"{name}.json"] = json_text(report)
+        texts[f"{name}.json"] = json_text(as_json(report))
         texts[f"{name}.txt"] = as_text(report) + "\n"
     return texts
 
@@ -145,11 +149,11 @@ def test_the_schema_is_valid_and_pins_the_version():
 
 @pytest.mark.parametrize("found", [*MACHINES.values(), (HALF_A_DRIVER, CPU), (HIDDEN_T4, CPU)])
 def test_every_report_matches_the_schema(found):
-    check_schema(report_of(*found))
+    check_schema(as_json(report_of(*found)))
 
 
 def test_an_incomplete_report_violates_the_schema():
-    report = report_of(CPU)
+    report = as_json(report_of(CPU))
     del report["routing"]["mode"]
     with pytest.raises(jsonschema.ValidationError, match="'mode' is a required property"):
         check_schema(report)
@@ -173,7 +177,7 @@ RTX_3090 = replace(A100, name="NVIDIA GeForce RTX 3090", count=1, memory_total_m
 ])  # fmt: skip
 def test_the_suitable_profile_is_named(found, environment, name):
     report = report_of(*found, environment=environment)
-    assert report["profile"]["name"] == name
+    assert report.profile.name == name
     assert f"local/devices={name}" in as_text(report)
 
 
@@ -182,10 +186,10 @@ def test_the_batch_size_of_the_last_run_is_named(tmp_path):
     path = tmp_path / "checkpoints/patchtst_ssl.pt"
     checkpoint.save(path, {"epoch": 1}, description={"run_id": "run-1", "hardware": hardware})
     report = report_of(CPU, run_batches=run_batches(tmp_path))
-    (batch,) = report["run_batches"]
-    assert (batch["stream"], batch["effective"], batch["micro"], batch["run_id"]) == ("patchtst", 64, 32, "run-1")
+    (batch,) = report.run_batches
+    assert (batch.stream, batch.effective, batch.micro, batch.run_id) == ("patchtst", 64, 32, "run-1")
     assert "patchtst: 64 windows per step, micro-batch 32" in as_text(report)
-    check_schema(report)
+    check_schema(as_json(report))
 
 
 # ------------------------------------------------------------------------------------------------------------- routing
@@ -204,13 +208,16 @@ def test_the_batch_size_of_the_last_run_is_named(tmp_path):
 def test_the_report_names_the_origin_of_the_device_choice(environment, mode, set_by):
     config, origins = environment_settings(environment)
     manager = DeviceManager(config, StandIn(T4, CPU), origins=origins)
-    routing = device_report(manager, facts((T4, CPU)))["routing"]
-    assert (routing["mode"], routing["set_by"]) == (mode, set_by)
+    routing = device_report(manager, facts((T4, CPU))).routing
+    assert (routing.mode, routing.set_by) == (mode, set_by)
 
 
 def test_a_gpu_count_and_its_cost_follow_the_devices_in_use():
     report = report_of(A100, CPU, config=Execution(devices=4))
-    assert report["cost"] == {"usd_per_hour": 2.0, "runs": [{"hours": 1, "usd": 2.0}, {"hours": 8, "usd": 16.0}]}
+    assert report.cost.model_dump() == {
+        "usd_per_hour": 2.0,
+        "runs": [{"hours": 1, "usd": 2.0}, {"hours": 8, "usd": 16.0}],
+    }
     assert "cuda: 4 of 8 × NVIDIA A100-SXM4-40GB" in as_text(report)
 
 
@@ -328,7 +335,7 @@ def test_checks_are_a_table_with_remedies_below():
     ]
     manager = DeviceManager(Execution(), StandIn(CPU))
     report = device_report(manager, facts((CPU,)), checks=checks)
-    check_schema(report)
+    check_schema(as_json(report))
     assert as_text(report).endswith(
         "Checks\n"
         "  PASS  free disk      workspace  99 GiB\n"
