@@ -42,6 +42,7 @@ from pipelines.dashboard.state_documents import (
     TITLES,
     Checklist,
     DashboardState,
+    Light,
     LivePipeline,
     RunsSummary,
     StreamState,
@@ -94,7 +95,7 @@ def export_state(
         problems.add(root / "runs", f"no folder of run {run_id}; the newest runs are shown instead")
     streams = {stream: describe_stream(root, configs[stream], runs, run_id, out.parent, problems) for stream in STREAMS}
     for name, reason in off.items():
-        streams[name].light = light_of(None, None, why_off=reason)
+        streams[name].light = Light(state="not in use", detail=f"This stream is not in use; {reason}.")
     checklist, migration = read_checklist(root, problems), read_migration(root, problems)
     for name, stream in streams.items():
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)

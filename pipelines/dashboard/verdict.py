@@ -182,19 +182,8 @@ def _migration(migration: MigrationState | None) -> Result:
 
 
 # ---------------------------------------------------------------------------------------------------- light of a stream
-def light_of(
-    checkpoint: Checkpoint | None,
-    scores: ScoreSummary | None,
-    open_events: int | None = None,
-    *,
-    why_off: str | None = None,
-) -> Light:
-    """The most urgent state. open_events: number of events that are not acknowledged; default: all.
-
-    why_off: why the stream is not in use; None if it is.
-    """
-    if why_off is not None:
-        return Light(state="not in use", detail=f"This stream is not in use; {why_off}.")
+def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int | None = None) -> Light:
+    """The most urgent state. open_events: number of events that are not acknowledged; default: all."""
     if scores is None:
         if checkpoint is None:
             return Light(state="no model", detail="There is no model for this machine: train one first.")

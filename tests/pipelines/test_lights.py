@@ -56,10 +56,3 @@ def test_scores_near_chance_are_a_warning(auroc, warned):
 def test_more_false_alarms_than_stated_are_a_warning(low, warned):
     achieved = FalseAlarms(rate=0.05, low=low, high=0.1, scores=50, bursts=1)
     assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved))).warnings) == warned
-
-
-def test_an_unused_stream_has_a_reason():
-    light = light_of(MODEL, scores(), why_off="no data: data/vib has no files")
-    assert light.state == "not in use"
-    assert "data/vib" in light.detail
-    assert not light.warnings
