@@ -58,9 +58,9 @@ def read_names(
     flags: Collection[str] = (),
     packages: Collection[str] = (PACKAGE,),
 ) -> Names:
-    """The meaning of the names of a cell. `before` are the module's names after the cells above; `later` are
-    those that are not bound yet. `packages` are the modules that count as google.colab, for a cell whose
-    imports are already rewritten.
+    """The meaning of the names of a cell. `before` are the module's names after the cells above; `later` are those that
+    are not bound yet. `packages` are the modules that count as google.colab, for a cell whose imports are already
+    rewritten.
     """
     found = Names()
     known: dict[tuple[Scope | None, str], str | None] = {(None, name): path for name, path in before.items()}
