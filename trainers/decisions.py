@@ -18,7 +18,7 @@ from core.data.inputs import Inputs
 from core.devices.manager import DeviceManager
 from core.errors import LandfallError
 from core.models.factory import count_parameters
-from core.numbers import duration_in_words
+from core.numbers import duration_in_words, gib
 from trainers.batching import BatchPlan, effective_batch
 from trainers.context import RunContext
 from trainers.probing import measure
@@ -138,7 +138,7 @@ def start_report(
         **({"hardware": ", ".join(plan.platform_facts)} if plan.platform_facts else {}),
         "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
         "threads": f"{plan.threads} ({plan.threads_reason})",
-        "memory": f"up to {plan.memory_limit_mb} MiB ({plan.memory_reason})",
+        "memory": f"up to {gib(plan.memory_limit_mb)} ({plan.memory_reason})",
         "tier": f"{size.tier.name}: default batch size {size.tier.batch_size}",
         "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({size.reason})",
         "batch": f"global batch size {batch.effective}, {at_once} ({batch.reason})",
