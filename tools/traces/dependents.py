@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from migration.notebook.findings import Finding
-from migration.python.scopes import stored_names
+from migration.python.scopes import accesses_in, bound
 from migration.python.source import CellSource
 
 
@@ -18,22 +18,23 @@ def dependents(cells: Sequence[str], findings: Sequence[Finding], ended: Collect
     for finding in findings:
         if finding.cell is not None and finding.line is not None:
             flagged.setdefault(finding.cell, set()).add(finding.line)
-    bound: set[str] = set()
+    names: set[str] = set()
     found: set[int] = set()
     for index, text in enumerate(cells):
         has_ended = False
-        for first, last, statement in _statements(CellSource(text, index=index)):
-            uses = not bound.isdisjoint(_names(statement, ast.Load))
+        source = CellSource(text, index=index)
+        for first, last, statement in _statements(source):
+            uses = not names.isdisjoint(_names(statement, ast.Load))
             if uses:
                 found.add(index)
             is_flagged = any(first <= line <= last for line in flagged.get(index, ()))
             has_ended |= is_flagged and index in ended
             if has_ended:
-                bound |= stored_names([statement])
+                names |= bound(accesses_in(source, [statement]))
             elif uses or is_flagged:
-                bound |= _names(statement, ast.Store)
+                names |= _names(statement, ast.Store)
             else:
-                bound -= _assigned(statement)
+                names -= _assigned(statement)
     return found
 
 
