@@ -31,6 +31,21 @@ def test_a_row_runs_in_a_copy_and_a_failure_is_named(tmp_path, monkeypatch):
     assert (tmp_path / "pipelines/sample_data/command.py").is_file()
 
 
+def test_a_failed_test_is_named(tmp_path):
+    log = tmp_path / "matrix.log"
+    log.write_text("FAILED tests/test_x.py::test_y - assert 1 == 2\n!!!! stopping after 1 failures !!!!\n")
+    assert matrix._last_line(log) == "FAILED tests/test_x.py::test_y - assert 1 == 2"
+
+
+def test_a_run_without_failed_checks_fails_if_it_misses_a_goal():
+    good = {"skill": 0.7, "faults_found": 8, "faults_total": 8, "false_events": 0, "false_events_per_hour": 0.0}
+    assert matrix.missed_goals({"patchtst": good, "swinmae": good}) == []
+    bad = {"skill": 0.2, "faults_found": 7, "faults_total": 8, "false_events": 1, "false_events_per_hour": 48.0}
+    assert matrix.missed_goals({"patchtst": good, "swinmae": bad}) == [
+        "swinmae: skill 0.200 of 0.25", "swinmae: 7 of 8 faults", "swinmae: 1 false events",
+    ]  # fmt: skip
+
+
 def test_the_table_shows_passes_failures_and_rows_left_out():
     results = [
         Result("a", True, 1.0, [], {"patchtst": {"skill": 0.8123, "faults_found": 12}}),
