@@ -17,6 +17,9 @@ from inference.groups import groups_of, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
 from tests.support import IN_NIGHTLY
 
+# Without the sixth chart, which has a share of the weight of the fourth.
+FOURTH = ProcessCharts(cusum_share=0.0)
+
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
     charts = fit(values_nc, whole(values_nc), span=10)
@@ -120,7 +123,7 @@ def test_channels_that_explain_nothing_leave_the_errors_as_they_are():
 def test_the_regression_on_other_channels_counts_up_to_its_limit():
     new_nc, limit = coupled(1000, seed=1), ProcessCharts().cross_channel_limit
     new_nc[500:] = new_nc[500:, ::-1]
-    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10)
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10, settings=FOURTH)
     without = replace(charts, cross=None)
     without_sc = errors_of(without, new_nc, whole(new_nc)) * without.total
     largest_sc = (without_sc + charts.cross.explained_c * limit) / charts.total
@@ -130,7 +133,7 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
 def test_a_single_large_residual_does_not_raise_the_regression_on_other_channels_for_long():
     new_nc, span = coupled(1000, seed=1), 10
     new_nc[500, 0] += 100
-    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=span)
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=span, settings=FOURTH)
     without = replace(charts, cross=None)
     with_sc, without_sc = (errors_of(each, new_nc, whole(new_nc)) * each.total for each in (charts, without))
     chart_s = (with_sc - without_sc)[:, 0] / charts.cross.explained_c[0]
@@ -143,8 +146,29 @@ def test_a_single_large_residual_does_not_raise_the_regression_on_other_channels
 )
 def test_many_channels_have_fewer_regressors(num_channels, blocks):
     values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)
-    cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10)
+    cross = control_charts.CrossChannelResidual.fit(values_nc, whole(values_nc), 10, ProcessCharts())
     assert (cross and (len(cross.regression.weight_fc) - 1) / num_channels) == blocks
+
+
+def test_a_lasting_shift_of_a_well_explained_channel_adds_up_to_a_limit(monkeypatch):
+    span, shifted, after = 10, slice(530, 800), slice(860, 1000)
+    known_nc, new_nc = (plant(2000, seed=seed, noise=0.3) for seed in (0, 1))
+    charts = fit(known_nc, whole(known_nc), span=span)
+    new_nc[500:800, 0] += 2 * np.sqrt(charts.cross.usual_c[0]) * known_nc[:, 0].std()
+    score_s = errors_of(charts, new_nc, whole(new_nc)).mean(axis=1)
+    monkeypatch.setattr(control_charts, "_SHIFT_LIMIT", 0.0)
+    without_s = errors_of(charts, new_nc, whole(new_nc)).mean(axis=1)
+    assert np.median(score_s[shifted]) > 2 * np.median(without_s[shifted])
+    assert np.median(score_s[after]) < 1.2
+
+
+def test_a_lasting_shift_does_not_add_up_where_channels_explain_each_other_less(monkeypatch):
+    known_nc, new_nc = (plant(2000, seed=seed, noise=3.0) for seed in (0, 1))
+    new_nc[500:800, 0] += 10
+    charts = fit(known_nc, whole(known_nc), span=10)
+    error_sc = errors_of(charts, new_nc, whole(new_nc))
+    monkeypatch.setattr(control_charts, "_SHIFT_LIMIT", 0.0)
+    np.testing.assert_array_equal(errors_of(charts, new_nc, whole(new_nc)), error_sc)
 
 
 def test_components_count_less_if_couplings_change():
