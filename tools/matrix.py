@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from core.devices.host import cpu_flags, cpu_model
+from core.numbers import counted
 from core.workspace import write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,7 +182,7 @@ def missed_goals(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if recall < goal.recall:
             missed.append(f"{stream}: {of['faults_found']} of {of['faults_total']} faults")
         if of["false_events_per_hour"] > goal.false_events_per_hour:
-            missed.append(f"{stream}: {of['false_events']} false events")
+            missed.append(f"{stream}: {counted(of['false_events'], 'false event')}")
     return missed
 
 

@@ -17,7 +17,7 @@ _SIZE = 32
 
 
 def tested(device: torch.device, claimed: Iterable[str], torch: Any) -> tuple[str | None, tuple[str, ...]]:
-    """Why the device fails, and the types it computes in natively, which it has none of if it fails."""
+    """Why the device fails, None if it passes; and the types it computes in natively, none if it fails."""
     failure = failure_on(device, torch)
     return failure, () if failure else native_dtypes(device, claimed, torch)
 

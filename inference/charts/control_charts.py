@@ -16,9 +16,8 @@
   the square of the innovation. It detects changes of many channels together. A change of the load is such a change, so
   the chart has less weight the larger its 99 % quantile on reference rows is: where the load often jumps, the chart is
   not informative.
-
-- The square of the CUSUM of the residual of the regression on the other channels, up to a limit. It detects a lasting
-  change of how channels fit each other, as the square of the fourth chart does, but many times stronger.
+- The square of the CUSUM of the residual of the regression on the other channels, up to a limit. It detects a small
+  lasting change of how channels fit each other, which changes the mean square of the fourth chart less.
 
 Where the other channels explain a channel almost completely, the third and the fifth chart have little weight: they
 follow the load, and the fourth detects the same faults with a smaller residual. Only there, the sixth chart shares the

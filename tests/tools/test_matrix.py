@@ -42,7 +42,7 @@ def test_a_run_without_failed_checks_fails_if_it_misses_a_goal():
     assert matrix.missed_goals({"patchtst": good, "swinmae": good}) == []
     bad = {"skill": 0.2, "faults_found": 7, "faults_total": 8, "false_events": 1, "false_events_per_hour": 48.0}
     assert matrix.missed_goals({"patchtst": good, "swinmae": bad}) == [
-        "swinmae: skill 0.200 of 0.25", "swinmae: 7 of 8 faults", "swinmae: 1 false events",
+        "swinmae: skill 0.200 of 0.25", "swinmae: 7 of 8 faults", "swinmae: 1 false event",
     ]  # fmt: skip
 
 
