@@ -32,7 +32,7 @@ import psutil
 from core.cli import run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_OK
-from core.livefile import FOLDER, PAGE
+from core.page import LIVE, PAGE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 64
@@ -183,7 +183,7 @@ def growth(root: Path, settings: Sequence[str], channels: int, detector: str, da
     from inference.watch.command import open_monitor
     from inference.watch.watching import Watch
 
-    page = root / PAGE  # with a dashboard, the live document is written too
+    page = root / PAGE / "index.html"  # with a dashboard, the live document is written too
     page.parent.mkdir()
     page.touch()
     loaded = load_config(local_config_file(_STREAM), settings, root=root, environment={})
@@ -204,7 +204,7 @@ def growth(root: Path, settings: Sequence[str], channels: int, detector: str, da
             pass
         watch.store()
         (root / f"data/live/{day - 1:03d}.csv").unlink(missing_ok=True)
-        sizes = [path.stat().st_size for path in (watch.paths.state, root / FOLDER / f"watch-{_STREAM}.json")]
+        sizes = [path.stat().st_size for path in (watch.paths.state, root / LIVE / f"watch-{_STREAM}.json")]
         found.append((process.memory_info().rss / 2**20, *sizes))
     events = watch.paths.events.read_bytes().count(b"\n")
     memory_mb, state, live = (list(each) for each in zip(*found, strict=True))

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import Stream
+from core.page import LIVE, has_page
 from core.thinning import kept
 from core.workspace import write_text
 
 log = logging.getLogger(__name__)
 
-PAGE = "training_dashboard/index.html"
-FOLDER = "training_dashboard/data/live"
 MAX_STEPS = 2_000
 SHORTEST_PAUSE_S = 1.0
 # Share of the training time. On a slow disk, writes become less frequent; training does not become slower.
@@ -33,8 +32,8 @@ class PacedFile:
     """
 
     def __init__(self, root: Path, name: str):
-        self.path = root / FOLDER / f"{name}.json"
-        self._enabled = (root / PAGE).is_file()
+        self.path = root / LIVE / f"{name}.json"
+        self._enabled = has_page(root)
         self._next = 0.0
 
     def write(self, text: Callable[[], str], *, last: bool = False) -> None:

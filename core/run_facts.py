@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.errors import WriteError
 from core.reading import json_object_or_none
 from core.workspace import write_json
@@ -18,21 +21,42 @@ from core.workspace import write_json
 log = logging.getLogger(__name__)
 
 DETECTION, NOTES = "detection.json", "notes.json"
-# Figures of a scoring summary and of its comparison with labels; runs are compared by them.
-_FIGURES = ("scored_at", "scores", "recordings", "alarms", "events")
-_LABELLED = ("faults_total", "faults_found", "false_events", "false_events_per_hour", "auroc", "f1")
+
+
+class RunDetection(Document):
+    """Figures of the latest scoring with the model of a run; those against labels are null without labels."""
+
+    scored_at: Time | None = Field(None, description="Time of the scoring.")
+    scores: int | None = Field(None, description="Number of scores.")
+    recordings: int | None = Field(None, description="Number of recordings.")
+    events: int | None = Field(None, description="Events found.")
+    alarms: int | None = Field(None, description="Scores above the threshold.")
+    threshold: Number = Field(None, description="The threshold.")
+    faults_total: int | None = Field(None, description="Labelled faults.")
+    faults_found: int | None = Field(None, description="Labelled faults found.")
+    false_events: int | None = Field(None, description="Events that are matched to no labelled fault.")
+    false_events_per_hour: Number = Field(None, description="`false_events` per recorded hour.")
+    auroc: Number = Field(None, description="Area under the ROC curve of rows; chance is 0.5.")
+    f1: Number = Field(None, description="F1 of the alarms.")
+    data: Text | None = Field(
+        None, description="Digest of the scored files: only runs with the same one are comparable."
+    )
+
+
+class RunNotes(Document):
+    tags: list[Text] = Field(default_factory=list, description="Tags of the run, set by users.")
+    note: Text = Field("", description="A note.")
 
 
 def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
     """Stores the figures of a scoring in the folder of the run of its model, if the folder exists and is writable;
     otherwise logs why not, because the scores themselves are complete."""
-    labelled = summary.get("detection") or {}
-    figures = {name: summary[name] for name in _FIGURES} | {name: labelled.get(name) for name in _LABELLED}
+    labelled, threshold = summary.get("detection") or {}, summary["threshold"]["value"]
     data = summary.get("made_of", {}).get("data", {}).get("content of data.splits.test")
-    document = {"schema_version": 1, **figures, "threshold": summary["threshold"]["value"], "data": data}
+    figures = RunDetection.model_validate({**labelled, **summary, "threshold": threshold, "data": data})
     try:
         if folder.is_dir():
-            write_json(folder / DETECTION, document)
+            write_json(folder / DETECTION, {"schema_version": SCHEMA_VERSION, **figures.model_dump(mode="json")})
     except (OSError, WriteError) as error:
         log.info("the detection figures of %s are not stored: %s", folder.name, error)
 
@@ -56,5 +80,5 @@ def note_run(folder: Path, *, add: Sequence[str] = (), remove: Sequence[str] = (
     found = read_notes(folder)
     tags = [tag for tag in dict.fromkeys([*found["tags"], *add]) if tag not in remove]
     changed = {"tags": tags, "note": found["note"] if note is None else note}
-    write_json(folder / NOTES, {"schema_version": 1, **changed})
+    write_json(folder / NOTES, {"schema_version": SCHEMA_VERSION, **changed})
     return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from core.config.schema import AnyConfig
+from core.documents import SCHEMA_VERSION
 from core.errors import StoppedError
 from core.livefile import LiveFile
 from core.lock import Lock
@@ -20,11 +22,11 @@ from core.numbers import finite
 from core.owner import Owner
 from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes, text_of
 from core.redaction import redacted, redacted_text
+from core.run_status import RunStatus
 from core.workspace import json_text, utc_now, write_text, writing
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
 # More than a hundred thousand epochs.
 _LARGEST_LOSSES = 1 << 24
 
@@ -71,30 +73,18 @@ class RunLog:
         self._began, self._began_step = time.monotonic(), 0
         self._time = ""
         self._records = 0
-        self._status: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": run_id,
-            "stream": config.stream,
-            "state": "running",
-            "reason": None,
-            "started_at": self._now(),
-            "updated_at": self._now(),
-            "finished_at": None,
-            "epoch": 0,
-            "epochs": config.training.epochs,
-            "step": 0,
-            "steps": steps,
-            "best": None,
-            "checkpoint": config.logging.checkpoint_path,
-            "eta_seconds": None,
-            "windows_per_second": None,
-            "memory_mb": None,
-            "peak_memory_mb": None,
-            "gpu_utilisation": None,
-            "recoveries": 0,
-            "pid": os.getpid(),
-            "owner": Owner.this_process().token,
-        }
+        self._status = RunStatus(
+            schema_version=SCHEMA_VERSION,
+            run_id=run_id,
+            stream=config.stream,
+            state="running",
+            started_at=self._now(),
+            epochs=config.training.epochs,
+            steps=steps,
+            checkpoint=config.logging.checkpoint_path,
+            pid=os.getpid(),
+            owner=Owner.this_process().token,
+        )
 
     def __enter__(self) -> Self:
         if self._lock is not None:
@@ -144,7 +134,7 @@ class RunLog:
         if reading is not None:
             held = {"memory_mb": reading.memory_mb, "gpu_utilisation": reading.gpu_utilisation}
             lines[-1] |= held
-            held["peak_memory_mb"] = max(reading.memory_mb, self._status["peak_memory_mb"] or 0.0)
+            held["peak_memory_mb"] = max(reading.memory_mb, self._status.peak_memory_mb or 0.0)
         self._append(lines)
         if self._tensorboard is not None:
             for step, loss, rate, norm in records:
@@ -175,14 +165,12 @@ class RunLog:
             self._tensorboard.add_scalar("speed/windows_per_second", record.windows_per_second, record.epoch)
             self._tensorboard.flush()
         best_total = best_skill["total"] if best_skill else None
-        self._update(
-            epoch=record.epoch, best={"epoch": best.epoch, "val_loss": finite(best.val_loss), "skill": best_total}
-        )
+        self._update(epoch=record.epoch, best={"epoch": best.epoch, "val_loss": best.val_loss, "skill": best_total})
 
     def recovery(self, record: Mapping[str, Any]) -> None:
         """Records a step that was rolled back, and the remedy (`trainers.recovery`)."""
         self._append([{"kind": "recovery", "time": self._now(), **record}])
-        self._update(recoveries=self._status["recoveries"] + 1)
+        self._update(recoveries=self._status.recoveries + 1)
 
     @property
     def records(self) -> int:
@@ -202,12 +190,8 @@ class RunLog:
         self._live.restart()
         self._live.add(zip(kept, lines, strict=True))
         self._began, self._began_step = time.monotonic(), step
-        epochs = [
-            {"epoch": r["epoch"], "val_loss": r["val_loss"], "skill": r.get("skill")}
-            for r in kept
-            if r["kind"] == "epoch"
-        ]
-        best = min(epochs, key=lambda record: record["val_loss"], default=None)
+        epochs = [record for record in kept if record["kind"] == "epoch"]
+        best = min(epochs, key=_val_loss, default=None)
         recoveries = sum(record["kind"] == "recovery" for record in kept)
         self._update(step=step, epoch=epoch, best=best, recoveries=recoveries)
 
@@ -222,7 +206,7 @@ class RunLog:
         seconds, done = time.monotonic() - self._began, step - self._began_step
         if done <= 0 or seconds <= 0:
             return {}
-        left = max(0, self._status["steps"] - step) * seconds / done
+        left = max(0, self._status.steps - step) * seconds / done
         rate = self._windows_per_step * done / seconds
         return {"eta_seconds": round(left, 1), "windows_per_second": round(rate, 2) or None}
 
@@ -236,9 +220,10 @@ class RunLog:
         self._live.add(zip(strict, lines, strict=True))
 
     def _update(self, **changes: Any) -> None:
-        self._status |= {"updated_at": self._now(), **changes}
-        self._write("status.json", json_text(self._status))
-        self._live.refresh(self._status, last=self._status["state"] != "running")
+        self._status = RunStatus(**dict(self._status) | {"updated_at": self._now()} | changes)
+        status = self._status.model_dump(mode="json")
+        self._write("status.json", json_text(status))
+        self._live.refresh(status, last=self._status.state != "running")
 
     def _now(self) -> str:
         """The time, which never goes back in a log even if the clock does: no duration is negative."""
@@ -247,6 +232,11 @@ class RunLog:
 
     def _write(self, name: str, text: str) -> None:
         write_text(self.folder / name, text)
+
+
+def _val_loss(record: Mapping[str, Any]) -> float:
+    """That of an epoch, for the search of the best one; infinite without one."""
+    return math.inf if record["val_loss"] is None else record["val_loss"]
 
 
 class SilentRunLog(RunLog):

@@ -20,14 +20,13 @@ from types import MappingProxyType
 from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import STREAMS, AnyConfig, Stream
+from core.documents import Document
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
+from core.page import STATE
 from core.switching import finish
 from core.workspace import relative, schema_text
 from pipelines.dashboard.detail_documents import EventDetail, Quality, Series, SeriesDetail
-from pipelines.dashboard.documents import STATE, Document
-from pipelines.dashboard.fleet_documents import FILE as FLEET
-from pipelines.dashboard.fleet_documents import FleetState
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_checklist, read_checkpoint, read_scores
 from pipelines.dashboard.migrations import read_migration
@@ -48,6 +47,8 @@ from pipelines.dashboard.state_documents import (
     StreamState,
 )
 from pipelines.dashboard.verdict import known_since, light_of, pipeline_nodes, verdict_of
+from pipelines.fleet.document import FILE as FLEET
+from pipelines.fleet.document import FleetState
 from pipelines.imported_models import streams_off_here
 from pipelines.init_workspace import renew_page
 from pipelines.stream_configs import LOCAL_FILES, add_stream_config_arguments, files_of

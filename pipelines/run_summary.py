@@ -10,12 +10,11 @@ from typing import Any
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
 from core.numbers import counted
+from core.page import STATE, has_page
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
-from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
-from pipelines.dashboard.single_file import has_page
 from pipelines.dashboard.state_documents import TITLES
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text

@@ -5,7 +5,7 @@
 Only files of `training_dashboard/`, pages of executed notebooks, and those of the machines of a fleet are served, only
 on 127.0.0.1, and only for requests with this machine as host: the data must not leave the site, not even through a
 browser tab that another site opened. The page can only write annotations of time spans
-(`pipelines.dashboard.annotations`).
+(`core.data.annotations`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any, BinaryIO
 
 from core.cli import add_root_argument, root_of, run_command
 from core.config.schema import STREAMS
+from core.data.annotations import NewAnnotation
+from core.documents import explain
 from core.errors import EXIT_OK, UsageError
 from pipelines.dashboard.annotating import annotate
-from pipelines.dashboard.annotations import NewAnnotation
-from pipelines.dashboard.inputs import explain
 from pipelines.notebook_page import POLICY as NOTEBOOK_POLICY
 
 log = logging.getLogger(__name__)

@@ -223,8 +223,9 @@ def executed_notebook(context: Context, stream: Stream) -> str:
 
 def dashboard_state(context: Context) -> str:
     """A new export is valid; so is the last one, if there is any."""
-    from pipelines.dashboard.documents import STATE
-    from pipelines.dashboard.inputs import CONTRACT, explain
+    from core.documents import explain
+    from core.page import STATE
+    from pipelines.dashboard.inputs import CONTRACT
     from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import export_state
 

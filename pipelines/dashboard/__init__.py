@@ -1,11 +1,8 @@
 """The documents of the training dashboard, and what exports them. Modules import only modules above them in this list,
 which has the lowest first:
 
-- `documents`: what all documents share
-- `annotations`: notes of users about time spans
 - `detail_documents`: scores over time, details of events, quality of files
 - `run_documents`: runs
-- `fleet_documents`: the machines of a fleet
 - `state_documents`: the state of the workspace, the document of the first page
 - `inputs`: reads outputs of runs, and lists what cannot be read
 - `verdict`: the state of each stage, and the lights of the streams

@@ -5,20 +5,23 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from core.config.schema import Stream
-from core.data.annotations import annotations_file
-from core.reading import read_json
+from core.data.annotations import (
+    Annotation,
+    NewAnnotation,
+    annotation_of,
+    annotations_file,
+    annotations_text,
+    of_data,
+    read_annotations,
+)
+from core.page import STATE
 from core.workspace import utc_now, write_text
-from pipelines.dashboard.annotations import Annotation, NewAnnotation, annotation_of, of_data
-from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.inputs import CONTRACT, Problems, data_root_of, read_model, read_scores
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
 from pipelines.dashboard.verdict import light_of
 
-_ANNOTATIONS = TypeAdapter(list[Annotation])
 # The server answers each request in a separate thread.
 _WRITING = threading.Lock()
 
@@ -31,8 +34,8 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     """
     with _WRITING:
         file = annotations_file(root, stream)
-        before = _ANNOTATIONS.validate_python(read_json(file)) if file.exists() else []
-        added = Annotation(**new.model_dump(), at=utc_now(), data_root=data_root_of(root, stream))
+        before = read_annotations(file)
+        added = Annotation(**new.model_dump(), at=utc_now(), data_root=data_root_of(root, CONTRACT[stream]))
         mine = of_data(before, added.data_root)
         replaced = [each for each in mine if each.span == added.span]
         if added.is_empty:
@@ -40,7 +43,7 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
         kept = [each for each in before if each not in replaced]
         now = kept if added.is_empty else [*kept, added]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, _ANNOTATIONS.dump_json(now, indent=2).decode() + "\n")
+        write_text(file, annotations_text(now))
         _show(root, stream)
     return added
 

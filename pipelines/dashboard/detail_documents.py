@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from core.config.schema import Stream
-from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Text
+from core.documents import SCHEMA_VERSION, Document, Number, Text
 
 
 # -------------------------------------------------------------------------------------------------------------- scores

@@ -11,10 +11,9 @@ from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
 from core.numbers import gib
-from pipelines.dashboard.documents import Fact
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.run_documents import Environment, RunStream
-from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
+from pipelines.dashboard.state_documents import Decision, DeviceState, Fact, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
 from pipelines.devices.frameworks import installed_frameworks

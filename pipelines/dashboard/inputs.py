@@ -10,20 +10,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
-from core.data.annotations import annotations_file
-from core.errors import first_line
+from core.data.annotations import Annotation, annotation_of, annotations_file, of_data
+from core.documents import SCHEMA_VERSION, explain, plain
 from core.names import RunId
 from core.owner import Owner
-from core.reading import read_json, read_json_object
+from core.reading import read_json
 from core.workspace import relative
-from inference.summary import ScoringPaths
+from inference.summary import ScoringPaths, read_summary
 from pipelines.checks.base import GROUP_TITLES
-from pipelines.dashboard.annotations import Annotation, annotation_of, of_data
-from pipelines.dashboard.documents import SCHEMA_VERSION, SCORES, Problem, plain
+from pipelines.dashboard.run_documents import Problem
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checklist,
@@ -118,17 +117,6 @@ def read_model(path: Path, model: type[Model], problems: Problems) -> Model | No
         return None
 
 
-def explain(error: Exception) -> str:
-    """One line about a read error, without the path, which the caller knows."""
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "content"
-        return f"{where}: {first['msg']}"
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON (line {error.lineno}: {error.msg})"
-    return first_line(error)
-
-
 def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
     """Whether the process that wrote a file has ended. owner: token of the process (`core.owner`).
 
@@ -157,7 +145,7 @@ def read_scores(
         return None, None
     events = read_model(paths.events_json, list[AnomalyEvent], problems) or []
     noted = read_model(annotations_file(root, config.stream), list[Annotation], problems) or []
-    annotations = of_data(noted, data_root_of(root, config.stream))
+    annotations = of_data(noted, data_root_of(root, config))
     for event in events:
         event.annotation = annotation_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
@@ -170,12 +158,11 @@ def read_scores(
     return scores, detections
 
 
-def data_root_of(root: Path, stream: Stream) -> str | None:
+def data_root_of(root: Path, config: AnyConfig) -> str | None:
     """`data.root` of the current scores; None if it is unknown."""
     try:
-        summary = read_json_object(root / SCORES / f"{stream}_summary.json")
-        return json.loads(summary["made_of"]["settings"]["data.root"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return json.loads(read_summary(config, root=root)["made_of"]["settings"]["data.root"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from core.config.schema import Stream
+from core.documents import SCHEMA_VERSION, Time
 from core.names import RunId
 from core.progress import span
-from pipelines.dashboard.documents import Time
 from pipelines.dashboard.inputs import Problems, has_ended, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
@@ -22,6 +22,7 @@ from pipelines.dashboard.state_documents import (
     NodeId,
     NodeState,
     PipelineNode,
+    PipelineState,
     StageNow,
     Verdict,
 )
@@ -45,7 +46,7 @@ _STAGES: dict[StepState, NodeState] = {
 class StepNow(BaseModel):
     """A step of `pipeline.json`.
 
-    note: progress, while it runs. at: time of its last change of state.
+    note: progress, while it runs. at: time of its last change of state. log: file in the folder of the run.
     """
 
     stage: NodeId
@@ -54,15 +55,19 @@ class StepNow(BaseModel):
     at: Time | None = None
     reason: str = ""
     note: str = ""
+    log: str | None = None
+    exit_code: int | None = None
     seconds: float = 0.0
 
 
 class PipelineRun(BaseModel):
-    """`artifacts/pipeline/<run-id>/pipeline.json`."""
+    """`artifacts/pipeline/<run-id>/pipeline.json`; `pipelines.steps` writes it."""
 
+    schema_version: Literal[1] = SCHEMA_VERSION
     run_id: RunId
-    state: Literal["running", "completed", "failed"]
     owner: str = ""
+    state: PipelineState
+    started_at: Time | None = None
     updated_at: Time
     steps: dict[str, StepNow] = Field(default_factory=dict)
 
@@ -152,9 +157,8 @@ def _lasted(step: StepNow) -> str:
     return span(max(1.0, step.seconds))
 
 
-def live_of(reported: Mapping[str, Any]) -> LivePipeline:
-    """Stages that replace the exported ones until the next export. `reported`: content of `pipeline.json`."""
-    run = PipelineRun.model_validate(reported)
+def live_of(run: PipelineRun) -> LivePipeline:
+    """Stages that replace the exported ones until the next export."""
     stages = stages_of(run.steps.values())
     is_exported = any(stage.id == "export" and stage.state == "done" for stage in stages)
     # The quality check has read the files.

@@ -8,11 +8,16 @@ from pydantic import ConfigDict, Field
 
 from core.config.schema import Stream
 from core.devices.plan import DevicePlan
+from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
-from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Problem, Text, Time
+from core.run_facts import RunDetection, RunNotes
+from core.run_status import Progress, RunState, RunStatus
 from trainers.batching import BatchPlan
 
-RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
+
+class Problem(Document):
+    path: Text = Field(description="File or folder, relative to the workspace.")
+    message: Text = Field(description="The problem.")
 
 
 class EpochPoint(Document):
@@ -38,14 +43,6 @@ class StepPoint(Document):
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
 
 
-class Best(Document):
-    epoch: int = Field(ge=0, description="Epoch of the lowest validation loss.")
-    val_loss: float = Field(allow_inf_nan=False, description="Lowest validation loss.")
-    skill: Number = Field(
-        None, description="1 - validation loss / loss of the mean training input; null where unknown."
-    )
-
-
 class ModelSize(Document):
     size: Text | None = Field(None, description="`custom`, `full` or `reduced`.")
     parameters: int | None = Field(None, description="Weights that training changes.")
@@ -63,25 +60,6 @@ class Environment(Document):
     batch: BatchPlan | None = Field(None, description="Batch of the run and why.")
 
 
-class Progress(Document):
-    """Progress of a run. `status.json`, the live document, the record of a run and the state of a stream extend it."""
-
-    state: RunState = Field(
-        description="State of the run; files written by a process that was killed still say `running`."
-    )
-    reason: Text | None = Field(None, description="Why the run stopped or failed.")
-    started_at: Time | None = Field(None, description="Start of training.")
-    updated_at: Time | None = Field(None, description="Last update.")
-    finished_at: Time | None = Field(None, description="End of training; null while it runs, or if it was killed.")
-    epoch: int = Field(0, ge=0, description="Epochs done.")
-    epochs: int = Field(0, ge=0, description="Epochs planned.")
-    step: int = Field(0, ge=0, description="Steps done.")
-    steps: int = Field(0, ge=0, description="Steps planned.")
-    best: Best | None = Field(None, description="Best epoch so far.")
-    eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
-    recoveries: int = Field(0, ge=0, description="Number of non-finite steps that the run rolled back.")
-
-
 class ShownRun(Progress):
     """Fields of a run, and of the stream that shows it."""
 
@@ -97,39 +75,14 @@ class ShownRun(Progress):
     )
 
 
-class RunDetection(Document):
-    """Figures of the latest scoring with the model of a run; those against labels are null without labels."""
-
-    scored_at: Time | None = Field(None, description="Time of the scoring.")
-    events: int | None = Field(None, description="Events found.")
-    alarms: int | None = Field(None, description="Scores above the threshold.")
-    threshold: Number = Field(None, description="The threshold.")
-    faults_total: int | None = Field(None, description="Labelled faults.")
-    faults_found: int | None = Field(None, description="Labelled faults found.")
-    false_events: int | None = Field(None, description="Events that are matched to no labelled fault.")
-    false_events_per_hour: Number = Field(None, description="`false_events` per recorded hour.")
-    auroc: Number = Field(None, description="Area under the ROC curve of rows; chance is 0.5.")
-    f1: Number = Field(None, description="F1 of the alarms.")
-    data: Text | None = Field(
-        None, description="Digest of the scored files: only runs with the same one are comparable."
-    )
-
-
-class RunNotes(Document):
-    tags: list[Text] = Field(default_factory=list, description="Tags of the run, set by users.")
-    note: Text = Field("", description="A note.")
-
-
 class RunStream(ShownRun):
     """One stream of a run; its state is `unreadable` if the status of the run could not be read."""
 
-    checkpoint: Text | None = Field(None, description="Checkpoint of the best epoch.")
     log_dir: Text | None = Field(None, description="Folder of the run logs; that of another configuration differs.")
     weights: Text | None = Field(None, description="File of its best weights; null if they were removed.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="Steps, thinned; extremes are kept.")
     nan_steps: int = Field(0, ge=0, description="Recorded steps whose loss was not finite.")
-    peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     environment: Environment | None = Field(None, description="Software and hardware of the run.")
     detection: RunDetection | None = Field(None, description="Latest scoring with its model; null if there is none.")
     notes: RunNotes | None = Field(None, description="Null without notes.")
@@ -165,14 +118,8 @@ class RunsIndex(Document):
     runs: list[RunEntry] = Field(default_factory=list, description="Newest first.")
 
 
-class LiveRun(Progress):
+class LiveRun(RunStatus):
     """`live/<stream>.json`: the current run, rewritten by its trainer; removed when the run has ended."""
 
-    schema_version: Literal[1] = Field(description="Version of this document.")
-    stream: Stream = Field(description="The stream that is trained.")
-    run_id: RunId = Field(description="The run.")
-    windows_per_second: Number = Field(None, description="Throughput since this process started, including validation.")
-    memory_mb: Number = Field(None, description="Memory used on the device in MiB.")
-    gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
     history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
     step_history: list[StepPoint] = Field(default_factory=list, description="At most 2,000 steps; extremes are kept.")

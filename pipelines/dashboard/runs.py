@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel
 
 from core.config.schema import STREAMS, AnyConfig, Stream
+from core.documents import Time, explain, plain
 from core.names import is_run_id
 from core.promotion import WEIGHTS_FILE
 from core.reading import parse_json, read_yaml
-from core.run_facts import DETECTION, NOTES
+from core.run_facts import DETECTION, NOTES, RunDetection, RunNotes
+from core.run_status import Best, RunState, RunStatus
 from core.thinning import kept
 from core.workspace import relative
-from pipelines.dashboard.documents import Time, plain
 from pipelines.dashboard.hardware import in_words
 from pipelines.dashboard.inputs import (
     CONTRACT,
     Problems,
-    explain,
     has_ended,
     has_file,
     listed,
@@ -34,15 +34,11 @@ from pipelines.dashboard.inputs import (
 )
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import (
-    Best,
     Environment,
     EpochPoint,
-    RunDetection,
     RunEntry,
-    RunNotes,
     RunRecord,
     RunsIndex,
-    RunState,
     RunStream,
     StepPoint,
 )
@@ -53,7 +49,7 @@ log = logging.getLogger(__name__)
 MAX_STEPS = 2000
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
-_RECORD_FORMAT = 7
+_RECORD_FORMAT = 8
 # A loss above this multiple of its minimum has diverged; a loss that changes by less than this share is constant.
 _DIVERGED, _CONSTANT = 1.5, 1e-4
 _FEWEST_EPOCHS = 3
@@ -61,19 +57,6 @@ _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json", DET
 # The state of a run is that of its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
 _OLDEST = datetime.min.replace(tzinfo=UTC)
-
-
-class _Status(RunStream):
-    """`status.json` of a run folder. owner: token of its process."""
-
-    owner: str = ""
-
-    @field_validator("best", mode="before")
-    @classmethod
-    def _a_best_without_a_loss_is_none(cls, value: Any) -> Any:
-        """A run whose validation loss was never finite has a best epoch without a loss."""
-        loss = value.get("val_loss") if isinstance(value, dict) else 0.0
-        return None if loss is None or loss != loss else value
 
 
 # ------------------------------------------------------------------------------------------------------------- history
@@ -188,7 +171,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         "config": read_config(folder / "config.yaml", problems),
     }
     status_file = folder / "status.json"
-    status = read_model(status_file, _Status, problems)
+    status = read_model(status_file, RunStatus, problems)
     if status is None:
         reason = "status.json is damaged" if status_file.exists() else "status.json is missing"
         if not status_file.exists():
@@ -197,7 +180,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         return RunStream(
             state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
         )
-    stream = status.model_copy(update=common)
+    stream = RunStream(**dict(status) | common)
     if status.state == "running" and has_ended(status.owner, status.updated_at, now):
         stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
     if stream.state != "running":

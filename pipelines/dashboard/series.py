@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from core.config.schema import AnyConfig, Stream
+from core.documents import SCHEMA_VERSION, explain
 from core.numbers import decimals_for, listed
 from core.thinning import runs_of
 from core.workspace import compact_json, write_text
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import RecordingSeries, Series, SeriesPart
-from pipelines.dashboard.documents import SCHEMA_VERSION
-from pipelines.dashboard.inputs import Problems, explain, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import AnomalyEvent
 
 if TYPE_CHECKING:

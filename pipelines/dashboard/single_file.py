@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core.errors import UsageError
+from core.page import PAGE, has_page
 from core.workspace import write_text
 from pipelines.dashboard.detail_documents import Series
 from pipelines.dashboard.inputs import Problems, read_model
@@ -20,7 +21,6 @@ from pipelines.dashboard.run_documents import RunsIndex
 from pipelines.dashboard.state_documents import DashboardState, StreamState
 
 FILE = "artifacts/report.html"
-PAGE = "training_dashboard"
 STATE, INDEX = "dashboard-state.json", "runs/index.json"
 # Common limit of mail servers, minus the overhead of their encoding. Documents that do not fit are left out, the least
 # important first.
@@ -63,11 +63,6 @@ def _workspace_from(folder: Path, root: Path) -> dict[str, str]:
         return {"workspace": json.dumps(f"{Path(os.path.relpath(root, folder)).as_posix()}/")}
     except ValueError:
         return {}
-
-
-def has_page(root: Path) -> bool:
-    """Whether the workspace contains the page; a copy with configurations and data only does not."""
-    return (root / PAGE / "index.html").is_file()
 
 
 # ----------------------------------------------------------------------------------------------------------- documents

@@ -8,13 +8,14 @@ from typing import Literal
 from pydantic import AliasChoices, Field
 
 from core.config.schema import Stream
+from core.data.annotations import Annotation
+from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
+from core.run_status import RunState
 from inference.thresholds import CalibratedThreshold
 from pipelines.checks.base import Item
-from pipelines.dashboard.annotations import Annotation
 from pipelines.dashboard.detail_documents import QualityFinding
-from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Fact, Number, Problem, Text, Time
-from pipelines.dashboard.run_documents import RunState, ShownRun
+from pipelines.dashboard.run_documents import Problem, ShownRun
 
 StreamCondition = RunState | Literal["not started"]
 TITLES: dict[Stream, tuple[str, str]] = {
@@ -22,6 +23,7 @@ TITLES: dict[Stream, tuple[str, str]] = {
     "swinmae": ("Swin-MAE", "vibration scalograms"),
 }
 NodeState = Literal["done", "running", "attention", "failed", "waiting"]
+PipelineState = Literal["running", "completed", "failed"]
 NodeId = Literal["data", "quality", "train", "score", "validate", "export", "migration"]
 
 
@@ -175,6 +177,11 @@ class PipelineNode(StageNow):
     view: Text | None = Field(None, description="View of the page with the details.")
 
 
+class Fact(Document):
+    what: Text = Field(description="Name of the fact, in one or two words.")
+    value: Text = Field(description="The value, with its unit.")
+
+
 class DeviceState(Document):
     """The hardware that the latest run found and used, from its device record (`core.devices.record`)."""
 
@@ -216,7 +223,7 @@ class LivePipeline(Document):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Text = Field(description="The run.")
-    state: Literal["running", "completed", "failed"] = Field(description="Still `running` if the process was killed.")
+    state: PipelineState = Field(description="Still `running` if the process was killed.")
     updated_at: Time = Field(description="When this was written.")
     verdict: Verdict | None = Field(None, description="Replaces the exported verdict; null if that is still valid.")
     stages: list[StageNow] = Field(default_factory=list, description="Replace the exported stages.")

@@ -11,10 +11,10 @@ from typing import get_args
 
 from core.data.files import matches
 from core.numbers import aligned, counted, duration_in_words, ratio_in_words
-from pipelines.dashboard.documents import STATE
-from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
+from core.page import STATE
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.state_documents import DashboardState, StreamState
+from pipelines.fleet.document import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.fleet.jobs import COMMANDS, Outcome, read_outcome
 from pipelines.fleet.machines import FOLDER, Fleet, Machine, workspace_of
 

@@ -19,14 +19,14 @@ from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import load_config, local_config_file
 from core.config.overrides import FLEET_FILE
 from core.errors import EXIT_OK, EXIT_RESUMABLE, LandfallError, UsageError
+from core.page import STATE
 from core.progress import Progress, span
 from core.reproducibility import prepare_process
 from core.workspace import new_run_id
-from pipelines.dashboard.documents import STATE
-from pipelines.dashboard.fleet_documents import FILE
 from pipelines.dashboard.publish import write_document
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.fleet.attention import fleet_state, table_text
+from pipelines.fleet.document import FILE
 from pipelines.fleet.jobs import COMMANDS, Job, Outcome, read_outcome
 from pipelines.fleet.machines import Fleet, Machine, read_fleet, workspace_of
 

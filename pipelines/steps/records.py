@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from core import livefile
 from core.fingerprints import Fingerprint
+from core.livefile import PacedFile
 from core.names import is_run_id
 from core.owner import Owner
 from core.reading import json_object_or_none
 from core.workspace import utc_now, write_json
-from pipelines.dashboard.pipeline_run import FOLDER, live_of
-from pipelines.dashboard.publish import write_document
+from pipelines.dashboard.inputs import Problems, read_model
+from pipelines.dashboard.pipeline_run import FOLDER, PipelineRun, StepNow, live_of
+from pipelines.dashboard.state_documents import PipelineState
 from pipelines.steps.jobs import Job
 from pipelines.steps.table import Step
 
-log = logging.getLogger(__name__)
-
 SCHEMA_VERSION = 1
 _SECONDS_BETWEEN_NOTES = 2.0
-
-State = Literal["running", "completed", "failed"]
 
 
 @dataclass(frozen=True)
@@ -62,29 +59,30 @@ class RunRecord:
     def __init__(self, root: Path, run_id: str):
         self.root, self.run_id = root, run_id
         self.folder = root / FOLDER / run_id
-        self._live = root / livefile.FOLDER / "pipeline.json" if (root / livefile.PAGE).is_file() else None
+        self._live = PacedFile(root, "pipeline")
         self._next_note = 0.0
-        earlier = _json(self.folder / "pipeline.json") or {}
-        self._state: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": run_id,
-            "owner": Owner.this_process().token,
-            "state": "running",
-            "started_at": earlier.get("started_at", utc_now()),
-            "updated_at": utc_now(),
-            "steps": earlier.get("steps", {}),
-        }
+        earlier, now = read_model(self._file, PipelineRun, Problems(root)), datetime.now(UTC)
+        self._run = PipelineRun(
+            run_id=run_id,
+            owner=Owner.this_process().token,
+            state="running",
+            started_at=earlier.started_at if earlier else now,
+            updated_at=now,
+            steps=earlier.steps if earlier else {},
+        )
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "pipeline.json"
 
     def begin(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            self._state["steps"][step.name] = {"stage": step.stage, "stream": step.stream, "state": "waiting"}
+            self._run.steps[step.name] = StepNow(stage=step.stage, stream=step.stream, state="waiting")
         self.state("running")
 
     def step(self, name: str, **facts: Any) -> None:
         """facts: the `state` of the step and its details; they replace the earlier progress."""
-        step = self._state["steps"][name]
-        step.pop("note", None)
-        step.update(facts, at=utc_now())
+        self._run.steps[name] = StepNow(**dict(self._run.steps[name]) | {"note": "", "at": datetime.now(UTC)} | facts)
         self._write()
 
     def follow(self, jobs: Iterable[Job]) -> None:
@@ -92,25 +90,20 @@ class RunRecord:
         if time.monotonic() < self._next_note:
             return
         for job in jobs:
-            self._state["steps"][job.step.name]["note"] = job.note()
+            self._run.steps[job.step.name].note = job.note()
         self._write()
         self._next_note = time.monotonic() + _SECONDS_BETWEEN_NOTES
 
-    def state(self, state: State) -> None:
-        self._state["state"] = state
+    def state(self, state: PipelineState) -> None:
+        self._run.state = state
         self._write()
         write_json(self.root / FOLDER / "last.json", {"run_id": self.run_id, "state": state})
 
     def _write(self) -> None:
-        self._state["updated_at"] = utc_now()
-        write_json(self.folder / "pipeline.json", self._state)
-        if self._live is None:
-            return
-        try:
-            write_document(self._live, live_of(self._state))
-        except OSError as error:
-            self._live = None
-            log.warning("the dashboard shows this run only after its end: %s", error)
+        self._run.updated_at = datetime.now(UTC)
+        write_json(self._file, self._run.model_dump(mode="json"))
+        # Every change is shown.
+        self._live.write(lambda: live_of(self._run).model_dump_json() + "\n", last=True)
 
 
 def unfinished_run(root: Path) -> str | None:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from core import livefile, runlog
-from core.livefile import FOLDER, LARGEST_SHARE, MAX_STEPS, PAGE, LiveFile
+from core.livefile import LARGEST_SHARE, MAX_STEPS, LiveFile
+from core.page import LIVE, PAGE
 from core.runlog import EpochRecord, Reading, RunLog, SilentRunLog
 from tests.dashboard.documents import validate
 
@@ -16,7 +17,7 @@ STATUS = {"schema_version": 1, "stream": "patchtst", "run_id": "run-1", "state":
 
 @pytest.fixture
 def root(tmp_path):
-    page = tmp_path / PAGE
+    page = tmp_path / PAGE / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text("<!doctype html>")
     return tmp_path
@@ -33,7 +34,7 @@ def now(monkeypatch) -> list[float]:
 
 
 def read(root) -> dict:
-    return json.loads((root / FOLDER / "patchtst.json").read_text())
+    return json.loads((root / LIVE / "patchtst.json").read_text())
 
 
 def step(number: int, loss: float | None) -> tuple[dict, str]:
@@ -123,12 +124,12 @@ def test_other_processes_of_a_run_write_nothing(root, config):
     with SilentRunLog(root, config, "run-1", steps=6) as run:
         run.rewind(0, step=0, epoch=0)
         run.steps(1, [(1, 0.5, 1e-3, 2.0)])
-    assert not (root / FOLDER).exists()
+    assert not (root / LIVE).exists()
 
 
 def test_an_unwritable_folder_causes_one_warning_and_training_continues(root, config, caplog):
-    (root / FOLDER).parent.mkdir(parents=True)
-    (root / FOLDER).write_text("a file where the folder should be")
+    (root / LIVE).parent.mkdir(parents=True)
+    (root / LIVE).write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING), RunLog(root, config, "run-1", steps=6) as run:
         for number in range(1, 4):
             run.steps(1, [(number, 0.5, 1e-3, 2.0)])

@@ -112,6 +112,16 @@ def test_rewind_drops_steps_that_a_resumed_run_repeats(run, config, tmp_path):
         assert status(again)["best"] == {"epoch": 1, "val_loss": 1 / 3, "skill": 0.25}
 
 
+def test_the_best_epoch_after_a_rewind_has_a_finite_loss(run):
+    lost = EpochRecord(1, 0.5, float("nan"), 1e-3, 1.0, 95.0)
+    with run:
+        run.epoch(lost, best=lost)
+        assert status(run)["best"] is None
+        run.epoch(SECOND, best=SECOND)
+        run.rewind(None, step=4, epoch=2)
+        assert status(run)["best"]["epoch"] == 2
+
+
 def test_rewind_to_the_start_leaves_nothing(run):
     with run:
         run.steps(1, [(1, 0.5, 1e-3, 2.0)])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from core.data.annotations import NewAnnotation
 from core.errors import EXIT_OK
 from inference import run_scoring_example
 from pipelines.dashboard.annotating import annotate
-from pipelines.dashboard.annotations import NewAnnotation
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.serve_dashboard import LONGEST_BODY, make_server
 from tests.dashboard.builders import SECOND, build_workspace, event_lines, write_checkpoint, write_scores

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from pipelines.dashboard.documents import Document
+from core.documents import Document
 from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
 from pipelines.export_training_dashboard_state import DOCUMENTS, main
 

@@ -150,7 +150,8 @@ def test_odd_yaml_values_are_written_as_text(workspace):
 def test_a_lone_surrogate_is_written_as_a_question_mark(workspace):
     half = "\\ud800"
     folder = workspace / f"runs/patchtst_ssl/{SECOND}"
-    write(folder / "status.json", f'{{"state": "failed", "reason": "{half}"}}')
+    status = f'"schema_version": 1, "stream": "patchtst", "run_id": "{SECOND}", "state": "failed", "reason": "{half}"'
+    write(folder / "status.json", f"{{{status}}}")
     write(folder / "environment.json", f'{{"python": "{half}", "packages": {{"{half}": "{half}"}}}}')
     write(folder / "config.yaml", f'"{half}": "{half}"')
     write(workspace / "artifacts/dqvl/fdc/half.json", f'{{"file_id": "{half}", "decision": "keep"}}')

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from core.owner import Owner
-from pipelines.dashboard.pipeline_run import live_of
+from pipelines.dashboard.pipeline_run import PipelineRun, live_of
+from pipelines.dashboard.state_documents import LivePipeline
 from pipelines.export_training_dashboard_state import export_state
 from tests.dashboard.builders import START, build_finished_workspace, write, write_run
 from tests.dashboard.documents import validate
@@ -114,13 +115,19 @@ def test_a_damaged_record_is_a_problem_and_stops_nothing(root, text):
 
 
 # ------------------------------------------------------------------------------------------------------ during a run
+def live(*steps: dict, **run: str) -> LivePipeline:
+    return live_of(PipelineRun.model_validate(output(*steps, **run)))
+
+
 def test_the_live_document_always_has_a_verdict():
-    going = live_of(output({"state": "running"}, state="running"))
+    going = live({"state": "running"}, state="running")
     assert (going.verdict.title, going.verdict.detail) == ("Pipeline running", f"run {RUN}")
     export = {"stage": "export", "stream": None}
-    over = live_of(output({}, export))
+    over = live({}, export)
     assert (over.verdict, over.stages) == (None, [])
-    broken = live_of(output({}, export | {"state": "failed", "reason": "disk full"}, state="failed"))
+    broken = live_of(
+        PipelineRun.model_validate(output({}, export | {"state": "failed", "reason": "disk full"}, state="failed"))
+    )
     assert broken.verdict.detail == "failed: disk full"
     assert [stage.id for stage in broken.stages] == ["train", "export"]
     for document in (going, over, broken):

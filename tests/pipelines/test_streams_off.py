@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import EXIT_OK
+from core.page import STATE
 from pipelines import export_training_dashboard_state, run_local_training_pipeline, validate_training_outputs
-from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.state_documents import DashboardState
 from tests.support.small_workspace import PIPELINE_ARGUMENTS
 

@@ -26,9 +26,9 @@ from core import checkpoint
 from core.config.compose import LoadedConfig, load_config
 from core.config.schema import Stream
 from core.errors import EXIT_FAILURE, EXIT_OK, EXIT_RESUMABLE, LandfallError
+from core.page import STATE
 from core.runlog import EpochRecord, loss_csv_path
 from inference.run_scoring_example import ScoringPaths, score_stream
-from pipelines.dashboard.documents import STATE
 from pipelines.dashboard.state_documents import DashboardState
 from pipelines.execute_notebook import NotebookRun
 from pipelines.export_training_dashboard_state import export_state

@@ -11,11 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from core import livefile
 from core.config.compose import load_config, local_config_file
 from core.config.schema import STREAMS
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
+from core.page import LIVE, PAGE
 from core.workspace import write_text
+from pipelines.dashboard.pipeline_run import live_of
 from pipelines.dashboard.state_documents import NodeId
 from pipelines.steps import records, running
 from pipelines.steps.records import StepRecord, unfinished_run
@@ -129,38 +130,38 @@ def test_only_final_steps_run_after_a_failure(do, workspace, caplog):
     assert history["state"] == "failed"
     assert history["steps"]["bad"] | {"seconds": 0, "at": ""} == {
         "state": "failed", "reason": "no such luck", "log": "bad.log", "exit_code": 3, "seconds": 0, "at": "",
-        "stage": "train", "stream": None,
+        "stage": "train", "stream": None, "note": "",
     }  # fmt: skip
     assert history["steps"]["other"]["reason"] == "bad did not complete"
 
 
 def test_the_live_document_follows_every_step(do, workspace, monkeypatch):
     monkeypatch.setattr(records, "_SECONDS_BETWEEN_NOTES", 0.1)
-    write_text(workspace / livefile.PAGE, "the page")
+    write_text(workspace / PAGE / "index.html", "the page")
     stages = []
-    write = records.write_document
     during = {"train": ("running", "cell 2 of 0 (Training)"), "score": ("waiting", "")}
 
-    def write_and_note(path, live):
+    def shown(run):
+        live = live_of(run)
         stages.append({stage.id: (stage.state, stage.detail) for stage in live.stages})
         if stages[-1] == during:
             (workspace / "shown").touch()
-        write(path, live)
+        return live
 
-    monkeypatch.setattr(records, "write_document", write_and_note)
+    monkeypatch.setattr(records, "live_of", shown)
     cell = '{"event": "start", "cell": 2, "title": "Training"}'
     do(step("one", "--event", cell, "--until", "shown"), step("two", stage="score", needs=("one",)))
     assert stages[0] == {"train": ("waiting", ""), "score": ("waiting", "")}
     assert during in stages
     assert [state for state, _ in stages[-1].values()] == ["done", "done"]
-    assert written(workspace, f"{livefile.FOLDER}/pipeline.json")["state"] == "completed"
+    assert written(workspace, f"{LIVE}/pipeline.json")["state"] == "completed"
 
 
 def test_an_unwritable_dashboard_folder_causes_a_warning(do, workspace, caplog):
-    write_text(workspace / livefile.PAGE, "the page")
-    write_text(workspace / livefile.FOLDER, "a file in its place")
+    write_text(workspace / PAGE / "index.html", "the page")
+    write_text(workspace / LIVE, "a file in its place")
     assert do(step("one"), step("two"))[1] == {"one": "completed", "two": "completed"}
-    assert caplog.text.count("the dashboard shows") == 1
+    assert caplog.text.count("the dashboard does not show") == 1
 
 
 def test_keep_going_runs_independent_steps(do):

@@ -1,4 +1,4 @@
-"""Common parts of the documents of the training dashboard.
+"""Common parts of documents that the training dashboard shows. Each is declared once, by the code that writes it.
 
 All are of schema version 1 and without NaN or infinity. A reader ignores fields it does not know, so fields may be
 added without a new version; a changed meaning needs one. `dev/DASHBOARD.md` lists the documents.
@@ -6,20 +6,18 @@ added without a new version; a changed meaning needs one. `dev/DASHBOARD.md` lis
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from core.errors import first_line
 from core.numbers import finite
 from core.redaction import printable
 
 SCHEMA_VERSION = 1
-# The document of the first page.
-STATE = "training_dashboard/data/dashboard-state.json"
-# Output folder of scoring.
-SCORES = "artifacts/scores"
 
 
 def _utc(value: datetime) -> datetime:
@@ -57,17 +55,18 @@ Text = Annotated[str, AfterValidator(encodable)]
 Number = Annotated[float | None, BeforeValidator(finite)]
 
 
+def explain(error: Exception) -> str:
+    """One line about a read error, without the path, which the caller knows."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "content"
+        return f"{where}: {first['msg']}"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON (line {error.lineno}: {error.msg})"
+    return first_line(error)
+
+
 class Document(BaseModel):
     """A published document or a part of one; unknown fields of a newer writer are ignored."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=(), json_schema_serialization_defaults_required=True)
-
-
-class Problem(Document):
-    path: Text = Field(description="File or folder, relative to the workspace.")
-    message: Text = Field(description="The problem.")
-
-
-class Fact(Document):
-    what: Text = Field(description="Name of the fact, in one or two words.")
-    value: Text = Field(description="The value, with its unit.")

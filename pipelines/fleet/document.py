@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.schema import Stream
-from pipelines.dashboard.documents import SCHEMA_VERSION, Document, Number, Text, Time
+from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 
 FILE = "fleet.json"
 # The most urgent first; `stale`: no new data, or scores of older data or of an older model.
