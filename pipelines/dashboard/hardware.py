@@ -78,7 +78,8 @@ def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("
     table = root / HARDWARE_DIR / "costs.yaml"
     try:
         costs = load_costs(root if table.exists() else None)
-        cost = [Fact(what="Cost", value=f"{cost_per_hour(record, costs):.2f} USD/h, an estimate")]
+        per_hour = cost_per_hour(record, costs)
+        cost = [Fact(what="Cost", value=f"{per_hour:.2f} USD/h, an estimate")] if per_hour else []
     except LandfallError as error:
         cost = []
         problems.add(table, error.message)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from core.config.schema import Stream
 from core.documents import SCHEMA_VERSION, Time
 from core.names import RunId
-from core.progress import span
+from core.numbers import duration_in_words
 from pipelines.dashboard.inputs import Problems, has_ended, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
@@ -154,7 +154,7 @@ def _in_words(step: StepNow) -> str:
 
 
 def _lasted(step: StepNow) -> str:
-    return span(max(1.0, step.seconds))
+    return duration_in_words(max(1.0, step.seconds))
 
 
 def live_of(run: PipelineRun) -> LivePipeline:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from core.config.schema import Stream
-from core.numbers import counted, plain
+from core.numbers import counted
 from inference.metrics import NEAR_CHANCE, is_near_chance
+from inference.thresholds import percent
 from pipelines.dashboard.state_documents import (
     Checklist,
     Checkpoint,
@@ -194,12 +195,12 @@ def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_ev
         source = "an older model than the one in use" if scores.run_id else "a time before the model in use"
         detail = f"The scores are from {source}: run `landfall score`."
         return Light(state="stale", detail=detail, warnings=warnings)
-    if scores.threshold and scores.threshold.departure:
-        return Light(state="drift", detail=scores.threshold.departure, warnings=warnings)
     count, searched = scores.events if open_events is None else open_events, counted(scores.recordings, "recording")
+    events = f"{counted(count, 'open event')} in {searched}."
+    if scores.threshold and scores.threshold.departure:
+        return Light(state="drift", detail=f"{events} {scores.threshold.departure}.", warnings=warnings)
     if count:
-        events = counted(count, "open event")
-        return Light(state="open events", detail=f"{events} in {searched}.", warnings=warnings)
+        return Light(state="open events", detail=events, warnings=warnings)
     known = "every event is acknowledged" if scores.events else "no score stayed above the threshold"
     return Light(state="no event", detail=f"In {searched} {known}.", warnings=warnings)
 
@@ -229,6 +230,6 @@ def _warnings(scores: ScoreSummary) -> Iterator[str]:
     if achieved is not None and achieved.low > threshold.false_alarm_rate:
         yield (
             "The process changed within the calibration data: calibrated on its first half, "
-            f"{plain(100 * achieved.rate, 2)} % of the second half were false alarms, "
-            f"{plain(100 * threshold.false_alarm_rate, 2)} % were requested."
+            f"{percent(achieved.rate)} of the second half were false alarms, "
+            f"but at most {percent(threshold.false_alarm_rate)} were requested."
         )

@@ -106,8 +106,8 @@ def test_the_card_of_a_machine_shows_light_worst_event_and_false_alarms(opened):
         "no such event in the calibration data; at most 3 per day (95 % interval)",
         "0.5 to 9 false events per day (95 % interval); limit: 1",
         "7 events in 14 recordings, from 5,120 scores",
-        "6 of 8, by chance 1.5, at most 3 in 95 %",
-        "3, 1.5 per hour, in 2 h",
+        "6 of 8, by chance 1.5, at most 3 in 95 % of trials",
+        "3, 1.5 per hour in 2 h",
         "13 of 14 files kept, 1 dropped, 1 with warnings",
     ):
         assert expected in text
@@ -316,8 +316,8 @@ def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
         "0.941",
         "chance 0.047",
         "6 of 8",
-        "by chance 1.5, at most 3 in 95 %",
-        "1.5 per hour, in 2 h",
+        "by chance 1.5, at most 3 in 95 % of trials",
+        "1.5 per hour in 2 h",
         "at most scoring.event_gap + 1 scores before it",
         "5,120 scores in 14 recordings",
         "93 alarms in 7 events",
@@ -456,7 +456,7 @@ def test_events_are_filtered_by_severity_channel_and_state(opened):
         ([0.3, 1.8], ["0.5", "1", "2"]),
         ([0.02, 300], ["0.1", "1", "10", "100"]),
         ([3.1, 3.4], ["2.6", "2.8", "3", "3.2", "3.4", "3.6", "3.8", "4"]),
-        ([1e-4, 1e9], ["0.0001", "0.01", "1", "100", "10000", "1000000", "1e+8"]),
+        ([1e-4, 1e9], ["0.0001", "0.01", "1", "100", "10,000", "1,000,000", "1e+8"]),
     ],
 )
 def test_ticks_of_a_logarithmic_axis_are_round(bare, visit, scores, ticks):
@@ -481,6 +481,13 @@ def test_an_axis_of_several_days_has_dates_at_midnight(opened):
     ticks = ticks_of(opened, "Anomaly score, data/07.csv", "middle")
     assert "2026-01-10" in ticks
     assert {len(tick) for tick in ticks if ":" in tick} == {len("06:00:00")}
+
+
+def test_ticks_are_multiples_of_1_2_or_5_and_have_separators(opened):
+    show(opened, "anomalies?stream=swinmae&event=7")
+    assert ticks_of(opened, "Score", "middle")[:-2] == [str(second) for second in range(420, 471, 5)]
+    show(opened, "anomalies?stream=swinmae")
+    assert "20,000" in ticks_of(opened, "Anomaly score, data/07.csv", "middle")
 
 
 def test_another_threshold_can_be_tried(opened):
@@ -517,9 +524,9 @@ def test_a_vibration_event_has_an_envelope_spectrum_with_the_lines_of_its_bearin
     show(opened, "anomalies?stream=swinmae&event=7")
     title = "x, carrier 2000 to 2400 Hz"
     rows = data_of(opened, title)
-    event = [float(value) for value in rows["event, modulation of the power"]]
-    assert float(rows["frequency of the modulation (Hz)"][event.index(max(event))]) == 107.0
-    assert set(rows["normal neighbours, modulation of the power"]) == {"0.05"}
+    event = [float(value) for value in rows["event, amplitude / mean power"]]
+    assert float(rows["modulation frequency (Hz)"][event.index(max(event))]) == 107.0
+    assert set(rows["normal neighbours, amplitude / mean power"]) == {"0.05"}
     # What is beyond the axis is not drawn.
     expect(chart(opened, title).locator(".marks text")).to_have_text(["cage 12 Hz", "outer race 107.5 Hz"])
     assert "With the geometry of the bearing" not in card(opened, "Event 7").inner_text()
@@ -545,7 +552,7 @@ def test_the_device_view_shows_decisions_with_reasons_and_memory(opened):
 
 def test_the_migration_view_shows_findings_and_manual_steps(opened):
     show(opened, "migration")
-    assert "cell 3, line 2: a key → revoke it" in card(opened, "What needs you").inner_text()
+    assert "cell 3, line 2: a key → revoke it" in card(opened, "Manual changes").inner_text()
     assert data_of(opened, "Findings by rule")["Findings"] == ["4", "1"]
     assert "local_plant.ipynb" in card(opened, "Notebooks").inner_text()
 

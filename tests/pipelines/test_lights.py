@@ -56,3 +56,8 @@ def test_scores_near_chance_are_a_warning(auroc, warned):
 def test_more_false_alarms_than_stated_are_a_warning(low, warned):
     achieved = FalseAlarms(rate=0.05, low=low, high=0.1, scores=50, bursts=1)
     assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved))).warnings) == warned
+
+
+def test_drift_does_not_hide_open_events():
+    found = light_of(MODEL, scores(threshold=threshold(departure="Most scores have grown")), 2)
+    assert found.detail == "2 open events in 2 recordings. Most scores have grown."

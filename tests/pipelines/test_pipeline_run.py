@@ -46,7 +46,7 @@ def test_stages_have_durations_or_are_skipped(root):
     steps = ({}, {"stream": "swinmae", "seconds": 61.0}, {"stage": "score", "state": "skipped"}, {"stage": "export"})
     state, nodes = exported(root, output(*steps))
     assert nodes["train"].state == nodes["score"].state == "done"
-    assert nodes["train"].steps == "took 1 min 20 s and 1 min 1 s"
+    assert nodes["train"].steps == "took 80 s and 61 s"
     assert (nodes["score"].detail, nodes["score"].steps) == ("14 events", "PatchTST-SSL unchanged, skipped")
     assert (nodes["export"].detail, nodes["export"].steps) == ("this page's data", None)
     assert (state.verdict.title, state.verdict.detail) == ("Ready", "6 of 8 checks passed, 1 warning, 1 skipped")
@@ -74,7 +74,7 @@ def test_after_manual_work_only_the_steps_of_the_other_stream_are_reported(root)
     write_run(root, "patchtst", "20261121-123000-hand", start=LATER + timedelta(hours=1))
     _, nodes = exported(root, output(*steps))
     assert [nodes[stage].steps for stage in ("quality", "train", "validate")] == [
-        *["Swin-MAE took 1 min 20 s"] * 2,
+        *["Swin-MAE took 80 s"] * 2,
         None,
     ]
 

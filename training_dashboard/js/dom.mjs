@@ -16,8 +16,8 @@ function build(node, attributes = {}, children = []) {
 
 /** What a line break must not separate: numbers and their units, and names such as Swin-MAE. */
 const UNBROKEN =
-  /(\d %(?: interval)?|\d (?:×|s|ms|min|h|Hz|dB|[MG]iB)(?![\w])|[A-Za-z]\w*-[A-Za-z]\w{1,5}(?![\w-]))/;
-const PROSE = new Set(["P", "DD", "SMALL"]);
+  /(\d %(?: interval)?|\d h \d+ min|\d (?:×|s|ms|min|h|Hz|dB|[MG]iB)(?![\w])|[A-Za-z]\w*-[A-Za-z]\w{1,5}(?![\w-]))/;
+const PROSE = new Set(["P", "DD", "SMALL", "TD", "BUTTON"]);
 const unbroken = (part, at) =>
   at % 2 ? Object.assign(document.createElement("span"), { className: "unbroken", textContent: part }) : part;
 
@@ -55,6 +55,10 @@ export const badge = (state) => el("span", { class: `badge ${toneOf(state)}` }, 
 export const light = (state) => el("span", { class: `light ${toneOf(state)}` }, wordOf(state));
 /** A state, its subject, and a message. */
 export const finding = (state, ...text) => el("li", {}, badge(state), el("div", {}, text));
+
+/** A path, which may be broken after its slashes. */
+export const path = (text) =>
+  text.split(/(?<=\/)/).flatMap((part, at) => (at > 0 ? [el("wbr"), part] : [part]));
 
 export const code = (text) => el("code", {}, text);
 /** A message whose commands are between backticks. */

@@ -2,7 +2,7 @@
 import { annotation } from "./annotation.mjs";
 import { heatMap, lineChart } from "./chart.mjs";
 import { advice, block, code, el, facts, meter, quiet, small } from "./dom.mjs";
-import { COMPONENTS, clock, duration, figure, isNumber, percent, rareness, severity } from "./format.mjs";
+import { COMPONENTS, clock, duration, figure, isNumber, rareness, severity, share } from "./format.mjs";
 import { extent } from "./plots.mjs";
 
 /** Width of the vertical axis of every chart of an event, so that their times are aligned. */
@@ -14,10 +14,10 @@ const end = (event) => (event.end ? clock(event.end) : `second ${event.end_secon
 
 export async function about(store, stream, event, scores) {
   const detail = event.detail ? await store.document(event.detail) : {};
-  const { channels = [], scalograms = [], envelopes = [], score, component, component_share: share } = detail;
+  const { channels = [], scalograms = [], envelopes = [], score, component, component_share: most } = detail;
   const shareOf = ({ name, share: part }) => [
     name,
-    [meter(`Share of ${name}`, part, "bad"), small(percent(part))],
+    [meter(`Share of ${name}`, part, "bad"), small(share(part))],
   ];
   const axis = clockOf(event);
   return [
@@ -27,7 +27,7 @@ export async function about(store, stream, event, scores) {
       ["Onset", begin(event)],
       ["End", `${end(event)}, after ${duration(event.duration_seconds)}`],
       ["Peak", `${severity(event.severity)} the threshold`],
-      ["Raised by", component && `${COMPONENTS[component]}, ${percent(share)} of the score`],
+      ["Raised by", component && `${COMPONENTS[component]}, ${share(most)} of the score`],
       ["In normal operation", rareness(scores, event.severity)],
     ]),
     annotation(store, stream, event),
@@ -35,7 +35,7 @@ export async function about(store, stream, event, scores) {
     el(
       "div",
       { class: "stack" },
-      score && scoreChart(event, score, axis),
+      score && scoreChart(event, score, axis, detail),
       channels.map((channel) => signal(event, channel, axis, detail)),
     ),
     envelopes.length > 0 && block("Envelope spectra", envelopeCharts(envelopes, detail.bearing ?? [])),
@@ -60,14 +60,18 @@ function clockOf({ start, start_seconds: seconds }) {
   return { at: (second) => origin + second, x: { label: "recording's own clock", isClock: true } };
 }
 
-/** Common properties of all charts of an event: its span, with start and end, and the time axis. */
-function shared(event, { at, x }) {
+/** Common properties of all charts of an event: its span, with start and end, and the time axis. window: the seconds of a
+ * vibration that the scalograms show. */
+function shared(event, { at, x }, window) {
   const [from, to] = [at(event.start_seconds), at(event.end_seconds)];
+  const scored = window
+    ? [{ from: at(window[0]), to: at(window[1]), colour: "idle", label: "window with the highest score" }]
+    : [];
   return {
     x,
     isWide: true,
     syncWith: `event ${event.id}`,
-    spans: [{ from, to, colour: "bad", label: "event" }],
+    spans: [{ from, to, colour: "bad", label: "event" }, ...scored],
     lines: [
       { x: from, colour: "bad", label: "onset" },
       ...(to > from ? [{ x: to, colour: "bad", label: "end", isBelow: true }] : []),
@@ -75,8 +79,8 @@ function shared(event, { at, x }) {
   };
 }
 
-function scoreChart(event, { t, score, threshold }, axis) {
-  const common = shared(event, axis);
+function scoreChart(event, { t, score, threshold }, axis, { window_s: window }) {
+  const common = shared(event, axis, window);
   return lineChart({
     ...common,
     title: "Score",
@@ -89,17 +93,8 @@ function scoreChart(event, { t, score, threshold }, axis) {
 
 function signal(event, { name, t, seen, expected }, axis, { expected_by: by, window_s: window }) {
   const [x, what] = [t.map(axis.at), by ? `expected by ${COMPONENTS[by]}` : "expected"];
-  const common = shared(event, axis);
-  // The curves show more than the window with the highest score, which is marked.
-  const scored = window && {
-    from: axis.at(window[0]),
-    to: axis.at(window[1]),
-    colour: "idle",
-    label: "window with the highest score",
-  };
   return lineChart({
-    ...common,
-    spans: [...common.spans, scored].filter(Boolean),
+    ...shared(event, axis, window),
     title: name,
     summary: `${name} as measured and as ${what}`,
     y: { label: name, size: AXIS_WIDTH },
@@ -118,8 +113,8 @@ function envelopeCharts(envelopes, bearing) {
       title: `${axis}, carrier ${band.map(figure).join(" to ")} Hz`,
       summary: `Envelope spectrum of ${axis} during the event and of its normal neighbours`,
       isWide: true,
-      x: { label: "frequency of the modulation (Hz)" },
-      y: { label: "modulation of the power", size: AXIS_WIDTH },
+      x: { label: "modulation frequency (Hz)" },
+      y: { label: "amplitude / mean power", size: AXIS_WIDTH },
       curves: [
         { name: "event", x, y: event, colour: "curve-1" },
         { name: "normal neighbours", x, y: neighbours, colour: "curve-2", dash: [6, 4] },

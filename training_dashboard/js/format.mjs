@@ -34,6 +34,8 @@ export const rate = format((value) =>
   value < 10 ? String(Number(value.toPrecision(2))) : whole.format(value),
 );
 export const percent = format((value) => `${rate(value * 100)} %`);
+/** A share of an event, as in its sentence: whole percent. */
+export const share = format((value) => `${value > 0 && value < 0.005 ? "< 1" : Math.round(value * 100)} %`);
 export const mebibytes = format((value) => `${whole.format(value)} MiB`);
 /** A ratio: 1.04, 12.3, 283, and > 1,000 above this range. */
 const ratio = format((value) => {
@@ -71,9 +73,9 @@ export function faults({
   event_recall_by_chance_q95: most,
 }) {
   if (!isNumber(untrue)) return [];
-  const atMost = isNumber(most) ? `, at most ${rate(most * total)} in 95 %` : "";
+  const atMost = isNumber(most) ? `, at most ${rate(most * total)} in 95 % of trials` : "";
   const span = isNumber(perHour)
-    ? `${rate(perHour)} per hour, in ${duration(3600 * hours)}`
+    ? `${rate(perHour)} per hour in ${duration(3600 * hours)}`
     : "recorded time unknown";
   const ofAll = [
     "Faults found",
@@ -92,10 +94,10 @@ const MOST_PER_DAY = 1000;
 export function statedRate(threshold) {
   const { expected, false_events_per_day: requested, departure } = threshold ?? {};
   if (!expected) return null;
-  if (departure) return "The stated rate does not hold: the process has changed.";
+  if (departure) return "unknown: most scores have grown since the calibration";
   const { events_per_day_low: low, events_per_day_high: high } = expected;
-  if (!isNumber(high)) return "Events per day are unknown: the data has no time stamps.";
-  if (high > MOST_PER_DAY) return "The calibration data is too short to predict false events per day.";
+  if (!isNumber(high)) return "unknown: the data has no time stamps";
+  if (high > MOST_PER_DAY) return "unknown: the calibration data is too short to predict them";
   const limit = isNumber(requested) ? `; limit: ${rate(requested)}` : "";
   return `${low < 0.05 ? 0 : rate(low)} to ${rate(high)} false events per day (95 % interval)${limit}`;
 }

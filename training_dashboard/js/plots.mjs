@@ -18,7 +18,7 @@ const DIVERGING = [
   [214, 96, 77],
   [103, 0, 31],
 ];
-const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 22];
+const [FAINT, LOOK_AROUND, LONGEST] = [0.35, 200, 24];
 /** Pixels between the ticks of a time axis and of a logarithmic one, at least. */
 const [TICK_ROOM, LOG_ROOM] = [60, 20];
 /** Ticks of a logarithmic axis within a power of ten. */
@@ -28,12 +28,21 @@ const DIGITS = [
   [1, 2, 3, 4, 5, 6, 7, 8, 9],
   Array.from({ length: 90 }, (none, at) => 1 + at / 10),
 ];
-/** Distances between ticks if only integers are possible. */
-const WHOLE = Array.from({ length: 27 }, (none, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
+/** Distances between ticks, without the 2.5 of uPlot. They are read from text, because uPlot looks up their decimals by
+ * value, and `5 * 10 ** -7` is another number than `5e-7`. */
+const ROUND = Array.from({ length: 75 }, (none, at) =>
+  Number(`${[1, 2, 5][at % 3]}e${Math.floor(at / 3) - 12}`),
+);
+/** If only integers are possible. */
+const WHOLE = ROUND.filter(Number.isInteger);
 
-const plain = (value) => String(Number(value.toPrecision(10)));
-const ticks = (plot, splits) =>
-  splits.map((split) => (Math.abs(split) < 1e7 ? plain(split) : Number(plain(split)).toExponential()));
+const tick = (value) => {
+  const round = Number(value.toPrecision(10));
+  return Math.abs(round) < 1e7
+    ? round.toLocaleString("en", { maximumFractionDigits: 12 })
+    : round.toExponential();
+};
+const ticks = (plot, splits) => splits.map(tick);
 /** Ticks of a logarithmic axis, the roundest digits of powers of ten first, as long as there is space between them. */
 function logSplits(plot, axis, low, high) {
   const [first, last] = [low, high].map((end) => Math.floor(Math.log10(end)));
@@ -92,8 +101,12 @@ export function curves({ curves: all, x: { isClock, isWhole }, y: { isLog, isPer
         isNumber(pairsWith) ? [{ series: [at + 1, pairsWith + 1], fill: `${colour(name)}55` }] : [],
       ),
       axes: [
-        { values: isClock ? clockTicks : ticks, incrs: isWhole && WHOLE, space: isClock ? 80 : 50 },
-        isLog ? { splits: logSplits, values: ticks, filter: (plot, splits) => splits } : { values: ticks },
+        isClock
+          ? { values: clockTicks, space: 80 }
+          : { values: ticks, incrs: isWhole ? WHOLE : ROUND, space: 50 },
+        isLog
+          ? { splits: logSplits, values: ticks, filter: (plot, splits) => splits }
+          : { values: ticks, incrs: ROUND },
       ],
       cursor: { y: false, dataIdx: nearest },
       tzDate: (seconds) => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
@@ -224,7 +237,7 @@ function roundAxis(values) {
   for (let power = Math.floor(Math.log10(values[0])); power <= Math.log10(values.at(-1)); power += 1)
     for (const digit of [1, 2, 5]) {
       const value = digit * 10 ** power;
-      if (value >= values[0] && value <= values.at(-1)) names.set(place(value), figure(value));
+      if (value >= values[0] && value <= values.at(-1)) names.set(place(value), tick(value));
     }
   return {
     grid: { show: false },

@@ -1,6 +1,6 @@
 /** Results of scoring: scores with threshold and events, and each event with measured and predicted values. */
 import { lineChart } from "../chart.mjs";
-import { advice, block, card, el, facts, fill, picker, quiet, small } from "../dom.mjs";
+import { advice, block, card, el, facts, fill, picker, prose, quiet, small } from "../dom.mjs";
 import {
   count,
   duration,
@@ -12,6 +12,7 @@ import {
   plural,
   score,
   severity,
+  share,
   time,
 } from "../format.mjs";
 import { annotations, stateOf } from "../annotation.mjs";
@@ -46,7 +47,6 @@ export async function anomalies(store, route) {
     card(
       title,
       quiet(subject),
-      alarms && el("p", {}, `${alarms}.`),
       series
         ? timeline(store, stream, await store.document(series), route.get("recording"), event, {
             events,
@@ -54,6 +54,7 @@ export async function anomalies(store, route) {
             scores,
           })
         : advice("The scores over time were not exported", "landfall export", "writes them"),
+      alarms && block("False alarms", el("p", {}, prose(`${alarms}.`))),
     ),
     event &&
       Object.assign(
@@ -179,7 +180,7 @@ function whatIf({ what_if: steps = [], threshold }, show) {
     slider.setAttribute("aria-valuetext", `threshold ${plain(step.threshold)}`);
     result.textContent =
       `Threshold ${plain(step.threshold)} (${times}): ${plural(step.events, "event")} in the scored data; ` +
-      `in normal operation ${falsePerDay(step)}.`;
+      `in normal operation: ${falsePerDay(step)}.`;
   };
   describe(steps[now]);
   return block("Try another threshold", el("label", { class: "control" }, "Threshold", slider), result);
@@ -245,7 +246,7 @@ function table(route, stream, all, total) {
           "div",
           { class: "channel" },
           `${channel.name} `,
-          el("span", { class: "unbroken" }, percent(channel.share)),
+          el("span", { class: "unbroken" }, share(channel.share)),
         ),
       ),
     ),
@@ -302,7 +303,7 @@ function filtered(route, all, draw) {
 }
 
 const sharesOf = ({ channels = [] }) =>
-  channels.map(({ name, share }) => `${name} ${percent(share)}`).join(", ");
+  channels.map(({ name, share: part }) => `${name} ${share(part)}`).join(", ");
 const channelsOf = ({ channels = [] }) => channels.map(({ name }) => name);
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {

@@ -1,6 +1,6 @@
 /** The quality report of each data file, and maps of missing and repeated values. */
 import { heatMap } from "../chart.mjs";
-import { advice, badge, card, choice, el, facts, fill, finding, fold, quiet, small } from "../dom.mjs";
+import { advice, badge, card, choice, el, facts, fill, finding, fold, path, quiet, small } from "../dom.mjs";
 import { figure, percent, plural } from "../format.mjs";
 import { extent } from "../plots.mjs";
 import { dataTable, number, text } from "../table.mjs";
@@ -37,7 +37,12 @@ const files = (name, title, items) =>
     label: `Files of ${title}`,
     items: [...items].sort((one, other) => urgency(other) - urgency(one)),
     columns: [
-      text("file", "File", (file) => file.file_id),
+      text(
+        "file",
+        "File",
+        (file) => file.file_id,
+        (file) => path(file.file_id),
+      ),
       text(
         "decision",
         "Decision",
@@ -108,7 +113,7 @@ function map(name, title, all, route) {
             range: [0, worst],
             what: "share",
             say: percent,
-            height: 100 + 18 * channels.length,
+            height: 100 + 21 * channels.length,
             x: { label: "file", names: all.map(({ file_id: id }) => id.split("/").at(-1)) },
             y: { label: "channel", names: channels },
           }).node

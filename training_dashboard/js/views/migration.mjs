@@ -1,5 +1,5 @@
 /** Migrated notebooks: the rewrites by rule, and the remaining manual steps. */
-import { advice, block, card, prose, quiet } from "../dom.mjs";
+import { advice, block, card, path, prose, quiet, wordOf } from "../dom.mjs";
 import { time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -11,9 +11,9 @@ export function migration({ state }) {
   const table = (id, label, columns, items) => card(label, null, dataTable({ id, label, columns, items }));
   return [
     card(
-      "What needs you",
+      "Manual changes",
       null,
-      left.length === 0 && quiet("Nothing: every finding was rewritten."),
+      left.length === 0 && quiet("None: every finding was rewritten."),
       left.map(({ source, needs_you: places }) =>
         block(
           source,
@@ -32,8 +32,17 @@ function counts({ findings }) {
 }
 
 const NOTEBOOKS = [
-  text("source", "From"),
-  text("target", "To"),
+  ...[
+    ["source", "From"],
+    ["target", "To"],
+  ].map(([id, title]) =>
+    text(
+      id,
+      title,
+      (notebook) => notebook[id],
+      (notebook) => path(notebook[id]),
+    ),
+  ),
   text(
     "at",
     "Migrated",
@@ -41,15 +50,15 @@ const NOTEBOOKS = [
     ({ at }) => time(at),
   ),
   text("findings", "Findings", counts, (notebook) => counts(notebook).replaceAll(" × ", "\u00a0×\u00a0")),
-  number("needs", "Needs you", ({ needs_you: places }) => places.length),
+  number("needs", "Manual changes", ({ needs_you: places }) => places.length),
 ];
 const RULES = [
   text("rule", "Rule"),
   text(
     "title",
-    "What it does",
+    "Subject",
     ({ title }) => title,
-    ({ title }) => prose(title),
+    ({ title }) => prose(wordOf(title)),
   ),
   number("count", "Findings", ({ count }) => count),
 ];

@@ -1,6 +1,6 @@
 /** All runs as a table; a selected run shows its environment and configuration, several show their differences. */
 import { advice, badge, card, code, el, facts, file, fill, fold, quiet, small } from "../dom.mjs";
-import { MISSING, count, duration, figure, time } from "../format.mjs";
+import { MISSING, count, duration, figure, score, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -12,7 +12,7 @@ export async function runs(store, route) {
       ? quiet(
           "The first run is shown under ",
           el("a", { href: href("training") }, "Training"),
-          ". An export after it lists it here.",
+          ". It is listed here after the next export.",
         )
       : advice("No run recorded yet", "landfall pipeline", "trains and records the first");
   const picked = el("div", { class: "cards" });
@@ -81,16 +81,16 @@ const columnsOf = (store, chosen, pick) => [
     ),
     first: -1,
   },
-  ...store.streams.map((name) => ({
-    ...number(
-      `best-${name}`,
-      `Best loss, ${store.stream(name).title}`,
-      (run) => run.streams[name]?.best?.val_loss,
-      figure,
-    ),
-    first: 1,
-  })),
   ...store.streams.flatMap((name) => [
+    {
+      ...number(
+        `best-${name}`,
+        `Best loss, ${store.stream(name).title}`,
+        (run) => run.streams[name]?.best?.val_loss,
+        figure,
+      ),
+      first: 1,
+    },
     number(
       `events-${name}`,
       `Events, ${store.stream(name).title}`,
@@ -101,7 +101,7 @@ const columnsOf = (store, chosen, pick) => [
       `auroc-${name}`,
       `AUROC, ${store.stream(name).title}`,
       (run) => run.streams[name]?.detection?.auroc,
-      figure,
+      score,
     ),
   ]),
   text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
@@ -148,7 +148,7 @@ function single(store, title, { id, environment, config, ...run }) {
       ["Hardware", run.hardware],
       ["Events", run.detection && count(run.detection.events)],
       ["Faults found", run.detection?.faults_total && faultsFound(run.detection)],
-      ["Row AUROC", run.detection?.auroc && figure(run.detection.auroc)],
+      ["Row AUROC", run.detection?.auroc && score(run.detection.auroc)],
       ["Tags", run.notes?.tags?.join(" ")],
       ["Note", run.notes?.note],
       ["Weights", run.weights && [code(run.weights), small(`landfall promote ${id} makes them the model`)]],
