@@ -107,9 +107,12 @@ def test_the_card_of_a_machine_follows_its_first_training(page_folder, visit):
         assert "The first model is being trained: 25 %, 9 min left." in machine.inner_text()
         assert "landfall score finds the events after the training" in machine.inner_text()
         assert "train one first" in other.inner_text()
+        assert "Done\nread by the training, not checked" in page.locator("#stage-data").inner_text()
+        assert "Not started\nnothing scored yet" in page.locator("#stage-score").inner_text()
         train(page_folder, 6)
         machine.get_by_text("50 %, 6 min left").wait_for()
         write_state(page_folder, "running", "PatchTST-SSL cell 3 of 15")
+        page.locator("#stage-score").get_by_text("Waiting").wait_for()
         machine.get_by_text("the running pipeline scores after the training").wait_for()
         assert page.complaints == []
 

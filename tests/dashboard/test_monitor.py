@@ -10,7 +10,7 @@ import pytest
 from inference.watch.live_document import LiveDocument
 from inference.watch.monitor import Scored
 from pipelines.export_training_dashboard_state import export_state
-from tests.dashboard.browsing import first_cells, serving
+from tests.dashboard.browsing import card, first_cells, serving
 from tests.dashboard.builders import build_workspace
 from tests.support.small_workspace import install_page
 
@@ -37,17 +37,22 @@ def test_new_events_of_a_monitor_appear(tmp_path, visit):
     with serving(tmp_path / "training_dashboard") as url:
         assert visit(url).locator("#to-monitor").count() == 0
         document = LiveDocument(tmp_path, "patchtst", 1.0, events)
+        document.add_scores(scored(3, "open", 4.5))
         document.refresh()
         page = visit(url)
+        machine = card(page, "Process sensors (FDC)")
+        assert "Monitor running: 1 open event, the worst with 4.50 × the threshold." in machine.inner_text()
         page.locator("#to-monitor").click()
         page.wait_for_selector("#view[aria-busy=false][data-view=monitor]")
-        assert first_cells(page, "events-patchtst") == ["data/live/press_1.csv"]
+        assert first_cells(page, "events-patchtst") == ["data/live/press_3.csv", "data/live/press_1.csv"]
         assert page.locator("main h2").all_inner_texts() == ["Process sensors (FDC)"]
-        assert "Running" in page.locator("main").inner_text()
+        assert "Monitor running. 1 open event." in page.locator("main").inner_text()
+        assert page.locator(".light").inner_text() == "Open events"
+        document.add_scores(scored(3, "closed"))
         document.add_scores(scored(2, "open"))
         document.refresh(ended=True)
-        page.locator("#events-patchtst tbody tr").nth(1).wait_for()
-        assert first_cells(page, "events-patchtst") == ["data/live/press_2.csv", "data/live/press_1.csv"]
-        assert first_cells(page, "files-patchtst") == ["data/live/press_2.csv"]
-        assert "Completed" in page.locator("main").inner_text()
+        page.locator("#events-patchtst tbody tr").nth(2).wait_for()
+        assert first_cells(page, "events-patchtst") == [f"data/live/press_{number}.csv" for number in (2, 3, 1)]
+        assert first_cells(page, "files-patchtst") == ["data/live/press_3.csv", "data/live/press_2.csv"]
+        assert "Monitor completed." in page.locator("main").inner_text()
         assert page.complaints == []

@@ -155,10 +155,12 @@ export class Store extends EventTarget {
     const others = stages.filter(({ id }) => id !== "train");
     const hasFailed = others.some(({ state }) => state === "failed");
     const now = { state: "running", title: "Running", detail: `Train: ${detail}` };
-    return {
-      verdict: hasFailed ? verdict : now,
-      stages: stages.map((node) => (others.includes(node) ? node : { ...node, state: "running", detail })),
+    const renewed = (node) => {
+      if (node.id === "train") return { ...node, state: "running", detail };
+      const isUnread = node.id === "data" && node.state === "waiting";
+      return isUnread ? { ...node, state: "done", detail: "read by the training, not checked" } : node;
     };
+    return { verdict: hasFailed ? verdict : now, stages: stages.map(renewed) };
   }
 
   /** The record of one stream in a run, or its live document if that is newer; null if there is none. */

@@ -1,5 +1,5 @@
 /** The state of `landfall watch`: the newest events, and the newest score of each file. */
-import { advice, badge, block, card, el, fill, quiet, wordOf } from "../dom.mjs";
+import { advice, badge, block, card, el, fill, light, quiet, wordOf } from "../dom.mjs";
 import { MISSING, clock, count, figure, plural, severity, time } from "../format.mjs";
 import { dataTable, number, text } from "../table.mjs";
 
@@ -19,8 +19,10 @@ function shown(store, { stream, state, updated_at: at, threshold, events, files 
   const open = events.filter((event) => event.state === "open");
   return card(
     wordOf(store.stream(stream).subject),
-    badge(state),
-    quiet(`${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last update ${time(at)}.`),
+    open.length > 0 ? light("open events") : badge(state),
+    quiet(
+      `Monitor ${state}. ${plural(open.length, "open event")}. Threshold ${figure(threshold)}. Last update ${time(at)}.`,
+    ),
     block(
       "Events, open ones first",
       events.length === 0
@@ -63,11 +65,11 @@ const FILE = [
   text("recording", "Recording"),
   text(
     "time",
-    "Newest score of",
+    "Time of the newest score",
     ({ time: newest }) => newest,
     ({ time: newest }) => date(newest),
   ),
-  number("score", "Score", ({ score }) => score, figure),
+  number("score", "Newest score", ({ score }) => score, figure),
   number("rows", "Scores since the start", ({ rows }) => rows, count),
   number("alarms", "Alarms since the start", ({ alarms }) => alarms, count),
 ];

@@ -1,8 +1,8 @@
 /** The machines first: a card with a light for each stream. Then the software: pipeline, training, checks, problems. */
 import { advice, badge, block, card, code, el, facts, fill, finding, fold, light, meter } from "../dom.mjs";
 import { file, prose, quiet, seal, small, toneOf, warning, wordOf } from "../dom.mjs";
-import { COMPONENTS, clock, count, duration, faults, figure, isNumber, percent, plural } from "../format.mjs";
-import { rareness, severity, statedRate, time } from "../format.mjs";
+import { COMPONENTS, clock, count, duration, faults, figure, isNumber, plural } from "../format.mjs";
+import { rareness, severity, share, statedRate, time } from "../format.mjs";
 import { href } from "../route.mjs";
 import { sparkline } from "../sparkline.mjs";
 
@@ -22,7 +22,10 @@ export function overview(store, _route, signal) {
   const follow = () => {
     // Only the card of a machine without scores follows its training.
     if (store.allStreams.some((name) => !streams[name].scores)) drawMachines();
-    fill(stages, store.pipeline.stages.map(stage));
+    fill(
+      stages,
+      store.pipeline.stages.map((each) => stage(each, store.isPipelineRunning)),
+    );
     fill(
       runs,
       store.streams.filter((name) => store.isInUse(name)).map((name) => runCard(store, name)),
@@ -30,6 +33,7 @@ export function overview(store, _route, signal) {
   };
   follow();
   store.addEventListener("live", follow, { signal });
+  store.addEventListener("monitor", drawMachines, { signal });
   const { checklist } = store.state;
   const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
   return [
@@ -43,7 +47,8 @@ export function overview(store, _route, signal) {
   ];
 }
 
-const stage = ({ id, title, state, detail, steps, view }) =>
+/** A stage waits for its turn only while a pipeline runs. */
+const stage = ({ id, title, state, detail, steps, view }, isPipelineRunning) =>
   el(
     "li",
     { class: `${toneOf(state)} ${id}` },
@@ -52,7 +57,11 @@ const stage = ({ id, title, state, detail, steps, view }) =>
       { href: href(view ?? "overview"), id: `stage-${id}` },
       seal(state),
       el("b", {}, title),
-      el("span", { class: "state" }, wordOf(state)),
+      el(
+        "span",
+        { class: "state" },
+        wordOf(state === "waiting" && !isPipelineRunning ? "not started" : state),
+      ),
       small(prose(detail)),
       steps && small(steps),
     ),
@@ -66,9 +75,12 @@ function machineCard(store, name, stream) {
   if (!store.isInUse(name))
     return card(wordOf(subject), light(state), el("p", { class: "reason" }, prose(detail)));
   const training = !checkpoint && !scores && firstTraining(store, name);
+  const monitor = store.monitors[name];
+  const open = monitor?.events.filter((event) => event.state === "open") ?? [];
   return card(
     wordOf(subject),
-    light(state),
+    light(open.length > 0 ? "open events" : state),
+    monitor && monitored(name, monitor, open),
     el("p", { class: `reason ${toneOf(state)}` }, training || prose(detail)),
     warnings.map((text) => warning(text)),
     !scores && nextStep(store, training, checkpoint),
@@ -76,6 +88,22 @@ function machineCard(store, name, stream) {
     scores && block("Detection", detection(name, scores, detections)),
     block("Data", quality(name, stream)),
     (checkpoint || scores) && small(scoredBy(title, scores)),
+  );
+}
+
+/** The open events of a monitor are not those of the scores, and newer. */
+function monitored(name, { state }, open) {
+  const worst =
+    open.length > 0 &&
+    `, the worst with ${severity(Math.max(...open.map((event) => event.severity)))} the threshold`;
+  const link = el("a", { href: href("monitor"), id: `monitor-${name}` }, plural(open.length, "open event"));
+  return el(
+    "p",
+    { class: `reason ${open.length > 0 ? "bad" : "idle"}` },
+    `Monitor ${state}: `,
+    link,
+    worst,
+    ".",
   );
 }
 
@@ -107,9 +135,9 @@ function nextStep(store, training, checkpoint) {
 function worstEvent(store, stream, event, scores) {
   const [picture, by] = [el("div", { class: "spark" }), el("span")];
   if (event.detail) {
-    const show = ({ score, component, component_share: share }) => {
+    const show = ({ score, component, component_share: most }) => {
       if (score) fill(picture, sparkline(score, event, `Score around event ${event.id}`));
-      if (component) fill(by, `${COMPONENTS[component]}, ${percent(share)} of the score`);
+      if (component) fill(by, `${COMPONENTS[component]}, ${share(most)} of the score`);
     };
     store
       .document(event.detail)
@@ -127,7 +155,7 @@ function worstEvent(store, stream, event, scores) {
       [
         ["Begins", [el("a", link, begins), ` and lasts ${duration(event.duration_seconds)}`]],
         ["Peak", `${severity(event.severity)} the threshold`],
-        ["Top channel", top && `${top.name}, ${percent(top.share)} of the error`],
+        ["Top channel", top && `${top.name}, ${share(top.share)} of the error`],
         ["Raised by", event.detail && by],
         ["In normal operation", rareness(scores, event.severity)],
       ],
@@ -200,14 +228,14 @@ function run(store, name, stream) {
       el("span", {}, `${duration(stream.duration_seconds)} · ${Math.round(100 * progress)} %`, left),
     ),
     ["stopped", "failed"].includes(state) &&
-      advice("It can resume from its checkpoint", resume, "resumes it"),
+      advice("The run is not complete", resume, "resumes it from its checkpoint"),
     facts([
       ["Best validation loss", best && [el("b", {}, figure(best.val_loss)), ` in epoch ${best.epoch}`]],
       [
         "Skill",
         isNumber(best?.skill) && [
           el("b", {}, figure(best.skill)),
-          " compared with the mean training input (1 is perfect)",
+          " (1: perfect; 0: as good as the mean of the training data)",
         ],
       ],
       ["Run", runLink(stream.run_id, `run-${name}`)],

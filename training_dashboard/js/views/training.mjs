@@ -60,40 +60,42 @@ export async function training(store, route, signal) {
   const slider = { type: "range", id: "smoothing", max: 0.98, step: 0.02, value: settings.smoothing };
   await refresh();
   store.addEventListener("live", refresh, { signal });
+  const hasRun = others.length + ids.length > 0 || store.streams.some((name) => store.stream(name).run_id);
   return [
-    el(
-      "div",
-      { class: "controls" },
-      picker("run-choice", "Run", options, "", (id) => {
-        location.hash = route.href({ run: [...ids, id] });
-      }),
-      choice(
-        "scale",
-        "Loss axis",
-        [
-          ["linear", "linear"],
-          ["log", "logarithmic"],
-        ],
-        settings.scale,
-        set("scale"),
-      ),
-      choice(
-        "x",
-        "Per",
-        [
-          ["epoch", "epoch"],
-          ["step", "step"],
-        ],
-        settings.x,
-        set("x"),
-      ),
+    hasRun &&
       el(
-        "label",
-        { class: "control" },
-        "Smoothing",
-        el("input", { ...slider, oninput: ({ target }) => set("smoothing")(target.value) }),
+        "div",
+        { class: "controls" },
+        picker("run-choice", "Run", options, "", (id) => {
+          location.hash = route.href({ run: [...ids, id] });
+        }),
+        choice(
+          "scale",
+          "Loss axis",
+          [
+            ["linear", "linear"],
+            ["log", "logarithmic"],
+          ],
+          settings.scale,
+          set("scale"),
+        ),
+        choice(
+          "x",
+          "Per",
+          [
+            ["epoch", "epoch"],
+            ["step", "step"],
+          ],
+          settings.x,
+          set("x"),
+        ),
+        el(
+          "label",
+          { class: "control" },
+          "Smoothing",
+          el("input", { ...slider, oninput: ({ target }) => set("smoothing")(target.value) }),
+        ),
       ),
-    ),
     panels.map(({ node }) => node),
   ];
 }
