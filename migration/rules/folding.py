@@ -51,7 +51,8 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     if takes_body and is_elif:
         colon = _colon(source, source.span(node.test)[1])
         end = _with_comments(source, line_span(source, node.body[0], node.body[-1])[1], indent)
-        rest = (Edit(end, last, ""),) if end < last else ()
+        lost = "".join(f"\n{indent}{comment}" for comment in _comments_lost(source, end, last, ""))
+        rest = (Edit(end, last, lost),) if end < last else ()
         return (Edit(start, colon, "else:"), *rest)
     if takes_body:
         colon = _colon(source, source.span(node.test)[1])
@@ -124,17 +125,21 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
 
 
 def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
-    """Replaces a complete statement by lines, or removes it if there are none. Comments on lines of their own are kept,
-    also those of the removed branch."""
+    """Replaces a complete statement by lines, or removes it if there are none. Comments on lines of their own are kept
+    where they are, also those of the removed branch."""
     node = choice.node
     first, last = line_span(source, node, node)
     indent = source.text[first : source.span(node)[0]]
+    end = _with_comments(source, last, indent)
     if not text.strip():
-        lost = _comments_lost(source, first, last, "")
-        return take_out(source, [node], f"\n{indent}".join(lost), always=bool(lost))
-    last = _with_comments(source, last, indent)
-    lost = _comments_lost(source, first, last, text)
-    return (Edit(first, last, "\n".join([*(indent + comment for comment in lost), text])),)
+        lost = _comments_lost(source, first, end, "")
+        removed = take_out(source, [node], f"\n{indent}".join(lost), always=bool(lost))
+        return (*removed, Edit(last, end, "")) if lost else removed
+    after = max((end_of(source, part) for part in choice.kept), default=end)
+    above, below = (
+        [indent + comment for comment in _comments_lost(source, *part, text)] for part in ((first, after), (after, end))
+    )
+    return (Edit(first, end, "\n".join([*above, text, *below])),)
 
 
 def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:

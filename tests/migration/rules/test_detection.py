@@ -78,7 +78,12 @@ def _one(text):
             "def f():\n  if ASK:\n    # of Colab\n    print(1)\n    # !ls\n    # more\n  else:\n    # of here\n    b()",
             "def f():\n  # of Colab\n  # more\n  # of here\n  b()",
         ),
-        ("a()\nif ASK:\n    # of Colab\n    print(1)  # no\n    # more\nb()", "a()\n# of Colab\n    # more\nb()"),
+        ("a()\nif ASK:\n    # of Colab\n    print(1)  # no\n    # more\nb()", "a()\n# of Colab\n# more\nb()"),
+        ("if not ASK:\n    a()\nelse:\n    # of Colab\n    print(1)\n\nb()", "a()\n# of Colab\n\nb()"),
+        (
+            "if k:\n    a()\nelif not ASK:\n    b()\nelse:\n    # of Colab\n    print(1)",
+            "if k:\n    a()\nelse:\n    b()\n# of Colab",
+        ),
         ("for x in y:\n    if ASK:\n        # of Colab\n        print(1)", "for x in y:\n    # of Colab\n    pass"),
         ("# Two lines,\n# one of Colab\nif ASK:\n    print(1)", "# Two lines,\n# one of Colab"),
         ("#@title On Colab\nif ASK:\n    print(1)", "#@title On Colab"),
@@ -216,6 +221,10 @@ else:
     [
         (MAE, "print('on Colab')\n!git clone https://example.org/mae.git\nsys.path.append('./mae')"),
         ("if ASK:\n    !pip install a\nb()", "!pip install a\nb()"),
+        (
+            "# On Colab:\nif ASK:\n    !pip install a\n\n# Elsewhere:\nelse:\n    x = 1\nb()",
+            "# On Colab:\n!pip install a\n# Elsewhere:\nb()",
+        ),
         ("if ASK:\n    root = '/content/drive/MyDrive/x'\nelse:\n    root = '.'", "root = '/content/drive/MyDrive/x'"),
         ("root = '/content/x' if ASK else '../x'", "root = '/content/x'"),
         ("if ASK: os.environ['A'] = '1'\n", "os.environ['A'] = '1'\n"),
