@@ -19,6 +19,7 @@ from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,
     HEADING,
+    LINE,
     MARK,
     OPTIONS,
     Declaration,
@@ -93,7 +94,7 @@ def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[
             continue
         first, row, last = rows[parameter.name]
         above, below = (
-            tuple(_plain_comment(text) for text in part if text.strip())
+            tuple(filter(None, (_plain_comment(text) for text in part)))
             for part in (texts[first:row], texts[row + 1 : last + 1])
         )
         yield replace(parameter, above=above, below=below)
@@ -109,7 +110,7 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     spans = {row: [row, row] for row in own.values()}
     for first, last in _runs(source, texts, names):
-        row = _described_row(texts[first : last + 1], first, last, names)
+        row = _described_row(texts, first, last, names)
         if row in spans:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
     if _is_form(source, leaving):
@@ -136,14 +137,19 @@ def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> 
 
 
 def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
-    """The row of the field that form texts describe: the one below them, unless they name only the one above, are items
-    of a list, or no field follows."""
-    above, below = names.get(first - 1), names.get(last + 1)
-    if above is None or _SECTION.search(texts[0]):
-        return last + 1 if below is not None else None
-    words = re.findall(r"\w+", "\n".join(texts))
-    is_of_above = below is None or (above in words and below not in words) or _ITEM.search(texts[0])
-    return first - 1 if is_of_above else last + 1
+    """The row of the field that the form texts `first` to `last` describe: the one below them, unless they name only
+    the one above, are items of a list, or no field follows. Between texts that do not begin the cell and their field
+    there may be blank lines, which a form does not show."""
+    run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
+    is_of_below = above is None or _SECTION.search(run[0])
+    if is_of_below and not _ITEM.search(run[0]) and any(map(str.strip, texts[:first])):
+        following += next((count for count, text in enumerate(texts[following:]) if text.strip()), 0)
+    below = names.get(following)
+    if not is_of_below:
+        words = re.findall(r"\w+", "\n".join(run))
+        if below is None or (above in words and below not in words) or _ITEM.search(run[0]):
+            return first - 1
+    return following if below is not None else None
 
 
 def _is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:
@@ -158,6 +164,8 @@ def _plain_comment(line: str) -> str:
     mark = MARK.search(line)
     if mark is None:
         return line.strip()
+    if LINE.fullmatch(mark["text"]):
+        return ""
     text = OPTIONS.sub("", mark["text"]).strip() if mark["kind"] == "title" else mark["text"].strip()
     text = HEADING.sub("", text)
     return masked(f"{line[: mark.start()].strip()} # {text}".strip())

@@ -18,8 +18,10 @@ from migration.python.strings import comments
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
 OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 """Options of a form in its title."""
-HEADING = re.compile(r"\A#{1,6}\s+")
-"""The mark of a Markdown heading at the start of a text."""
+HEADING = re.compile(r"\A(?:#{1,6}\s+|#{2,6}|#(?=[^\W\d]))")
+"""The mark of a Markdown heading at the start of a text; Colab's forms need no space after it."""
+LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,})\s*")
+"""A text that is only a horizontal line."""
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """Text in every cell with a `#@param`."""
 

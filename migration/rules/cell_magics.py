@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.forms import MARK, OPTIONS
+from migration.colab.forms import HEADING, MARK, OPTIONS
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import RUNS_CELL, CellSource
@@ -20,8 +20,6 @@ _STACKED = re.compile(
 )
 
 _PROSE = re.compile(r"#(?![ \t]*[!%]|[^\n]*(?:\w\(|[\w\])][ \t]*=))")
-
-_HEADINGS = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown)[ \t]+(#{1,6}[ \t]+)([^\n]*?)[ \t]*$", re.MULTILINE)
 
 
 def _stack(source: CellSource) -> Iterator[re.Match[str]]:
@@ -62,7 +60,12 @@ def prose_left(source: CellSource, new: CellSource) -> str:
     if not all(map(_PROSE.match, filter(None, lines))) or source.tree is None or not source.tree.body:
         return ""
     # The comment of a heading has lost its marks.
-    headings = {found[2]: found[1] + found[2] for found in _HEADINGS.finditer(source.text)}
+    texts = [mark["text"].strip() for mark in MARK.finditer(source.text)]
+    headings = {
+        text[found.end() :]: f"{found[0].strip()} {text[found.end() :]}"
+        for text in texts
+        if (found := HEADING.match(text))
+    }
     return "\n".join(headings.get(line.strip(), line) for line in _as_markdown(text).split("\n"))
 
 

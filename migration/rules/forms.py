@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, rows_of
-from migration.colab.forms import FIELD_TRIGGER, HEADING, OPTIONS, FormField, Mark, form_fields, marks, plain_comment
+from migration.colab.forms import (
+    FIELD_TRIGGER,
+    HEADING,
+    LINE,
+    OPTIONS,
+    FormField,
+    Mark,
+    form_fields,
+    marks,
+    plain_comment,
+)
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -20,7 +30,8 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             mark.start, mark.end, "title of a form", (_comment(source, mark, _plain(OPTIONS.sub("", mark.text))),)
         )
     for mark in _marks(source, facts, "markdown"):
-        yield Match(mark.start, mark.end, "text of a form", (_comment(source, mark, _plain(mark.text) or "#"),))
+        comment = "" if LINE.fullmatch(mark.text) else _plain(mark.text) or "#"
+        yield Match(mark.start, mark.end, "text of a form", (_comment(source, mark, comment),))
 
 
 def _plain(text: str) -> str:
@@ -59,11 +70,14 @@ def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
     """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it."""
     if comment:
-        return Edit(mark.start, mark.end, comment)
+        is_tight = mark.start > 0 and not source.text[mark.start - 1].isspace()
+        return Edit(mark.start, mark.end, f"  {comment}" if is_tight else comment)
     first = source.text.rfind("\n", 0, mark.start) + 1
     if source.text[first : mark.start].strip():
         return Edit(first + len(source.text[first : mark.start].rstrip()), mark.end, "")
-    return Edit(first, min(mark.end + 1, len(source.text)), "")
+    if not source.text[mark.end :].strip():
+        return Edit(len(source.text[:first].rstrip()), len(source.text), "")
+    return Edit(first, mark.end + 1, "")
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
@@ -125,7 +139,7 @@ RULES: tuple[Rule, ...] = (
         "LF601",
         "form text",
         '`#@title X {display-mode: "form"}`, `#@markdown X`, also indented or after code',
-        "`# X`",
+        "`# X`, without the marks of a heading; nothing for an empty title or a line such as `---`",
         Keeps.EXACT,
         _find_texts,
         holding("title", "markdown", like=r"#[ \t]*@[ \t]*(?:title|markdown)\b"),

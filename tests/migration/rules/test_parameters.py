@@ -175,6 +175,15 @@ def test_a_text_moves_with_the_field_that_it_describes(text, fields, code):
     assert _texts(cells)[1:] == [code.strip()]
 
 
+def test_a_text_above_blank_lines_moves_with_its_field():
+    text = "a = 1\n#@markdown ### Text\n\nb = 2 #@param\n\n#@markdown - item\n\nc = 3 #@param"
+    (parameters, cell), _ = _migrate(text)
+    assert parameters["source"].endswith("\n\n# Text\nb = 2  # type: int\nc = 3  # type: int")
+    assert cell["source"] == "a = 1\n\n#@markdown - item\n"
+    (parameters, cell), _ = _migrate("#@markdown Title\n\na = 1 #@param\nf(a)")
+    assert cell["source"] == "#@markdown Title\n\nf(a)"
+
+
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
     text = "a1 = f() #@param\n#@markdown (a1: 0 for all)\nb1 = 1 #@param\n#@markdown ## Third\nc1 = 2 #@param\n"
     (parameters, cell), _ = _migrate(text)
