@@ -36,7 +36,7 @@ _MARKDOWN_LINK = re.compile(
 )
 _PLAIN_LINK = re.compile(rf"<?(?P<url>{_URL})>?")
 _OPENS_COLAB = re.compile(
-    r"\W*(?:open|run|view|try|launch|execute|play|start|abrir|ejecutar|ouvrir)\b[^.\n]{0,40}\bcolab\w*\W*"
+    r"\W*(?:open|run|view|try|launch|execute|play|start|abrir|ejecutar|ouvrir)\b[^.\n]{0,60}\bcolab\w*\W*"
     r"|\W*(?:google )?colab\W*",
     re.IGNORECASE,
 )
@@ -126,7 +126,8 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _removal(text: str, start: int, end: int) -> Edit:
-    """Removes a span, and its line if only blanks or a list mark would remain there, else the spaces after it."""
+    """Removes a span, and its line if only blanks or a list mark would remain there, else the spaces after it, and
+    those before it at the end of a sentence."""
     first, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     last = len(text) if newline < 0 else newline
     before, after = text[first:start], text[end:last]
@@ -137,6 +138,8 @@ def _removal(text: str, start: int, end: int) -> Edit:
         if end == len(text) and first > 0 and not text.endswith("\n"):
             first -= 1
         return Edit(first, end, "")
+    if re.match(r"\s*[.,;:!?)]", after):
+        start = first + len(before.rstrip(" \t"))
     return Edit(start, end + len(after) - len(after.lstrip(" \t")), "")
 
 

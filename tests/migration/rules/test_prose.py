@@ -35,6 +35,8 @@ def _rewrite(text):
          '<table>\n  <td>\n    <a href="x">y</a>\n  </td>\n</table>'),
         (f'<center>\n<a href="{_URL}">\n  Run in Google Colab</a>\n</center>\nText', "Text"),
         (f"[Open in Colab]({_URL})", ""),
+        (f"- [Run the complete notebook in your browser (Google Colab)]({_URL})\n- [b](c)", "- [b](c)"),
+        (f"All on a free TPU {_BADGE}.*", "All on a free TPU.*"),
         (f"![]({_IMAGE})\nText", "Text"),
         (f"[![Open in Colab]({_IMAGE})](https://example.org/redirect)\nText", "Text"),
         (f'<a href="https://githubtocolab.com/a/b/blob/main/c.ipynb"><img src="{_IMAGE}"/></a>\n\nText', "Text"),
