@@ -113,7 +113,7 @@ def migrate(
         origins=origins,
         drive=drive_files(findings, code),
         secrets=secret_names(code, facts.colab),
-        requirements=collect_requirements(code),
+        requirements=collect_requirements(code, facts.colab),
         hardware=hardware,
         uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from core.secrets import masked
 from migration import shell
 from migration.analysis.imports import imported_packages
+from migration.analysis.names import ColabNames
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
+from migration.python.statements import line_span
 from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
 
 _INSTALLS = holding(
@@ -48,15 +50,17 @@ class Requirements:
     system: tuple[str, ...] = ()
 
 
-def collect_requirements(sources: Sequence[CellSource]) -> Requirements:
-    """The requirements of all install commands of the original cells, in every branch, and of their imports.
+def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Requirements:
+    """The requirements of the install commands of the original cells that run here, and of all imports.
 
     Never raises.
     """
     lines = _Lines()
     for source in sources:
         if _INSTALLS.fires(source.text):
-            for command, text in _commands(source):
+            choices = colab.cell(source).choices
+            removed = [line_span(source, node, node) for choice in choices for node in choice.removed]
+            for command, text in _commands(source, removed):
                 lines.add(command, text)
     imported = imported_packages(sources, [entry.name for entry in lines.entries.values()])
     python = (*lines.python(), *[_IMPORTED] * bool(imported), *imported)
@@ -79,9 +83,14 @@ def _text(command: str, lines: tuple[str, ...]) -> str:
     return "\n".join([f"# What the notebook needs: {command}", *lines, ""])
 
 
-def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
-    """Every command, with its text; version bounds that the shell would read as redirections are quoted."""
-    for found in shell_texts(source):
+def _commands(source: CellSource, removed: Sequence[tuple[int, int]]) -> Iterator[tuple[shell.Command, str]]:
+    """Every command outside the removed spans, with its text; version bounds that the shell would read as redirections
+    are quoted."""
+
+    def runs(at: int) -> bool:
+        return not any(start <= at < end for start, end in removed)
+
+    for found in filter(lambda found: runs(found.start), shell_texts(source)):
         text = found.text
         spans = [
             span
@@ -93,7 +102,8 @@ def _commands(source: CellSource) -> Iterator[tuple[shell.Command, str]]:
         for command in shell.commands(text, script=found.script):
             yield command, text[command.start : command.end]
     for listed in list_commands(source):
-        yield listed.command, " ".join(word.value for word in listed.command.words)
+        if runs(source.span(listed.call)[0]):
+            yield listed.command, " ".join(word.value for word in listed.command.words)
 
 
 @dataclass

@@ -1,11 +1,13 @@
 import pytest
 
+from migration.analysis.facts import collect_facts
 from migration.analysis.requirements import Requirements, collect_requirements, requirements_text, system_text
 from migration.python.source import CellSource
 
 
 def _collect(*texts, language="python"):
-    return collect_requirements([CellSource(text, index=at, language=language) for at, text in enumerate(texts)])
+    cells = [CellSource(text, index=at, language=language) for at, text in enumerate(texts)]
+    return collect_requirements(cells, collect_facts(cells, language=language).colab)
 
 
 def _python(*texts):
@@ -22,6 +24,12 @@ def _accepted(text, tmp_path):
     path.write_text(text, encoding="utf-8")
     parsed = list(parse_requirements(str(path), session=PipSession()))
     return [install_req_from_parsed_requirement(requirement) for requirement in parsed]
+
+
+def test_commands_of_a_removed_branch_are_left_out():
+    branches = "if 'google.colab' in sys.modules:\n    !pip install --no-deps a c\nelse:\n    !pip install a"
+    assert _python(branches) == ["a"]
+    assert _python("if 'google.colab' in sys.modules:\n    !pip install a") == ["a"]
 
 
 @pytest.mark.parametrize(
