@@ -51,7 +51,7 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -
 
 def _is_written(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> bool:
     """Whether a line clearly does not read the file that `start:end` names: it writes it, or assigns the path to a name
-    that the code assigns once and uses only to write. Statements of several lines are not analysed."""
+    that the code uses only to write. Statements of several lines are not analysed."""
     before, after = line[:start], line[end:]
     if _WRITES.search(before) and not (before.lstrip().startswith("!") and after.strip(" \"'}")):
         return True
@@ -68,7 +68,7 @@ def _is_written(line: str, start: int, end: int, code: Sequence[str], depth: int
         if not _SENDS.search(other[: found.start()])
     ]
     stores = [bool(_STORE.match(other[last:])) and not other[:first].strip() for other, first, last in uses]
-    return len(uses) > sum(stores) == 1 and all(
+    return len(uses) > sum(stores) > 0 and all(
         is_store or _is_written(*use, code, depth - 1) for use, is_store in zip(uses, stores, strict=True)
     )
 

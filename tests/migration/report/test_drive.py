@@ -55,7 +55,7 @@ def test_a_file_that_is_only_written(text):
         f"path = '{FILE}'\nfiles.download(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
-        f"path = '{FILE}'\nframe.to_csv(path)\npath = 'b.csv'",
+        f"path = '{FILE}'\nframe.to_csv(path)\npath = 'b.csv'\npd.read_csv(path)",
     ],
 )
 def test_a_file_that_may_be_read(text):
