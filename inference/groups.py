@@ -75,9 +75,11 @@ def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[
 
 def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
     """The groups of a data set: the reference segments (K, 2) of each, and a function that computes which rows of given
-    segments belong to it, bool (S,)."""
+    segments belong to it, bool (S,). One group if a recording of `test` has too few reference rows for its own."""
     reference = reference_of(splits).values()
-    found = groups(reference, scored_per_recording(reference))
+    own_past = scored_per_recording(reference)
+    tested = recordings_in(splits["test"]) if "test" in splits else ()
+    found = groups(reference, own_past if set(tested) <= set(own_past) else ())
     return [(group.reference_k2, partial(_rows_held, group)) for group in found]
 
 
