@@ -23,7 +23,7 @@ from inference.thresholds import CalibratedThreshold, CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-FORMAT_VERSION = 13
+FORMAT_VERSION = 14
 _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
@@ -177,9 +177,11 @@ def _calibration_arrays(prefix: str, detector: Detector) -> dict[str, np.ndarray
 
 
 def _calibration_header(detector: Detector) -> dict[str, Any]:
+    samples = (detector.sample, *(detector.halves or ()))
     return {
         "threshold": detector.threshold.to_json(),
-        "seconds_per_score": [each.seconds_per_score for each in (detector.sample, *(detector.halves or ()))],
+        "seconds_per_score": [each.seconds_per_score for each in samples],
+        "chart_mean": [each.chart_mean for each in samples],
         "span": detector.sample.span,
         "changed": list(detector.sample.changed),
         "groups": list(detector.scales.scale),
@@ -189,9 +191,12 @@ def _calibration_header(detector: Detector) -> dict[str, Any]:
 def _calibration(prefix: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """`scales`, `sample`, `halves` and `threshold` of a detector."""
     seconds_of = TypeAdapter(list[float | None]).validate_python(header["seconds_per_score"])
+    mean_of = TypeAdapter(list[float]).validate_python(header["chart_mean"])
     sample, *halves = (
-        CalibrationSample(arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"])
-        for of, seconds in zip(("", "half.0.", "half.1."), seconds_of, strict=False)
+        CalibrationSample(
+            arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"], chart_mean=mean
+        )
+        for of, seconds, mean in zip(("", "half.0.", "half.1."), seconds_of, mean_of, strict=False)
     )
     sample = replace(sample, changed=tuple(header["changed"]))
     scale = dict(zip(header["groups"], arrays[f"{prefix}level_g"], strict=True))

@@ -109,21 +109,20 @@ def fit_with_scores(
         ]
         return np.where(second_s, of_half[1], of_half[0])
 
-    def of_charts(chart_sc: np.ndarray) -> np.ndarray:
-        return _raw_scores(config, of_calibration.entries, None, chart_sc, 0.0)
+    of_charts = [_raw_scores(config, of_calibration.entries, None, chart_sc, 0.0) for chart_sc in chart_errors]
+    known_s = of_charts[0][~np.isnan(of_charts[0])]
+    chart_mean = float(known_s.mean(dtype=np.float64)) if len(known_s) else 1.0
 
-    def calibration_of(scores_of: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
+    def calibration_of(scores: Sequence[np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
         """Calibration scores (S,), and `scales`, `sample` and `threshold` of a detector with them."""
-        score_s, scales, changed = _normalised(
-            [scores_of(chart_sc) for chart_sc in chart_errors], second_s, calibration, own_past
-        )
+        score_s, scales, changed = _normalised(scores, second_s, calibration, own_past)
         sample = calibration_sample(score_s, of_calibration, calibration, config.scoring.smoothing_span)
-        sample = replace(sample, changed=changed)
+        sample = replace(sample, changed=changed, chart_mean=chart_mean)
         threshold = calibrate(sample, config.scoring)
         return score_s, {"scales": scales, "sample": sample, "halves": None, "threshold": threshold}
 
     has_model = of_calibration.error_sc is not None
-    score_s, own = calibration_of(fused if has_model else of_charts)
+    score_s, own = calibration_of([fused(chart_sc) for chart_sc in chart_errors] if has_model else of_charts)
     detector = Detector(
         stream=config.stream,
         checkpoint_sha256=checkpoint_sha256,

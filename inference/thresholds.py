@@ -108,6 +108,7 @@ class CalibrationSample:
     score_n: float32 (N,) without NaN, grouped by segment, in order of time. segment_n: int64 (N,), the number of each
     score's segment, ascending. seconds_per_score: None if the recordings have no time. span: smoothing span, in scores.
     changed: file ids of the recordings without scores here, because they changed within the calibration data.
+    chart_mean: the mean score of the control charts in this data; in all reference data it is about 1.
     """
 
     score_n: np.ndarray
@@ -115,6 +116,7 @@ class CalibrationSample:
     seconds_per_score: float | None = None
     span: int = 1
     changed: tuple[str, ...] = ()
+    chart_mean: float = 1.0
 
     @property
     def days(self) -> float | None:
@@ -254,7 +256,12 @@ def _conformal(sample: CalibrationSample, options: Threshold) -> tuple[float, st
 def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring, per_day: float) -> tuple[float, str]:
     """The lowest threshold from `value` on with so few false events that one more would still be within the limit. If
     the calibration data is too short for that, the threshold is extrapolated from the levels of its events, and no
-    event remains in it. Also returns the shortfall as text, or ""."""
+    event remains in it. Also returns the shortfall as text, or "".
+
+    A short part may be quieter than normal operation as a whole. The mean of the charts in all reference data is known,
+    so the threshold is then divided by the mean in this part (ratio estimation: Cochran, Sampling Techniques, 1977). A
+    louder part does not lower the threshold.
+    """
     sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
     most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
     lowest = value
@@ -277,10 +284,18 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         if extrapolated is None
         else f"The threshold is extrapolated from the {_FEWEST_EVENTS} highest events in it to this limit"
     )
-    return max(value, extrapolated or value), (
+    quiet = min(1.0, sample.chart_mean) or 1.0
+    divided = (
+        f"The mean of the control charts in it is {plain(quiet, 2)} times that in all reference data, so the threshold "
+        "is divided by this ratio. "
+        if plain(quiet, 2) != plain(1.0, 2)
+        else ""
+    )
+    return float(np.float32(max(value, extrapolated or value) / quiet)), (
         f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
         f"{'event' if per_day == 1 else 'events'} per day. {source}, but "
-        f"the true number is unknown{truth}. To apply the limit, calibrate on {needed} of normal operation or more"
+        f"the true number is unknown{truth}. {divided}To apply the limit, calibrate on {needed} of normal operation or "
+        "more"
     )
 
 

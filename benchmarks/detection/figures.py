@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     by_row = benchmark.decision == "row"
     score_n, label_n = evaluated["score"].to_numpy(), evaluated["label"].to_numpy(dtype="int8")
     settings = _of_decisions(settings, by_row=by_row)
-    calibrated = calibrate(sample_of(normal, span=settings.smoothing_span), settings)
+    sample = replace(sample_of(normal, span=settings.smoothing_span), chart_mean=scored.chart_mean)
+    calibrated = calibrate(sample, settings)
     threshold = calibrated.value
     at = detection_metrics(score_n, label_n, threshold)
     parts = _parts(evaluated, benchmark)

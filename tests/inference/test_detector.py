@@ -39,6 +39,7 @@ OWN_PAST = [
     {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}.items()
 ]  # fmt: skip
 OWN_PAST.append("scoring.allow_training_rows=true")  # the model was trained on other rows of these files
+WHERE = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
 
 
 class Scored(NamedTuple):
@@ -255,8 +256,7 @@ def test_an_unknown_recording_is_scored_by_all_references(caplog):
         **{name: dict.fromkeys((0, 1), rows) for name, rows in normal_rows.items()},
         test={0: (2000, 3000), 1: (2000, 3000), 2: (0, 1500)},
     )
-    where = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
-    config = PatchTSTConfig(**where, scoring={"model_weight": 0.3, "smoothing_span": 10})
+    config = PatchTSTConfig(**WHERE, scoring={"model_weight": 0.3, "smoothing_span": 10})
     normal = reference_of(splits)
     detector = fit(config, "0", normal, {"calibration": made_up_errors(splits, "calibration", 0)})
     assert detector.own_past == ("machine_0", "machine_1")
@@ -265,6 +265,22 @@ def test_an_unknown_recording_is_scored_by_all_references(caplog):
     for known in (scores.score_s[:1000], scores.score_s[1000:2000], scores.score_s[2000:]):
         assert (known > detector.threshold.value).mean() < 0.05
         assert np.quantile(known, 0.9) == pytest.approx(np.quantile(detector.sample.score_n, 0.9), rel=0.25)
+
+
+def test_the_charts_know_how_quiet_the_calibration_data_is():
+    """Their mean is about 1 in all reference data, and less in a part with smaller disturbances."""
+    values_nc = plant(1600, 3)
+    quiet_nc = np.concatenate([values_nc[:1200], 50 + 0.5 * (values_nc[1200:] - 50)])
+    config = PatchTSTConfig(**WHERE, scoring={"model_weight": 0.0, "smoothing_span": 10})
+
+    def chart_mean(values_nc: np.ndarray) -> float:
+        splits = Splits([values_nc])
+        normal = reference_of(splits.of(train={0: (0, 1200)}, calibration={0: (1200, 1600)}))
+        errors = {"calibration": SplitErrors.without_model("patchtst", normal["calibration"])}
+        return fit(config, None, normal, errors).sample.chart_mean
+
+    assert chart_mean(values_nc) == pytest.approx(1.0, abs=0.2)
+    assert 0.1 < chart_mean(quiet_nc) < 0.5
 
 
 def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):

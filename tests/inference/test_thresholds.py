@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -207,6 +208,19 @@ def test_calibration_data_shorter_than_an_event_is_reported():
     assert found.value == 3.0
     assert "12 h" in found.shortfall
     assert f"{number(poisson_interval(0)[1] / 0.5)} per day" in found.shortfall
+
+
+def test_a_quiet_part_that_is_too_short_does_not_set_a_low_threshold():
+    asked_for = asked(false_alarm_rate=0.1, false_events_per_day=1.0)
+    half, enough = hourly(0.5, [2.0, 3.0]), hourly(4, [2.0, 3.0])
+    quiet = calibrate(replace(half, chart_mean=0.6), asked_for)
+    assert quiet.value == pytest.approx(3.0 / 0.6)
+    assert "0.60 times that in all reference data" in quiet.shortfall
+    for usual in (half, replace(half, chart_mean=1.0), replace(half, chart_mean=1.4)):
+        found = calibrate(usual, asked_for)
+        assert found.value == 3.0
+        assert "reference data" not in found.shortfall
+    assert calibrate(replace(enough, chart_mean=0.6), asked_for).value == calibrate(enough, asked_for).value
 
 
 def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
