@@ -138,11 +138,12 @@ def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> 
 
 def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
     """The row of the field that the form texts `first` to `last` describe: the one below them, unless they name only
-    the one above, are items of a list, or no field follows. Between texts that do not begin the cell and their field
-    there may be blank lines, which a form does not show."""
+    the one above, are items of a list, or no field follows. Between a text and its field there may be blank lines,
+    which a form does not show, except at the start of a cell: that text describes the cell."""
     run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
     is_of_below = above is None or _SECTION.search(run[0])
-    if is_of_below and not _ITEM.search(run[0]) and any(map(str.strip, texts[:first])):
+    is_of_cell = all(text.lstrip()[:1] in ("", "#") for text in texts[:first])
+    if is_of_below and not is_of_cell and not _ITEM.search(run[0]):
         following += next((count for count, text in enumerate(texts[following:]) if text.strip()), 0)
     below = names.get(following)
     if not is_of_below:

@@ -70,7 +70,7 @@ def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
     """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it."""
     if comment:
-        is_tight = mark.start > 0 and not source.text[mark.start - 1].isspace()
+        is_tight = mark.start == mark.comment > 0 and not source.text[mark.start - 1].isspace()
         return Edit(mark.start, mark.end, f"  {comment}" if is_tight else comment)
     first = source.text.rfind("\n", 0, mark.start) + 1
     if source.text[first : mark.start].strip():

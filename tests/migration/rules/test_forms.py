@@ -35,6 +35,7 @@ def _rewrite(text, *, facts=None):
         ("print 'old'\n#@title A\n", "print 'old'\n# A\n"),
         ("!ls a b c d e f g\n#@title A\n", "!ls a b c d e f g\n# A\n"),
         ("# #@markdown A", "# # A"),
+        ("##@markdown A", "## A"),
     ],
 )
 def test_titles_and_text_become_comments(before, after):

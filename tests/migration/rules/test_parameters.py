@@ -180,8 +180,8 @@ def test_a_text_above_blank_lines_moves_with_its_field():
     (parameters, cell), _ = _migrate(text)
     assert parameters["source"].endswith("\n\n# Text\nb = 2  # type: int\nc = 3  # type: int")
     assert cell["source"] == "a = 1\n\n#@markdown - item\n"
-    (parameters, cell), _ = _migrate("#@markdown Title\n\na = 1 #@param\nf(a)")
-    assert cell["source"] == "#@markdown Title\n\nf(a)"
+    (parameters, cell), _ = _migrate("#@title A\n#@markdown Text\n\na = 1 #@param\nf(a)")
+    assert cell["source"] == "#@title A\n#@markdown Text\n\nf(a)"
 
 
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
