@@ -39,7 +39,7 @@ _TARGET = re.compile(
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
-    r"|/usr/lib/python[\d.*]*/dist-packages|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*",
     re.MULTILINE,
 )
@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF831",
         "path of Colab's machine",
-        "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/opt/bin`",
+        "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/lib/jvm/…`, `/opt/bin`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,

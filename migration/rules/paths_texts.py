@@ -20,7 +20,7 @@ _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
-_LINK = re.compile(r"\]\([^)\s]*\)|\b(?:href|src)\s*=\s*[\"'][^\"']*[\"']|https?://[^\s)>\"'`]+")
+_LINK = re.compile(r"\]\([^)\s]*\)|<\w[^<>]*>|https?://[^\s)>\"'`]+")
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -61,7 +61,7 @@ def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) 
     if not spans:
         return
     links = [found.span() for found in _LINK.finditer(line)]
-    code = _code_edits(line, facts)
+    code = [edit for edit in _code_edits(line, facts) if not any(low < edit.start < high for low, high in links)]
     for edit in code:
         inside = [span for span in spans if edit.start <= span.start < edit.end]
         yield changed(Edit(start + edit.start, start + edit.end, edit.text), message, inside)

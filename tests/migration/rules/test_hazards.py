@@ -42,6 +42,7 @@ def _found(text):
         ("shutil.rmtree(WORK_DIR)", ["LF822"]),
         (f"p = '{_HOME}/.kaggle'", ["LF831"]),
         ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
+        ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
     ],
 )

@@ -203,12 +203,9 @@ def test_a_cell_that_cannot_be_parsed_is_read_as_text():
 
 
 def test_text_cells_name_the_folders_and_keep_urls():
-    before = (
-        "See `/content/x`, [a](/content/b), https://a.b/content/y\n!ls /content/x\nf('/content/z') in /content/drive"
-    )
-    after = (
-        "See `WORK_DIR/x`, [a](/content/b), https://a.b/content/y\n!ls \"$WORK_DIR\"/x\nf(f'{WORK_DIR}/z') in DRIVE_DIR"
-    )
+    urls = "[a](/content/b), <a href='/content/c'>, https://a.b/content/y"
+    before = f"See `/content/x`, {urls}\n!ls /content/x\nf('/content/z') in /content/drive"
+    after = f"See `WORK_DIR/x`, {urls}\n!ls \"$WORK_DIR\"/x\nf(f'{{WORK_DIR}}/z') in DRIVE_DIR"
     new, found = migrated(before, kind="markdown")
     assert new == after
     assert {finding.rule for finding in found} == {"LF409"}
