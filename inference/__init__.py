@@ -30,7 +30,8 @@
 - `masked_example`: a window with a random mask, and what the model predicts
 - `event_views`: the data around an event
 - `envelope`: envelope spectra of an event of vibration and of its normal neighbours
-- `event_documents`: events as documents for the dashboard
+- `event_detail`: the document of an event
+- `event_documents`: writes these documents
 - `panels`: events as figures
 - `provenance`: the inputs of scores
 - `summary`: the summary of a scoring

@@ -16,12 +16,19 @@ import pandas as pd
 from core.config.schema import Stream
 from core.numbers import decimals_for, listed
 from core.thinning import kept
-from core.workspace import compact_json, write_text
+from core.workspace import write_text
 from inference.envelope import Envelope, envelopes
+from inference.event_detail import (
+    DefectFrequency,
+    EnvelopeSpectrum,
+    EventChannel,
+    EventDetail,
+    Scalogram,
+    ScoreCurve,
+)
 from inference.event_views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
 from inference.timeline import event_lines
 
-SCHEMA_VERSION = 1
 # An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
 # Maximum number of points of a curve, and of cells of a map: a screen does not show more.
@@ -44,32 +51,31 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
         with scored.computing():
             parts = _parts(scored, first, last)
         component, share = scored.component(first, last)
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "id": int(event.event_id),
-            "recording": event.recording,
-            "start_s": float(event.start_seconds),
-            "end_s": float(event.end_seconds),
-            "component": component,
-            "component_share": round(share, 3),
-            "score": _scores(scored, first, last),
+        document = EventDetail(
+            id=event.event_id,
+            recording=event.recording,
+            start_s=event.start_seconds,
+            end_s=event.end_seconds,
+            component=component,
+            component_share=round(share, 3),
+            score=_scores(scored, first, last),
             **parts,
-        }
+        )
         written.append(folder / f"{event.event_id}.json")
-        write_text(written[-1], compact_json(document))
+        write_text(written[-1], document.model_dump_json() + "\n")
     return written
 
 
-def _scores(scored: Scored, first: int, last: int) -> dict[str, Any]:
+def _scores(scored: Scored, first: int, last: int) -> ScoreCurve:
     """Score and threshold over the time that the event's curves show."""
     lines = scored.table.iloc[slice(*score_lines(scored, first, last))]
     score_n = lines["score"].to_numpy(dtype=np.float64)
     left, threshold = kept(score_n, MAX_POINTS), float(lines["threshold"].iloc[0])
-    return {
-        "t": listed(lines["seconds"].to_numpy()[left], _MICROSECONDS),
-        "score": listed(score_n[left], decimals_for(threshold, _SIGNIFICANT)),
-        "threshold": threshold,
-    }
+    return ScoreCurve(
+        t=listed(lines["seconds"].to_numpy()[left], _MICROSECONDS),
+        score=listed(score_n[left], decimals_for(threshold, _SIGNIFICANT)),
+        threshold=threshold,
+    )
 
 
 def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
@@ -86,12 +92,12 @@ def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
         "channels": list(_waveforms(scored, window, names)),
         "scalograms": list(_scalograms(window, names)),
         "envelopes": [_envelope(each, names) for each in envelopes(scored, first, last)],
-        "bearing": [{"name": name, "hz": round(hz, 3)} for name, hz in frequencies.items()],
+        "bearing": [DefectFrequency(name=name, hz=round(hz, 3)) for name, hz in frequencies.items()],
     }
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[EventChannel]:
     """The worst channels: measured values, expected values, and errors. The expected values are empty if they are not
     known. Segments are separated by a gap."""
     breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
@@ -108,14 +114,14 @@ def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterato
         seen_n, expected_n = curves["seen"], curves.get("expected")
         left = _worth_drawing(*curves.values())
         decimals = decimals_for(_largest(seen_n), _SIGNIFICANT)
-        yield {
-            "name": names[channel],
-            "share": round(share, 4),
-            "t": listed(t_n[left], _MICROSECONDS),
-            "seen": listed(seen_n[left], decimals),
-            "expected": [] if expected_n is None else listed(expected_n[left], decimals),
-            "error": listed(curves["error"][left], 4),
-        }
+        yield EventChannel(
+            name=names[channel],
+            share=round(share, 4),
+            t=listed(t_n[left], _MICROSECONDS),
+            seen=listed(seen_n[left], decimals),
+            expected=[] if expected_n is None else listed(expected_n[left], decimals),
+            error=listed(curves["error"][left], 4),
+        )
 
 
 def _worth_drawing(*curves: np.ndarray) -> np.ndarray:
@@ -130,7 +136,7 @@ def _largest(value_n: np.ndarray) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iterator[EventChannel]:
     """The window and half a window on both sides, within its segment. Waveforms have no expected values: the model
     predicts scalograms."""
     windows, length = scored.windows, len(view.wave_ta)
@@ -144,23 +150,24 @@ def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iter
         left = _worth_drawing(wave_t)
         seen = listed(wave_t[left], decimals_for(_largest(wave_t), _SIGNIFICANT))
         times = listed(second_t[left], _MICROSECONDS)
-        yield {"name": names[axis], "share": round(share, 4), "t": times, "seen": seen, "expected": [], "error": []}
+        yield EventChannel(name=names[axis], share=round(share, 4), t=times, seen=seen)
 
 
-def _envelope(found: Envelope, names: tuple[str, ...]) -> dict[str, Any]:
+def _envelope(found: Envelope, names: tuple[str, ...]) -> EnvelopeSpectrum:
     curves = [found.event_f, *([] if found.neighbours_f is None else [found.neighbours_f])]
     left = _worth_drawing(*curves)
     event, *neighbours = (listed(each[left], 4) for each in curves)
-    return {
-        "axis": names[found.axis],
-        "band_hz": [round(edge, 1) for edge in found.band_hz],
-        "frequencies_hz": listed(found.frequency_f[left], 3),
-        "event": event,
-        "neighbours": neighbours[0] if neighbours else [],
-    }
+    low, high = found.band_hz
+    return EnvelopeSpectrum(
+        axis=names[found.axis],
+        band_hz=(round(low, 1), round(high, 1)),
+        frequencies_hz=listed(found.frequency_f[left], 3),
+        event=event,
+        neighbours=neighbours[0] if neighbours else [],
+    )
 
 
-def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[Scalogram]:
     levels = view.levels
     if levels is None:
         return
@@ -169,14 +176,14 @@ def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[dict[str, 
     second_w = view.begin + view.seconds * (np.arange(columns) + 0.5) / columns
     for axis in view.worst:
         seen_hw, expected_hw = _pooled(levels.seen_ahw[axis]), _pooled(levels.expected_ahw[axis])
-        yield {
-            "axis": names[axis],
-            "frequencies_hz": listed(_pooled(frequency_h[:, None])[:, 0], 3),
-            "t": listed(_pooled(second_w[None])[0], _MICROSECONDS),
-            "seen": listed(seen_hw, _TENTHS),
-            "expected": listed(expected_hw, _TENTHS),
-            "error": listed(seen_hw - expected_hw, _TENTHS),
-        }
+        yield Scalogram(
+            axis=names[axis],
+            frequencies_hz=listed(_pooled(frequency_h[:, None])[:, 0], 3),
+            t=listed(_pooled(second_w[None])[0], _MICROSECONDS),
+            seen=listed(seen_hw, _TENTHS),
+            expected=listed(expected_hw, _TENTHS),
+            error=listed(seen_hw - expected_hw, _TENTHS),
+        )
 
 
 def _pooled(values_hw: np.ndarray) -> np.ndarray:

@@ -26,9 +26,11 @@ from core.lock import Lock
 from core.page import STATE
 from core.switching import finish
 from core.workspace import relative, schema_text
-from pipelines.dashboard.detail_documents import EventDetail, Quality, Series, SeriesDetail
+from inference.event_detail import EventDetail
+from pipelines.checks.base import REPORT, Checklist
+from pipelines.dashboard.detail_documents import Quality, Series, SeriesDetail
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
-from pipelines.dashboard.inputs import CONTRACT, Problems, read_checklist, read_checkpoint, read_scores
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_checkpoint, read_model, read_scores
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
@@ -39,7 +41,6 @@ from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import (
     TITLES,
-    Checklist,
     DashboardState,
     Light,
     LivePipeline,
@@ -97,7 +98,8 @@ def export_state(
     streams = {stream: describe_stream(root, configs[stream], runs, run_id, out.parent, problems) for stream in STREAMS}
     for name, reason in off.items():
         streams[name].light = Light(state="not in use", detail=f"This stream is not in use; {reason}.")
-    checklist, migration = read_checklist(root, problems), read_migration(root, problems)
+    # Its own verdict is used even if it contradicts the items.
+    checklist, migration = read_model(root / REPORT, Checklist, problems), read_migration(root, problems)
     for name, stream in streams.items():
         stream.collapsed |= failed_as_collapsed(checklist, name, stream)
     summary = RunsSummary(total=len(runs))

@@ -14,10 +14,11 @@ from core.page import STATE, has_page
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
+from pipelines.checks.base import REPORT, Checklist
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.state_documents import TITLES
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
-from pipelines.validate_training_outputs import REPORT, ValidationReport, as_text
+from pipelines.validate_training_outputs import as_text
 
 _NOTEBOOKS = "artifacts/notebooks"
 
@@ -29,14 +30,14 @@ def scoring_summaries(configs: Mapping[Stream, LoadedConfig], root: Path) -> dic
     return {stream: read_summary(loaded.config, root=root) for stream, loaded in configs.items()}
 
 
-def as_json(summaries: Mapping[Stream, Summary | None], report: ValidationReport) -> dict[str, Any]:
+def as_json(summaries: Mapping[Stream, Summary | None], report: Checklist) -> dict[str, Any]:
     """The summary as data: the scoring summaries by stream, and the checklist."""
     return {"found": dict(summaries), "checklist": report.to_json()}
 
 
 def summary_text(
     summaries: Mapping[Stream, Summary | None],
-    report: ValidationReport,
+    report: Checklist,
     root: Path,
     *,
     off: Mapping[Stream, str] = MappingProxyType({}),

@@ -11,51 +11,29 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from core.cli import add_root_argument, root_of, run_command
+from core.documents import explain
 from core.errors import EXIT_OK, OutputError
 from core.lock import Lock
 from core.numbers import counted
 from core.progress import Progress
-from core.reading import read_json_object
+from core.reading import read_json
 from core.switching import finish
-from core.workspace import utc_now, write_json
+from core.workspace import write_json
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import GROUP_TITLES, Context, Item, Status
+from pipelines.checks.base import GROUP_TITLES, REPORT, Checklist, Context, Item, Status
 from pipelines.colour import with_colour
 from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
 
 log = logging.getLogger(__name__)
 
-REPORT = "artifacts/validation_report.json"
 _MARKS: dict[Status, str] = {"FAIL": "✗", "WARN": "!", "SKIP": "–", "PASS": "✓"}
 _NAMED = 2  # number of failed checks that the error lists
 
 
-@dataclass(frozen=True)
-class ValidationReport:
-    """The result of the checklist."""
-
-    generated_at: str
-    items: tuple[Item, ...]
-
-    @property
-    def passed(self) -> bool:
-        return all(item.status != "FAIL" for item in self.items)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": 1,
-            "generated_at": self.generated_at,
-            "passed": self.passed,
-            "items": [item.to_json() for item in self.items],
-        }
-
-
-def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
+def validate(context: Context, *, skip_smoke: bool = False) -> Checklist:
     """Runs every check and writes the report to `artifacts/validation_report.json`."""
     checks = [*environment.CHECKS, *static.CHECKS, *runtime.CHECKS]
     checks = [check for check in checks if not (skip_smoke and check.is_smoke)]
@@ -64,21 +42,22 @@ def validate(context: Context, *, skip_smoke: bool = False) -> ValidationReport:
         for check in checks:
             items += check.items(context, earlier=items)
             progress.advance(note=check.title)
-    report = ValidationReport(utc_now(), tuple(items))
+    report = Checklist.of(items)
     write_json(context.root / REPORT, report.to_json())
     return report
 
 
-def read_report(root: Path) -> ValidationReport:
+def read_report(root: Path) -> Checklist:
     """The report of the last checklist. Raises OutputError if it is missing or damaged."""
     try:
-        stored = read_json_object(root / REPORT)
-        return ValidationReport(stored["generated_at"], tuple(Item(**item) for item in stored["items"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{REPORT} is missing or damaged: {error}", hint="run `landfall validate`") from error
+        return Checklist.model_validate(read_json(root / REPORT))
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"{REPORT} is missing or damaged: {explain(error)}", hint="run `landfall validate`"
+        ) from error
 
 
-def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
+def as_text(report: Checklist, *, verbose: bool = False) -> str:
     """The checklist as text: checks that did not pass, then a line per group; or, if verbose, every check."""
     items = sorted(report.items, key=lambda item: list(_MARKS).index(item.status))
     counts = {status: sum(item.status == status for item in items) for status in _MARKS}
@@ -98,7 +77,7 @@ def as_text(report: ValidationReport, *, verbose: bool = False) -> str:
     return "\n".join(lines)
 
 
-def failure_of(report: ValidationReport) -> OutputError:
+def failure_of(report: Checklist) -> OutputError:
     """The failed checks in one line."""
     failed = [item for item in report.items if item.status == "FAIL"]
     named = "; ".join(f"{item.title}: {item.detail}" for item in failed[:_NAMED])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import Field
 
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
+from core.documents import SCHEMA_VERSION, Document, Text, Time
 from core.errors import LandfallError, WriteError
 from core.git import tracked_files
 from core.redaction import printable, redacted
@@ -19,6 +23,7 @@ from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
 
+REPORT = "artifacts/validation_report.json"
 # Codes of docs/requirements/local/TRD.md. The JSON report contains them; people read the titles.
 Group = Literal["V-01", "V-02", "V-03"]
 Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
@@ -61,8 +66,22 @@ class Item:
     detail: str
     hint: str | None = None
 
+
+class Checklist(Document):
+    """The results of all checks, which the dashboard shows too."""
+
+    generated_at: Time | None = Field(None, description="When the checks ran.")
+    passed: bool = Field(description="Whether no check failed.")
+    groups: dict[Text, Text] = Field(default_factory=GROUP_TITLES.copy, description="Titles of the groups.")
+    items: list[Item] = Field(default_factory=list, description="All checks, in order.")
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> Self:
+        passed = all(item.status != "FAIL" for item in items)
+        return cls(generated_at=datetime.now(UTC), passed=passed, items=list(items))
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"schema_version": SCHEMA_VERSION, **self.model_dump(mode="json")}
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,9 @@ from core.owner import Owner
 from core.reading import read_json
 from core.workspace import relative
 from inference.summary import ScoringPaths, read_summary
-from pipelines.checks.base import GROUP_TITLES
 from pipelines.dashboard.run_documents import Problem
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
-    Checklist,
     Checkpoint,
     Detections,
     ScoreSummary,
@@ -179,9 +177,3 @@ def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkp
         return None
     since = datetime.fromtimestamp(changed_at(weights.with_suffix(".json")), UTC)
     return Checkpoint(path=relative(weights, root), present=has_file(weights), since=since, **sidecar.model_dump())
-
-
-def read_checklist(root: Path, problems: Problems) -> Checklist | None:
-    """The latest validation report; its own verdict is used even if it contradicts the items."""
-    report = read_model(root / "artifacts/validation_report.json", Checklist, problems)
-    return report.model_copy(update={"groups": GROUP_TITLES}) if report else None

@@ -13,7 +13,7 @@ from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
 from core.run_status import RunState
 from inference.thresholds import CalibratedThreshold
-from pipelines.checks.base import Item
+from pipelines.checks.base import Checklist
 from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.run_documents import Problem, ShownRun
 
@@ -156,13 +156,6 @@ class StreamState(ShownRun):
     quality_file: Text | None = Field(None, description="Document with the quality of each file; null without reports.")
     decisions: list[Decision] = Field(default_factory=list, description="Automatic decisions of the run, with reasons.")
     memory: MemoryUse | None = Field(None, description="Predicted and measured memory; null if both are unknown.")
-
-
-class Checklist(Document):
-    generated_at: Time | None = Field(None, description="When the checks ran.")
-    passed: bool = Field(description="Whether no check failed.")
-    groups: dict[Text, Text] = Field(default_factory=dict, description="Titles of the groups.")
-    items: list[Item] = Field(default_factory=list, description="All checks, in order.")
 
 
 class StageNow(Document):

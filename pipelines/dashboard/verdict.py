@@ -9,8 +9,8 @@ from core.config.schema import Stream
 from core.numbers import counted
 from inference.metrics import NEAR_CHANCE, is_near_chance
 from inference.thresholds import percent
+from pipelines.checks.base import Checklist
 from pipelines.dashboard.state_documents import (
-    Checklist,
     Checkpoint,
     Light,
     MigrationState,

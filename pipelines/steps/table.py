@@ -13,10 +13,10 @@ from core.config.schema import Stream
 from core.page import has_page
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import relative
+from pipelines.checks.base import REPORT
 from pipelines.dashboard.single_file import FILE as SINGLE_FILE
 from pipelines.dashboard.state_documents import NodeId
 from pipelines.stream_configs import FLAGS
-from pipelines.validate_training_outputs import REPORT
 
 
 @dataclass(frozen=True)

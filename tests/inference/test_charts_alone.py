@@ -16,9 +16,9 @@ from inference import recalibrate
 from inference.detector_file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
 from inference.score_text import against_labels
+from pipelines.checks.base import Checklist
 from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
 from pipelines.run_summary import summary_text
-from pipelines.validate_training_outputs import ValidationReport
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.support.small_workspace import write_process_data
 
@@ -172,7 +172,7 @@ def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, 
     summary, found = read_scores(trained, CONTRACT["patchtst"], problems)
     assert problems.found == []
     assert (summary.run_id, summary.events) == (None, found.total)
-    report = ValidationReport("2026-01-01T00:00:00+00:00", ())
+    report = Checklist.of([])
     written = json.loads((trained / "artifacts/scores/patchtst_summary.json").read_text())
     assert "control charts alone" in summary_text({"patchtst": written}, report, trained)
     newer = ["data.splits.calibration.files=[data/fdc/test_2.csv]", "data.splits.calibration.start=0.0",

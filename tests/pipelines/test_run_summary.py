@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.checks.base import Checklist
 from pipelines.run_summary import summary_text
-from pipelines.validate_training_outputs import ValidationReport
 
 DETECTION = {
     "auroc": 0.93, "faults_total": 12, "faults_found": 9, "event_recall_by_chance": 0.25,
@@ -25,7 +25,7 @@ MISSED = [
 def lines_of(tmp_path: Path):
     def lines(detection: dict | None, missed: list = MISSED) -> list[str]:
         summary = {"run_id": "run-1", "events": 15, "recordings": 3, "detection": detection, "missed_faults": missed}
-        report = ValidationReport("2026-01-01T00:00:00+00:00", ())
+        report = Checklist.of([])
         return summary_text({"patchtst": summary}, report, tmp_path).partition("Checklist")[0].split("\n")
 
     return lines
