@@ -7,6 +7,7 @@ reduces it below eight windows. It is at least one window for each process.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +36,15 @@ class BatchPlan:
     peak_mb: float | None
     seconds_per_step: float | None
     reason: str
+
+    def decisions(self) -> Iterator[tuple[str, str, str]]:
+        """For users: what was decided, the result, and the reason."""
+        times = f" × {self.accumulate}" if self.accumulate > 1 else ""
+        yield "batch", f"global batch size {self.effective}, micro-batch {self.micro}{times}", self.reason
+        if self.gradient_checkpointing:
+            yield "activations", "recomputed in the backward pass", "activation checkpointing on"
+        else:
+            yield "activations", "kept", "activation checkpointing off"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

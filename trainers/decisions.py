@@ -18,7 +18,7 @@ from core.data.inputs import Inputs
 from core.devices.manager import DeviceManager
 from core.errors import LandfallError
 from core.models.factory import count_parameters
-from core.numbers import duration_in_words, gib
+from core.numbers import duration_in_words
 from trainers.batching import BatchPlan, effective_batch
 from trainers.context import RunContext
 from trainers.probing import measure
@@ -132,19 +132,12 @@ def start_report(
     keep = config.training.keep
     states_mb = keep * parameters * plan.dtype.itemsize * _COPIES_IN_CHECKPOINT / 2**20
     free_gb = shutil.disk_usage(context.root).free / 1e9
-    at_once = f"micro-batch {batch.micro}" + (f" × {batch.accumulate}" if batch.accumulate > 1 else "")
     rows = {
-        "device": f"{plan.name}" + (f" × {plan.count}" if plan.count > 1 else "") + f" ({plan.device_reason})",
+        **{what: f"{value} ({reason})" for what, value, reason in plan.decisions()},
         **({"hardware": ", ".join(plan.platform_facts)} if plan.platform_facts else {}),
-        "precision": f"{'64' if plan.x64 else plan.precision} ({plan.precision_reason})",
-        "threads": f"{plan.threads} ({plan.threads_reason})",
-        "memory": f"up to {gib(plan.memory_limit_mb)} ({plan.memory_reason})",
         "tier": f"{size.tier.name}: default batch size {size.tier.batch_size}",
         "model": f"{parameters / 1e6:.2f} M parameters, {shape_in_words(config)} ({size.reason})",
-        "batch": f"global batch size {batch.effective}, {at_once} ({batch.reason})",
-        "activations": "recomputed in the backward pass (activation checkpointing on)"
-        if batch.gradient_checkpointing
-        else "kept (activation checkpointing off)",
+        **{what: f"{value} ({reason})" for what, value, reason in batch.decisions()},
         "time": _time(batch, windows, config.training.epochs, plan.count),
         "disk": f"{states_mb:.1f} MiB for {keep} training states, {free_gb:.0f} GB free",
     }

@@ -28,7 +28,6 @@ from core.devices.manager import PREFERENCES, torch_devices
 from core.devices.memory import memory_limit_mb
 from core.devices.record import device_record
 from core.errors import UsageError
-from core.numbers import gib
 
 Value = TypeVar("Value")
 
@@ -231,14 +230,8 @@ def get_device_info() -> Mapping[str, Any]:
 
 def print_device_info() -> None:
     """The device, precision, threads and memory of this process on stdout, with their reasons, for notebooks."""
-    plan = get_device_manager().plan()
-    rows = (
-        ("device", f"{plan.kind}: {plan.name}", plan.device_reason),
-        ("precision", plan.precision, plan.precision_reason),
-        ("threads", plan.threads, plan.threads_reason),
-        ("memory", f"up to {gib(plan.memory_limit_mb)}", plan.memory_reason),
-    )
-    sys.stdout.writelines(f"{name:<12}{value} ({reason})\n" for name, value, reason in rows)
+    for what, value, reason in get_device_manager().plan().decisions():
+        sys.stdout.write(f"{what:<12}{value} ({reason})\n")
 
 
 # -------------------------------------------------------------------------------------------------------------- tensors

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.config.execution import DeviceKind, Execution
 from core.devices.capabilities import DeviceCapabilities
+from core.numbers import gib
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +72,15 @@ class DevicePlan:
     def needs_loss_scaling(self) -> bool:
         """float16 gradients underflow without it; bfloat16 has the range of float32."""
         return self.precision == "16-mixed"
+
+    def decisions(self) -> Iterator[tuple[str, str, str]]:
+        """For users: what was decided, the result, and the reason."""
+        times = f" × {self.count}" if self.count > 1 else ""
+        yield "device", f"{self.name}{times}", self.device_reason
+        yield "precision", "64" if self.x64 else self.precision, self.precision_reason
+        if self.memory_limit_mb is not None:
+            yield "memory", f"up to {gib(self.memory_limit_mb)}", self.memory_reason
+        yield "threads", str(self.threads), self.threads_reason
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         import torch

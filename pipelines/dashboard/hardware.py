@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from core.config.hardware import HARDWARE_DIR
+from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
 from core.numbers import gib
 from pipelines.dashboard.inputs import Problems, changed_at, read_model
 from pipelines.dashboard.run_documents import Environment, RunStream
-from pipelines.dashboard.state_documents import Decision, DeviceState, Fact, MemoryUse
+from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
 from pipelines.devices.frameworks import installed_frameworks
@@ -22,33 +23,21 @@ from pipelines.devices.frameworks import installed_frameworks
 # ----------------------------------------------------------------------------------------------------------- decisions
 def decisions_of(environment: Environment | None) -> list[Decision]:
     """Every automatic decision that the run recorded."""
-    if environment is None:
-        return []
-    rows = [*_device_decisions(environment.device), *_model_decisions(environment)]
+    rows = _decisions(environment) if environment is not None else ()
     return [Decision(what=what, value=value, reason=reason or "") for what, value, reason in rows if value]
 
 
-def _device_decisions(device: DevicePlan | None) -> Iterator[tuple[str, str | None, str | None]]:
-    if device is None:
-        return
-    times = f" × {device.count}" if device.count > 1 else ""
-    yield "device", f"{device.name}{times}", device.device_reason
-    yield "precision", device.precision, device.precision_reason
-    yield "memory", device.memory_limit_mb and f"up to {gib(device.memory_limit_mb)}", device.memory_reason
-    yield "CPU threads", str(device.threads), device.threads_reason
-    yield from (("not as requested", misfit, "requested by the device profile") for misfit in device.misfits)
-
-
-def _model_decisions(environment: Environment) -> Iterator[tuple[str, str | None, str | None]]:
-    model, batch = environment.model, environment.batch
+def _decisions(environment: Environment) -> Iterator[tuple[str, str | None, str | None]]:
+    plan, model = environment.device, environment.model
+    if plan is not None:
+        yield from plan.decisions()
+        yield from (("not as requested", misfit, "requested by the device profile") for misfit in plan.misfits)
     yield "hardware tier", environment.tier, "the largest row of configs/hardware/tiers.yaml for it"
     if model is not None:
         size = f"{model.size or 'unknown'}" + (f", {model.parameters:,} weights" if model.parameters else "")
         yield "model size", size, model.reason
-    if batch is not None:
-        times = f" × {batch.accumulate}" if batch.accumulate > 1 else ""
-        yield "batch", f"{batch.effective} windows per step, micro-batch {batch.micro}{times}", batch.reason
-        yield "activation checkpointing", "on" if batch.gradient_checkpointing else "off", None
+    if environment.batch is not None:
+        yield from environment.batch.decisions()
 
 
 def in_words(device: DevicePlan | None) -> str | None:
@@ -79,7 +68,7 @@ def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("
     try:
         costs = load_costs(root if table.exists() else None)
         per_hour = cost_per_hour(record, costs)
-        cost = [Fact(what="Cost", value=f"{per_hour:.2f} USD/h, an estimate")] if per_hour else []
+        cost = [Decision(what="Cost", value=f"{per_hour:.2f} USD/h", reason="an estimate")] if per_hour else []
     except LandfallError as error:
         cost = []
         problems.add(table, error.message)
@@ -88,21 +77,24 @@ def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("
         name=record.plan.name,
         precision=record.plan.precision,
         reported_at=datetime.fromtimestamp(path.stat().st_mtime, UTC),
-        facts=[*(Fact(what=what, value=value) for what, value in _facts(record)), *cost],
+        facts=[*_facts(record), *cost],
     )
 
 
-def _facts(record: DeviceRecord) -> Iterator[tuple[str, str]]:
-    plan, memory, batch = record.plan, record.memory, record.batch
-    limit = f"; a run may take {gib(memory.limit_mb)} ({plan.memory_reason})" if memory.limit_mb is not None else ""
-    yield "Device", f"{plan.name} ({plan.kind}): {plan.device_reason}"
-    yield "Precision", f"{plan.precision}: {plan.precision_reason}"
-    yield "Memory", f"{gib(memory.total_mb)}, {gib(memory.free_mb)} free{limit}"
-    yield "CPU threads", str(plan.threads)
-    yield "Tier", f"{batch.tier}: default batch size {batch.batch_size}, {batch.model_size} model"
-    yield "Frameworks", ", ".join(f"{name} {version or '–'}" for name, version in installed_frameworks().items())
-    for device in record.devices:
-        free = f"{gib(device.memory_free_mb)} of {gib(device.memory_total_mb)} free"
-        yield "Found", f"{device.kind}: {device.name}, {free if device.usable else 'not usable'}; {device.reason}"
-    yield from (("Not as requested", misfit) for misfit in plan.misfits)
-    yield from (("Recommendation", f"{advice.finding} → {advice.action}") for advice in advice_for(record))
+def _facts(record: DeviceRecord) -> Iterator[Decision]:
+    batch, frameworks = record.batch, installed_frameworks()
+    tier = f"default batch size {batch.batch_size}, {batch.model_size} model"
+    rows = [
+        *((what.capitalize(), value, reason) for what, value, reason in record.plan.decisions()),
+        ("Tier", batch.tier, tier),
+        ("Frameworks", ", ".join(f"{name} {version or '–'}" for name, version in frameworks.items()), ""),
+        *(("Found", _found(device), device.reason) for device in record.devices),
+        *(("Not as requested", misfit, "") for misfit in record.plan.misfits),
+        *(("Recommendation", f"{advice.finding} → {advice.action}", "") for advice in advice_for(record)),
+    ]
+    return (Decision(what=what, value=value, reason=reason) for what, value, reason in rows)
+
+
+def _found(device: DeviceCapabilities) -> str:
+    free = f"{gib(device.memory_free_mb)} of {gib(device.memory_total_mb)} free"
+    return f"{device.kind}: {device.name}, {free if device.usable else 'not usable'}"

@@ -115,9 +115,11 @@ class Checkpoint(Document):
 
 
 class Decision(Document):
+    """An automatic decision, or a fact about the hardware."""
+
     what: Text = Field(description="What was decided: device, precision, model size, batch, memory, …")
     value: Text = Field(description="Result of the decision.")
-    reason: Text = Field("", description="Reason of the decision.")
+    reason: Text = Field("", description="Reason of the decision; empty for a fact.")
 
 
 class MemoryUse(Document):
@@ -170,11 +172,6 @@ class PipelineNode(StageNow):
     view: Text | None = Field(None, description="View of the page with the details.")
 
 
-class Fact(Document):
-    what: Text = Field(description="Name of the fact, in one or two words.")
-    value: Text = Field(description="The value, with its unit.")
-
-
 class DeviceState(Document):
     """The hardware that the latest run found and used, from its device record (`core.devices.record`)."""
 
@@ -182,7 +179,7 @@ class DeviceState(Document):
     name: Text = Field(description="Name of the hardware.")
     precision: Text | None = Field(None, description="Precision of a run.")
     reported_at: Time | None = Field(None, description="Time of the record.")
-    facts: list[Fact] = Field(default_factory=list, description="All other facts, in this order.")
+    facts: list[Decision] = Field(default_factory=list, description="Decisions and other facts, in this order.")
 
 
 class MigratedNotebook(Document):

@@ -543,7 +543,7 @@ def test_the_device_view_shows_decisions_with_reasons_and_memory(opened):
     text = card(opened, "PatchTST-SSL").inner_text()
     for expected in (
         "first CUDA device that passed a matrix product",
-        "64 windows per step, micro-batch 32 × 2",
+        "global batch size 64, micro-batch 32 × 2",
         "15,360 MiB",
     ):
         assert expected in text

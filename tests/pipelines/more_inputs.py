@@ -66,6 +66,7 @@ def write_devices(root: Path) -> Path:
         "threads": 16,
         "device_reason": "first usable of cuda, cpu",
         "precision_reason": "bf16 is native",
+        "memory_limit_mb": 15_360,
         "memory_reason": "balanced",
         "misfits": ["8 devices were asked for, 1 is here"],
         "count": 1,

@@ -224,13 +224,15 @@ def test_the_device_report_becomes_labelled_rows(workspace):
     write_devices(workspace)
     device = export_state(workspace).device
     assert (device.kind, device.name, device.precision) == ("cuda", "NVIDIA RTX 4000 Ada", "bf16-mixed")
-    facts = [(fact.what, fact.value) for fact in device.facts]
-    assert facts[0] == ("Device", "NVIDIA RTX 4000 Ada (cuda): first usable of cuda, cpu")
-    assert ("Memory", "20.0 GiB, 19.5 GiB free; a run may take 15.0 GiB (balanced)") in facts
-    assert ("Cost", "0.50 USD/h, an estimate") in facts
-    (advice,) = [value for what, value in facts if what == "Recommendation" and "cannot be used" in value]
+    facts = [(fact.what, fact.value, fact.reason) for fact in device.facts]
+    assert facts[0] == ("Device", "NVIDIA RTX 4000 Ada", "first usable of cuda, cpu")
+    assert ("Memory", "up to 15.0 GiB", "balanced") in facts
+    assert ("Cost", "0.50 USD/h", "an estimate") in facts
+    (advice,) = [value for what, value, _ in facts if what == "Recommendation" and "cannot be used" in value]
     assert advice.startswith("NVIDIA RTX 4000 Ada cannot be used → ")
-    assert [value for what, value in facts if what == "Found"][1].endswith("not usable; the driver is too old")
+    (_, broken) = [fact for fact in facts if fact[0] == "Found"]
+    assert broken[1].endswith("not usable")
+    assert broken[2] == "the driver is too old"
 
 
 def test_decisions_of_a_run_come_with_their_reasons(workspace):

@@ -14,7 +14,7 @@ const machine = (found) =>
     found && quiet(hardware(found)),
     found
       ? facts(
-          found.facts.map(({ what, value }) => [what, value]),
+          found.facts.map(({ what, value, reason }) => [what, reason ? `${value} (${reason})` : value]),
           "facts single",
         )
       : advice("No device report yet", "landfall pipeline", "writes it"),
