@@ -29,7 +29,7 @@ _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
 _MAX_OPTIONS = 40
-_FORM_KEYS = frozenset({"type", "allow-input"})
+_FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step"})
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,7 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
     Papermill reads the first word as the type and the rest as the help. `--help-notebook` leaves out lines with a
     second `=`.
     """
-    kind = declared.setting("type").lower()
-    low, high, step = (declared.setting(key) for key in ("min", "max", "step"))
-    words = [kind] if kind in ("slider", "date", "time") else []
-    if low or high:
-        words.append(f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}")
-    if step:
-        words[-1:] = [" ".join([*words[-1:], f"in steps of {step}"])]
+    words = _range(declared)
     any_text = declared.setting("allow-input").lower() == "true"
     if declared.options:
         words.append(f"one of {_listed(declared)}{', or another' if any_text else ''}")
@@ -217,22 +211,36 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
     return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
 
 
+def _range(declared: Declaration) -> list[str]:
+    """The input that the form shows, and its limits: `slider`, `1 to 100 in steps of 1`."""
+    kind = declared.setting("type").lower()
+    low, high, step = (declared.setting(key) for key in ("min", "max", "step"))
+    words = [kind] if kind in ("slider", "date", "time") else []
+    if low or high:
+        words.append(f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}")
+    if step:
+        words[-1:] = [" ".join([*words[-1:], f"in steps of {step}"])]
+    return words
+
+
 def plain_comment(text: str) -> str:
     """The comment for a field that stays in its cell, from the text after `#@param`; empty if that only says which
     input the form shows. Every other text is kept as it is written."""
     blocks, rest = _blocks(text)
-    kept = [block for block in blocks if not _is_only_for_the_form(block)]
-    any_text = declaration(text).setting("allow-input").lower() == "true"
+    declared = declaration(text)
+    any_text = declared.setting("allow-input").lower() == "true"
+    kept = [", ".join(_range(declared)) if _is_of_form(block) else block for block in blocks]
+    kept = [part for part in kept if part not in ("", "date", "time", "slider")]
     if kept and kept[0].startswith("["):
         kept[0] = f"one of {kept[0]}{', or another' if any_text else ''}"
-    elif kept:
+    elif kept and kept[0].startswith("{"):
         kept[0] = f"param: {kept[0]}"
     words = "; ".join(filter(None, [*kept, rest.lstrip("# \t")]))
     return f"# {words}" if words else ""
 
 
-def _is_only_for_the_form(block: str) -> bool:
-    """Whether a block in braces contains known pairs only, all without a meaning outside of the form."""
+def _is_of_form(block: str) -> bool:
+    """Whether a block in braces contains known pairs only."""
     pairs = list(_PAIR.finditer(block))
     left = _PAIR.sub("", block).strip("{}, \t")
     return block.startswith("{") and block.endswith("}") and not left and {pair["key"] for pair in pairs} <= _FORM_KEYS
