@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from migration.colab.forms import (
     form_fields,
     marks,
     papermill_comment,
+    written_literal,
 )
 from migration.python.source import CellSource
 
@@ -237,8 +237,3 @@ def _without_colab(declared: Declaration) -> Declaration:
     options = tuple(option for option in declared.options if not _LOCAL_MEANING.search(str(option)))
     settings = tuple((key, value) for key, value in declared.settings if not _LOCAL_MEANING.search(value))
     return Declaration(options, settings, "" if _LOCAL_MEANING.search(declared.note) else declared.note)
-
-
-def written_literal(value: Any) -> str:
-    """A literal on one line."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -28,7 +28,6 @@ FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
-_MAX_OPTIONS = 40
 _FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step"})
 
 
@@ -262,15 +261,14 @@ def _type_name(declared: Declaration, value: Any) -> str:
 
 def _listed(declared: Declaration) -> str:
     is_code = declared.setting("type").lower() == "raw"
-    shown = [
-        option if is_code and isinstance(option, str) and "\n" not in option else _literal(option)
-        for option in declared.options[:_MAX_OPTIONS]
-    ]
-    left_out = len(declared.options) - len(shown)
-    return ", ".join(shown) + (f" and {left_out} more" if left_out else "")
+    return ", ".join(
+        option if is_code and isinstance(option, str) and "\n" not in option else written_literal(option)
+        for option in declared.options
+    )
 
 
-def _literal(value: Any) -> str:
+def written_literal(value: Any) -> str:
+    """A literal on one line."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

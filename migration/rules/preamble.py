@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.parameters import Parameter, written_literal
-from migration.colab.forms import is_literal
+from migration.analysis.parameters import Parameter
+from migration.colab.forms import is_literal, written_literal
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.rules.commands import needs_bash
