@@ -67,9 +67,11 @@ export const prose = (message) => {
   return parts.length % 2 ? parts.map((part, at) => (at % 2 ? code(part) : part)) : message;
 };
 /** A file of the workspace, with a link if it is a page. */
-export const file = (store, path) => {
-  const address = path.endsWith(".html") && store.addressOf(path);
-  return address ? el("a", { href: address.split("/").map(encodeURIComponent).join("/") }, path) : code(path);
+export const file = (store, name) => {
+  const address = name.endsWith(".html") && store.addressOf(name);
+  return address
+    ? el("a", { href: address.split("/").map(encodeURIComponent).join("/") }, path(name))
+    : code(path(name));
 };
 export const small = (...text) => el("small", {}, text);
 export const quiet = (...text) => el("p", { class: "quiet" }, text);

@@ -60,7 +60,11 @@ function logSplits(plot, axis, low, high) {
   return found.sort((a, b) => a - b);
 }
 const logRange = (plot, low, high) => (low === null ? [null, null] : [low / 1.2, high * 1.2]);
-const clockOf = (seconds) => clock(new Date(1000 * seconds).toISOString());
+/** With milliseconds if there are any. */
+const clockOf = (seconds) => {
+  const iso = new Date(1000 * seconds).toISOString();
+  return clock(iso) + iso.slice(19, -1).replace(".000", "");
+};
 /** Times of day; dates at midnight if the axis has several days, or if only days fit. */
 const clockTicks = (plot, splits) => {
   const isLong = splits.at(-1) - splits[0] >= 86_400;

@@ -1,6 +1,6 @@
 /** Results of scoring: scores with threshold and events, and each event with measured and predicted values. */
 import { lineChart } from "../chart.mjs";
-import { advice, block, card, el, facts, fill, picker, prose, quiet, small } from "../dom.mjs";
+import { advice, block, card, el, facts, fill, path, picker, prose, quiet, small } from "../dom.mjs";
 import {
   count,
   duration,
@@ -230,7 +230,7 @@ function table(route, stream, all, total) {
       (event) => event.start ?? event.start_seconds,
       (event) => [
         el("a", { href: href("anomalies", { stream, event: event.id }) }, begin(event)),
-        small(event.recording),
+        small(path(event.recording)),
       ],
     ),
     number("severity", "Severity", (event) => event.severity, severity),

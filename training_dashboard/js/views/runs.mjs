@@ -23,7 +23,7 @@ export async function runs(store, route) {
     refresh();
   };
   await refresh();
-  const columns = columnsOf(store, route.all("run"), pick);
+  const columns = columnsOf(store, items, route.all("run"), pick);
   return [
     card(
       "All runs",
@@ -36,7 +36,7 @@ export async function runs(store, route) {
   ];
 }
 
-const columnsOf = (store, chosen, pick) => [
+const columnsOf = (store, items, chosen, pick) => [
   text(
     "run",
     "Run",
@@ -104,7 +104,9 @@ const columnsOf = (store, chosen, pick) => [
       score,
     ),
   ]),
-  text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING),
+  ...(items.some((run) => tagsOf(run).length > 0)
+    ? [text("tags", "Tags", (run) => tagsOf(run).join(" ") || MISSING)]
+    : []),
   number("duration", "Duration", (run) => run.duration_seconds, duration),
   text("device", "Hardware", (run) => hardwareOf(run) || MISSING),
 ];
@@ -151,7 +153,10 @@ function single(store, title, { id, environment, config, ...run }) {
       ["Row AUROC", run.detection?.auroc && score(run.detection.auroc)],
       ["Tags", run.notes?.tags?.join(" ")],
       ["Note", run.notes?.note],
-      ["Weights", run.weights && [code(run.weights), small(`landfall promote ${id} makes them the model`)]],
+      [
+        "Weights",
+        run.weights && [code(run.weights), small(code(`landfall promote ${id}`), " puts them in use")],
+      ],
       ["Executed notebook", run.notebook && file(store, run.notebook)],
       ["Commit", commit && `${commit.slice(0, 12)}${dirty ? ", with local changes" : ""}`],
     ]),
