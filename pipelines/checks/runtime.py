@@ -198,7 +198,7 @@ def scores_match(context: Context, stream: Stream) -> str:
             f"control charts alone scored, without the model: {found}", "`landfall score` scores with the model"
         )
     by = ", by control charts alone" if is_by_charts else ""
-    return f"{summary['scores']} scores, {found}, threshold {plain(threshold)}{by}"
+    return f"{summary['scores']:,} scores, {found}, threshold {plain(threshold)}{by}"
 
 
 def executed_notebook(context: Context, stream: Stream) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.config.schema import Stream
+from core.numbers import plain
 from pipelines.checks.base import CheckFailed, CheckSkipped, Context
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Reconstruction:
     change: float | None
 
     def __str__(self) -> str:
-        return f"{self.skill.in_full()}; the reconstruction has {self.change:.2%} of the data's variance"
+        variance = f"the reconstruction has {plain(100 * self.change, 2)} % of the data's variance"
+        return f"with the masks of scoring, {self.skill.in_full()}; {variance}"
 
 
 def _reconstruction(context: Context, stream: Stream) -> Reconstruction:
