@@ -113,6 +113,8 @@ def test_the_card_of_a_machine_follows_its_first_training(page_folder, visit):
         machine.get_by_text("50 %, 6 min left").wait_for()
         write_state(page_folder, "running", "PatchTST-SSL cell 3 of 15")
         page.locator("#stage-score").get_by_text("Waiting").wait_for()
+        titles = page.locator("main h2").all_inner_texts()
+        assert titles.index("Pipeline") < titles.index("Validation checklist")
         machine.get_by_text("the running pipeline scores after the training").wait_for()
         assert page.complaints == []
 

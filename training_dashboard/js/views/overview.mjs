@@ -35,14 +35,18 @@ export function overview(store, _route, signal) {
   store.addEventListener("live", follow, { signal });
   store.addEventListener("monitor", drawMachines, { signal });
   const { checklist } = store.state;
+  const [validation, pipeline] = [
+    card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
+    card("Pipeline", null, stages),
+  ];
   const unread = store.problems.map(({ path, message }) => finding("warning", code(path), ` ${message}`));
   return [
     el("h2", { class: "section" }, "Machines"),
     machines,
     el("h2", { class: "section" }, "Software"),
     unread.length > 0 && card("Unreadable inputs", null, el("ul", { class: "findings" }, unread)),
-    card("Validation checklist", checklist && quiet(time(checklist.generated_at)), checks(checklist)),
-    card("Pipeline", null, stages),
+    // The checklist of an earlier run is less important than a running pipeline.
+    store.isPipelineRunning ? [pipeline, validation] : [validation, pipeline],
     runs,
   ];
 }
