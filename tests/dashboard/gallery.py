@@ -3,7 +3,8 @@
     python -m tests.dashboard.gallery DIR [--state live] [--view overview]
 
 The states are `finished`, the export of this workspace (`make validate` makes one), and made-up ones: `empty`, `failed`
-and `live`. Each view is taken at three widths, light and dark, and so is the worst event of each stream.
+and `live`. Each view is taken at three widths, light and dark, and as it is printed; so is the worst event of each
+stream.
 """
 
 from __future__ import annotations
@@ -76,13 +77,17 @@ def take(
             for address in (*views, *(events if "anomalies" in views else [])):
                 before_each()
                 show(tab, address)
+                name = re.sub(r"[^a-z0-9]+", "-", address)
                 tab.evaluate(SCROLL)
                 for scheme in ("light", "dark"):
                     tab.emulate_media(color_scheme=scheme)
                     settle(tab)
-                    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', address)}-{width}-{scheme}.png"
+                    file = folder / f"{name}-{width}-{scheme}.png"
                     tab.screenshot(path=file, full_page=True)
                     yield file
+                if width == WIDTHS[0]:
+                    tab.pdf(path=folder / f"{name}.pdf", format="A4")
+                    yield folder / f"{name}.pdf"
             tab.close()
 
 
@@ -99,6 +104,8 @@ def main() -> int:
         for state in arguments.state or STATES:
             root = arguments.repo_root if state == "finished" else Path(made, state)
             page = root / "training_dashboard" if state == "finished" else make_workspace(root, state)
+            if not (page / "data/dashboard-state.json").exists():
+                parser.error(f"{root} has no exported state: run make validate, or choose other states with --state")
             renew = (lambda root=root: progress(root)) if state == "live" else lambda: None
             for file in take(browser, page, arguments.folder / state, arguments.view or VIEWS, renew):
                 sys.stdout.write(f"{file}\n")
