@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, computed_field, field_validator
 
 from core.config.schema import Stream
 from core.documents import Document, Number, Text, Time
@@ -40,6 +40,20 @@ class Progress(Document):
     eta_seconds: Number = Field(None, description="Expected time to the end while running; early stopping ends sooner.")
     peak_memory_mb: Number = Field(None, description="Peak memory in MiB; null if it was not measured.")
     recoveries: int = Field(0, ge=0, description="Number of non-finite steps that the run rolled back.")
+
+    @computed_field(description="Share of the planned work done; 1 when completed, also of a run that stopped early.")
+    @property
+    def progress(self) -> float:
+        if self.state == "completed":
+            return 1.0
+        done, planned = (self.step, self.steps) if self.steps else (self.epoch, self.epochs)
+        return min(1.0, done / planned) if planned else 0.0
+
+    @computed_field(description="From the start to the end, or to the last update.")
+    @property
+    def duration_seconds(self) -> float | None:
+        end = self.finished_at or self.updated_at
+        return max(0.0, (end - self.started_at).total_seconds()) if self.started_at and end else None
 
     @field_validator("best", mode="before")
     @classmethod

@@ -35,7 +35,7 @@ from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
-from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex, RunStream, ShownRun
+from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex, ShownRun
 from pipelines.dashboard.runs import read_runs, write_history
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
@@ -167,7 +167,6 @@ def describe_stream(
     run = shown.streams[stream]
     return StreamState(
         run_id=shown.run_id,
-        progress=progress_of(run),
         decisions=decisions_of(run.environment),
         memory=memory_of(run),
         **{name: getattr(run, name) for name in ShownRun.model_fields},
@@ -187,14 +186,6 @@ def failed_as_collapsed(checklist: Checklist | None, name: Stream, stream: Strea
 
 def streams_in_training(runs: Sequence[RunRecord]) -> set[Stream]:
     return {name for run in runs for name, stream in run.streams.items() if stream.state == "running"}
-
-
-def progress_of(run: RunStream) -> float:
-    """Share of the planned work that is done; 1 for a run that stopped early."""
-    if run.state == "completed":
-        return 1.0
-    done, planned = (run.step, run.steps) if run.steps else (run.epoch, run.epochs)
-    return min(1.0, done / planned) if planned else 0.0
 
 
 def schema_of(name: str) -> str:

@@ -63,7 +63,6 @@ class Environment(Document):
 class ShownRun(Progress):
     """Fields of a run, and of the stream that shows it."""
 
-    duration_seconds: Number = Field(None, description="From the start to the end, or to the last update.")
     collapsed: bool = Field(
         False,
         description="The training loss was constant, or rose far above its minimum; of a stream, also if the check of "

@@ -141,14 +141,14 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
     }
     problems.found.extend(own.found)
     state = min((stream.state for stream in streams.values()), key=_URGENCY.index)
-    started = min((stream.started_at for stream in streams.values() if stream.started_at), default=None)
-    seen = max((time for stream in streams.values() if (time := _last_seen(stream))), default=None)
+    starts = [stream.started_at for stream in streams.values() if stream.started_at]
+    ends = [time for stream in streams.values() if (time := stream.finished_at or stream.updated_at)]
     return RunRecord(
         run_id=run_id,
         state=state,
         reason=next((stream.reason for stream in streams.values() if stream.state == state and stream.reason), None),
-        started_at=started,
-        duration_seconds=_seconds(started, seen),
+        started_at=min(starts, default=None),
+        duration_seconds=max(0.0, (max(ends) - min(starts)).total_seconds()) if starts and ends else None,
         streams=streams,
         problems=own.found,
         signature=signature,
@@ -187,7 +187,6 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         stream.eta_seconds = None
     stream.started_at = stream.started_at or first_time
     stream.best = stream.best or _best_of(epochs)
-    stream.duration_seconds = _seconds(stream.started_at, _last_seen(stream))
     return stream
 
 
@@ -268,14 +267,6 @@ def _best_of(epochs: Sequence[EpochPoint]) -> Best | None:
         if point.val_loss is not None
     ]
     return min(found, key=lambda best: best.val_loss, default=None)
-
-
-def _last_seen(stream: RunStream) -> datetime | None:
-    return stream.finished_at or stream.updated_at
-
-
-def _seconds(start: datetime | None, end: datetime | None) -> float | None:
-    return max(0.0, (end - start).total_seconds()) if start and end else None
 
 
 def _signature(folders: dict[Stream, Path]) -> str:

@@ -149,7 +149,6 @@ class StreamState(ShownRun):
     state: StreamCondition = Field(description="State of the stream's run.")
     light: Light = Field(description="State of the machine according to its scores.")
     run_id: RunId | None = Field(None, description="The run shown.")
-    progress: float = Field(0.0, ge=0.0, le=1.0, description="Share of the planned work done; 1 when completed.")
     checkpoint: Checkpoint | None = Field(None, description="Weights in use; null where there is no sidecar.")
     scores: ScoreSummary | None = Field(None, description="Latest scoring.")
     detections: Detections | None = Field(None, description="Events of the latest scoring.")

@@ -142,6 +142,8 @@ def live_document(epoch: int, *, stream: str = "patchtst", **changes: Any) -> di
         "epochs": 12,
         "step": epoch * 50,
         "steps": 600,
+        "progress": epoch / 12,
+        "duration_seconds": 60.0 * epoch,
         "best": {"epoch": epoch, "val_loss": 1.1 / epoch},
         "eta_seconds": 60.0 * (12 - epoch),
         "windows_per_second": 812.5,

@@ -118,10 +118,7 @@ export class Store extends EventTarget {
     const stated = this.state.streams[name];
     const live = withSilence(this.#live[name]);
     if (!live || Date.parse(live.updated_at) < Date.parse(stated.updated_at)) return stated;
-    const [seen, started] = [Date.parse(live.updated_at), Date.parse(live.started_at)];
-    const progress = live.state === "completed" ? 1 : live.step / live.steps || 0;
-    const { checkpoint } = stated;
-    return { ...stated, ...live, checkpoint, progress, duration_seconds: (seen - started) / 1000 };
+    return { ...stated, ...live, checkpoint: stated.checkpoint };
   }
 
   /** What the pipeline has reported since the export; null if nothing. */
