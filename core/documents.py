@@ -50,9 +50,16 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float) else encodable(str(value))
 
 
+def figure(value: Any) -> float | None:
+    """A measured value; null if it is not a number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 Time = Annotated[datetime, AfterValidator(_utc)]
 Text = Annotated[str, AfterValidator(encodable)]
 Number = Annotated[float | None, BeforeValidator(finite)]
+# Null also for what is not a number.
+Figure = Annotated[Number, BeforeValidator(figure)]
 
 
 def explain(error: Exception) -> str:

@@ -154,11 +154,11 @@ def _of_reports(
     for report in reports:
         file = path_shown(report.file_id, config)
         for fail in report.hard_fails:
-            yield Finding("stop", f"{file} is not used: {fail['message']}", "correct it, or change dqvl.hard")
+            yield Finding("stop", f"{file} is not used: {fail.message}", "correct it, or change dqvl.hard")
         constant = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
         for warning in report.warnings:
-            if warning["channel"] not in constant:
-                yield Finding("warn", f"{file}: {warning['message']}")
+            if warning.channel not in constant:
+                yield Finding("warn", f"{file}: {warning.message}")
         if constant:
             hint = f"data.exclude=[{','.join(constant)}] leaves them out"
             yield Finding("warn", f"{file}: constant: {', '.join(constant)}", hint)

@@ -62,8 +62,8 @@ class StreamData:
             {
                 "file": report.file_id,
                 "decision": report.decision,
-                "violated limits": "; ".join(fail["message"] for fail in report.hard_fails),
-                "warnings": "; ".join(warning["message"] for warning in report.warnings),
+                "violated limits": "; ".join(fail.message for fail in report.hard_fails),
+                "warnings": "; ".join(warning.message for warning in report.warnings),
             }
             for report in self.reports
         ]
@@ -231,7 +231,7 @@ def read_all(
                 if write_reports:
                     write_report(report, root / config.dqvl.report_dir)
                 for fail in report.hard_fails:
-                    log.warning("%s dropped: %s", path_shown(file_id, config), fail["message"])
+                    log.warning("%s dropped: %s", path_shown(file_id, config), fail.message)
             for note in dict.fromkeys(note for recording in reading.recordings for note in recording.notes):
                 notes[note].append(reading.recordings[0].file_id)
             if report is None or report.decision == "keep":
@@ -242,7 +242,7 @@ def read_all(
     _log_decisions(notes, reports if write_reports else [], config)
     if not kept:
         reasons = "; ".join(
-            f"{path_shown(r.file_id, config)}: {r.hard_fails[0]['message']}" for r in reports[:3] if r.hard_fails
+            f"{path_shown(r.file_id, config)}: {r.hard_fails[0].message}" for r in reports[:3] if r.hard_fails
         )
         raise QualityError(
             f"none of the {len(files)} files passed the data quality check: {reasons}",
@@ -280,7 +280,7 @@ def _log_decisions(notes: Mapping[str, Sequence[str]], reports: Sequence[Quality
         report = warned[0]
         log.info(
             "%d of %d files kept with warnings, such as %s: %s; all are in %s",
-            len(warned), len(reports), path_shown(report.file_id, config), report.warnings[0]["message"],
+            len(warned), len(reports), path_shown(report.file_id, config), report.warnings[0].message,
             config.dqvl.report_dir,
         )  # fmt: skip
 

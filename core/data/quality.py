@@ -6,9 +6,7 @@ the file; a warning keeps it.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -16,28 +14,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from core.config.schema import STREAMS, Quality, Stream
-from core.workspace import write_text
+from core.documents import SCHEMA_VERSION, Document, Figure, Text
+from core.workspace import json_text, write_text
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+
+class QualityFinding(Document):
+    rule: Text = Field(description="The rule that was violated.")
+    channel: Text | None = Field(None, description="The channel, for a rule about one.")
+    value: Figure = Field(None, description="Measured value.")
+    limit: Figure = Field(None, description="The limit.")
+    message: Text = Field("", description="The finding in words.")
 
 
-@dataclass(frozen=True)
-class QualityReport:
-    """The decision on one file; `hard_fails` and `warnings` contain {rule, value, limit, channel, message}."""
+class Judgement(Document):
+    """The decision on one file."""
 
-    schema_version: int
-    run_id: str
-    file_id: str
-    decision: Literal["keep", "drop"]
-    hard_fails: tuple[dict[str, Any], ...]
-    warnings: tuple[dict[str, Any], ...]
-    metrics: dict[str, Any]
+    file_id: Text = Field(description="The data file.")
+    decision: Literal["keep", "drop"] = Field(description="Whether the file is used.")
+    hard_fails: tuple[QualityFinding, ...] = Field((), description="Findings that dropped the file.")
+    warnings: tuple[QualityFinding, ...] = Field((), description="Findings that did not drop the file.")
+
+
+class QualityReport(Judgement):
+    """The decision on one file with its metrics, as `core.data.metrics.measure` returned them."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: Text = Field("", description="The run that checked it.")
+    metrics: dict[Text, Any] = Field(description="Metrics of the file, and of each channel.")
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(self.model_dump(mode="json"))
 
 
 # ------------------------------------------------------------------------------------------------------------ the rules
@@ -102,31 +113,30 @@ RULES = (
 
 def judge(metrics: dict[str, Any], limits: Quality, *, stream: Stream, file_id: str, run_id: str = "") -> QualityReport:
     """Applies the rules of the stream to what `core.data.metrics.measure` returned."""
-    findings: dict[str, list[dict[str, Any]]] = {"hard": [], "warn": []}
+    findings: dict[str, list[QualityFinding]] = {"hard": [], "warn": []}
     for rule in RULES:
         if stream in rule.streams:
             findings[rule.severity] += _findings(rule, metrics, float(rule.limit(limits)))
     report = QualityReport(
-        schema_version=SCHEMA_VERSION,
         run_id=run_id,
         file_id=file_id,
         decision="drop" if findings["hard"] else "keep",
-        hard_fails=tuple(findings["hard"]),
-        warnings=tuple(findings["warn"]),
+        hard_fails=findings["hard"],
+        warnings=findings["warn"],
         metrics=metrics,
     )
     log.debug("%s: %s, %d warnings", report.file_id, report.decision, len(report.warnings))
     return report
 
 
-def _findings(rule: Rule, metrics: dict[str, Any], limit: float) -> list[dict[str, Any]]:
+def _findings(rule: Rule, metrics: dict[str, Any], limit: float) -> list[QualityFinding]:
     found = []
     for value, channel in rule.measure(metrics):
         if value is None or not (value < limit if rule.at_least else value > limit):
             continue
         sentence = rule.sentence.format(value=value, limit=limit).replace("%", " %")
         message = f"{channel}: {sentence}" if channel else sentence
-        found.append({"rule": rule.id, "value": value, "limit": limit, "channel": channel, "message": message})
+        found.append(QualityFinding(rule=rule.id, value=value, limit=limit, channel=channel, message=message))
     return found
 
 

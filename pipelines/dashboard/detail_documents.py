@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from core.config.schema import Stream
-from core.documents import SCHEMA_VERSION, Document, Number, Text
+from core.data.quality import Judgement
+from core.documents import SCHEMA_VERSION, Document, Figure, Number, Text, figure
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
@@ -62,22 +63,6 @@ class SeriesDetail(Document):
 
 
 # ------------------------------------------------------------------------------------------------------------- quality
-def _figure(value: Any) -> float | None:
-    """A measured value; null if it is not a finite number."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-Figure = Annotated[Number, BeforeValidator(_figure)]
-
-
-class QualityFinding(Document):
-    rule: Text = Field(description="The rule that was violated.")
-    channel: Text | None = Field(None, description="The channel, for a rule about one.")
-    value: Figure = Field(None, description="Measured value.")
-    limit: Figure = Field(None, description="The limit.")
-    message: Text = Field("", description="The finding in words.")
-
-
 class ChannelQuality(Document):
     name: Text = Field(description="The channel.")
     missing: Figure = Field(None, validation_alias="missing_ratio", description="Share of its values that are missing.")
@@ -86,13 +71,9 @@ class ChannelQuality(Document):
     )
 
 
-class FileQuality(Document):
+class FileQuality(Judgement):
     """A report of the quality check; the figures of the channels are moved out of `metrics`."""
 
-    file_id: Text = Field(description="The data file.")
-    decision: Literal["keep", "drop"] = Field(description="Whether the file is used.")
-    hard_fails: list[QualityFinding] = Field(default_factory=list, description="Findings that dropped the file.")
-    warnings: list[QualityFinding] = Field(default_factory=list, description="Findings that did not drop the file.")
     metrics: dict[Text, Number] = Field(default_factory=dict, description="Metrics of the complete file.")
     channels: list[ChannelQuality] = Field(default_factory=list, description="Its channels.")
 
@@ -104,7 +85,7 @@ class FileQuality(Document):
             return values
         channels = metrics.get("channels")
         listed = channels.items() if isinstance(channels, dict) else ()
-        figures = {name: figure for name, value in metrics.items() if (figure := _figure(value)) is not None}
+        figures = {name: found for name, value in metrics.items() if (found := figure(value)) is not None}
         return {
             "channels": [{"name": name} | each for name, each in listed if isinstance(each, dict)],
             **values,

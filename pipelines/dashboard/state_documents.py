@@ -9,12 +9,12 @@ from pydantic import AliasChoices, Field
 
 from core.config.schema import Stream
 from core.data.annotations import Annotation
+from core.data.quality import QualityFinding
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
 from core.run_status import RunState
 from inference.thresholds import CalibratedThreshold
 from pipelines.checks.base import Checklist
-from pipelines.dashboard.detail_documents import QualityFinding
 from pipelines.dashboard.run_documents import Problem, ShownRun
 
 StreamCondition = RunState | Literal["not started"]

@@ -42,7 +42,7 @@ def judge(found, *, stream="patchtst", limits=LIMITS, run_id="", **kwargs):
 
 
 def fired(report):
-    return {finding["rule"] for finding in (*report.hard_fails, *report.warnings)}
+    return {finding.rule for finding in (*report.hard_fails, *report.warnings)}
 
 
 def changed(change, rows=2000):
@@ -120,10 +120,9 @@ def test_each_rule_is_triggered_by_its_defect(rule):
     change, severity, channel = DEFECTS[rule]
     report = judge(changed(change))
     findings = report.hard_fails if severity == "hard" else report.warnings
-    (finding,) = [found for found in findings if found["rule"] == rule and found["channel"] in (channel, None)]
-    assert finding.keys() == {"rule", "value", "limit", "channel", "message"}
-    assert finding["value"] > finding["limit"]
-    assert finding["channel"] == channel
+    (finding,) = [found for found in findings if found.rule == rule and found.channel in (channel, None)]
+    assert finding.value > finding.limit
+    assert finding.channel == channel
     assert report.decision == ("drop" if severity == "hard" else "keep")
 
 
@@ -141,7 +140,7 @@ def test_vibration_rules():
     limits = LIMITS.model_copy(update={"hard": HardLimits(rms_min=0.5, rms_max=2.0)})
     values_tc = np.random.default_rng(0).standard_normal((2000, 3)) * [0.1, 1.0, 10.0] + 100
     report = judge(recording(values_tc), stream="swinmae", limits=limits)
-    assert [(fail["rule"], fail["channel"]) for fail in report.hard_fails] == [("rms_low", "a"), ("rms_high", "c")]
+    assert [(fail.rule, fail.channel) for fail in report.hard_fails] == [("rms_low", "a"), ("rms_high", "c")]
     assert report.metrics["channels"]["b"]["rms"] == pytest.approx(1.0, rel=0.1)
     assert fired(judge(recording(values_tc), stream="patchtst", limits=limits)) == set()
 
@@ -150,7 +149,7 @@ def test_the_sampling_rate_is_compared_with_the_time_stamps():
     found = recording(rate=1000.0)
     assert fired(judge(found, stream="swinmae", declared_rate_hz=1040.0)) == set()
     report = judge(found, stream="swinmae", declared_rate_hz=2000.0)
-    assert [fail["rule"] for fail in report.hard_fails] == ["sampling_rate"]
+    assert [fail.rule for fail in report.hard_fails] == ["sampling_rate"]
     assert report.metrics["sampling_rate_mismatch"] == pytest.approx(0.5)
     assert fired(judge(dataclasses.replace(found, sampling_rate_hz=2000.0), stream="swinmae")) == {"sampling_rate"}
     assert (
