@@ -17,16 +17,14 @@ from core.secrets import find_secrets, is_placeholder, masked
 from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,
-    HEADING,
-    LINE,
     MARK,
-    OPTIONS,
     Declaration,
     FormField,
     declaration,
     form_fields,
     marks,
     papermill_comment,
+    text_comment,
     written_literal,
 )
 from migration.python.source import CellSource
@@ -165,11 +163,7 @@ def _plain_comment(line: str) -> str:
     mark = MARK.search(line)
     if mark is None:
         return line.strip()
-    if LINE.fullmatch(mark["text"]):
-        return ""
-    text = OPTIONS.sub("", mark["text"]).strip() if mark["kind"] == "title" else mark["text"].strip()
-    text = HEADING.sub("", text)
-    return masked(f"{line[: mark.start()].strip()} # {text}".strip())
+    return masked(f"{line[: mark.start()].strip()} {text_comment(mark['kind'], mark['text'])}".strip())
 
 
 def _movable(source: CellSource) -> list[ast.stmt]:

@@ -20,8 +20,7 @@ OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)[
 """Options of a form in its title."""
 HEADING = re.compile(r"\A(?:#{1,6}\s+|#{2,6}|#(?=[^\W\d]))")
 """The mark of a Markdown heading at the start of a text; Colab's forms need no space after it."""
-LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,})\s*")
-"""A text that is only a horizontal line."""
+_LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,})\s*")
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """Text in every cell with a `#@param`."""
 
@@ -55,6 +54,15 @@ def marks(source: CellSource) -> list[Mark]:
         if match:
             found.append(Mark(match["kind"], match["text"], match.start(), end, start))
     return found
+
+
+def text_comment(kind: str, text: str) -> str:
+    """The comment for a title or a text of a form, without the marks of a heading; `#` for an empty text, and nothing
+    for an empty title or a horizontal line."""
+    text = HEADING.sub("", (OPTIONS.sub("", text) if kind == "title" else text).strip())
+    if _LINE.fullmatch(text) or (kind == "title" and not text):
+        return ""
+    return f"# {text}".rstrip()
 
 
 @dataclass(frozen=True)

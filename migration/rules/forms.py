@@ -7,17 +7,7 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, rows_of
-from migration.colab.forms import (
-    FIELD_TRIGGER,
-    HEADING,
-    LINE,
-    OPTIONS,
-    FormField,
-    Mark,
-    form_fields,
-    marks,
-    plain_comment,
-)
+from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, marks, plain_comment, text_comment
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -25,19 +15,10 @@ from migration.rules.rule import Example, Match, Rule
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for mark in _marks(source, facts, "title"):
-        yield Match(
-            mark.start, mark.end, "title of a form", (_comment(source, mark, _plain(OPTIONS.sub("", mark.text))),)
-        )
-    for mark in _marks(source, facts, "markdown"):
-        comment = "" if LINE.fullmatch(mark.text) else _plain(mark.text) or "#"
-        yield Match(mark.start, mark.end, "text of a form", (_comment(source, mark, comment),))
-
-
-def _plain(text: str) -> str:
-    """The comment for a text of a form, without the marks of a Markdown heading; empty if there is no text."""
-    text = HEADING.sub("", text.strip())
-    return f"# {text}" if text else ""
+    for mark in _marks(source, facts, "title", "markdown"):
+        what = "title" if mark.kind == "title" else "text"
+        edit = _comment(source, mark, text_comment(mark.kind, mark.text))
+        yield Match(mark.start, mark.end, f"{what} of a form", (edit,))
 
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -59,8 +40,8 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(mark.start, mark.end, f"{name} stays in its cell: {reason}", (edit,), action)
 
 
-def _marks(source: CellSource, facts: NotebookFacts, kind: str) -> list[Mark]:
-    found = [mark for mark in marks(source) if mark.kind == kind]
+def _marks(source: CellSource, facts: NotebookFacts, *kinds: str) -> list[Mark]:
+    found = [mark for mark in marks(source) if mark.kind in kinds]
     if not found or not facts.parameters:
         return found
     moved = {row for first, _, last in _leaving(source, facts)[1].values() for row in range(first, last + 1)}
