@@ -141,7 +141,8 @@ class _Search:
             return choice
         if lost and not needs_colab(self.source, choice.removed):
             return _for_colab(self.source, choice, effects=tuple(lost))
-        if self.context.as_on_colab and not colab and any(effect.kind in PLACES for effect in local):
+        # Installations and programs may be needed here in any case.
+        if self.context.as_on_colab and local and not colab and all(effect.kind in PLACES for effect in local):
             return _for_colab(self.source, choice, because="places")
         return self._unless_needed(replace(choice, effects=tuple(different(colab, local))))
 

@@ -272,6 +272,8 @@ def test_folders_of_other_machines_are_removed_if_those_of_colab_stay():
     here = "if not ASK:\n    os.chdir('..')"
     assert _rewrite(here)[0] == ["os.chdir('..')"]
     assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", here)[0][1] == ""
+    install = "if not ASK:\n    !bash install.sh /opt/x"
+    assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", install)[0][1] == install[12:].strip()
 
 
 @pytest.mark.parametrize(
