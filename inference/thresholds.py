@@ -243,13 +243,14 @@ def _conformal(sample: CalibrationSample, options: Threshold) -> tuple[float, st
         if (alarms + size) / (num_scores + size) <= rate * (1 + 1e-9):
             return value, ""
     extrapolated = sample.beyond(value, rate * num_scores / size)
+    times = ratio_in_words(extrapolated / value if value else 1.0)
+    found = "that score" if times == ratio_in_words(1.0) else f"extrapolated to {times} times that score"
     return extrapolated, (
         f"There is too little calibration data for at most {percent(rate)} false alarms: {num_scores:,} calibration "
         f"scores, which are as informative as about {max(1, round(num_scores / size)):,} independent ones, where "
         f"{math.ceil((1 - rate) / rate - 1e-9):,} are needed. In normal operation, about "
         f"{percent(size / (num_scores + size))} of new scores will exceed the largest calibration score. So the "
-        "threshold is extrapolated from the highest calibration scores: "
-        f"{ratio_in_words(extrapolated / value) if value else 1} times the largest"
+        f"threshold is {found}"
     )
 
 

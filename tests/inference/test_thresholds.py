@@ -84,6 +84,7 @@ def test_too_few_scores_extrapolate_the_tail_and_report_the_supported_rate():
     assert 50 < found.value < 100
     assert "50 calibration scores" in found.shortfall
     assert " 2 % " in found.shortfall
+    assert "times that score" in found.shortfall
     assert found.expected.high > 0.05
     assert found.shortfall in found.statement
 
@@ -98,6 +99,12 @@ def test_the_extrapolated_threshold_has_the_requested_rate_where_the_tail_is_a_p
 def test_the_extrapolated_threshold_is_not_below_the_largest_score():
     scores = np.append(np.linspace(1, 1.01, 49), 5.0)
     assert calibrate(independent(scores), asked(false_alarm_rate=0.01)).value >= 5.0
+
+
+def test_a_threshold_at_the_largest_score_is_called_that():
+    found = calibrate(independent(np.full(50, 2.0)), asked(false_alarm_rate=0.01))
+    assert found.value == 2.0
+    assert found.shortfall.endswith("the threshold is that score")
 
 
 def test_a_constant_score_is_its_own_extrapolation():
