@@ -406,7 +406,7 @@ def test_a_clock_set_back_gives_no_negative_time(workspace, monkeypatch):
         run.steps(1, [(1, 0.5, 1e-3, 1.0)])
         run.steps(1, [(2, 0.4, 1e-3, 1.0)])
         run.epoch(EpochRecord(1, 0.5, 0.4, 1e-3, 1.0, 10.0), best=EpochRecord(1, 0.5, 0.4, 1e-3, 1.0, 10.0))
-        eta = run._status["eta_seconds"]
+        eta = run._status.eta_seconds
     status = json.loads((run.folder / "status.json").read_text())
     assert status["started_at"] <= status["updated_at"] <= status["finished_at"]
     assert eta >= 0
