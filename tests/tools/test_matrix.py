@@ -24,11 +24,19 @@ def test_rows_that_cannot_run_here_have_a_reason(monkeypatch):
 
 def test_a_row_runs_in_a_copy_and_a_failure_is_named(tmp_path, monkeypatch):
     """With an interpreter that fails: nothing is trained."""
+    repository, folder = tmp_path / "repository", tmp_path / "row"
+    (repository / "core").mkdir(parents=True)
+    folder.mkdir()
+    for name in ("core/tracked.py", "untracked.py"):
+        (repository / name).touch()
+    for words in (("init", "--quiet"), ("add", "core")):
+        subprocess.run(("git", *words), cwd=repository, check=True)
+    monkeypatch.setattr(matrix, "ROOT", repository)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    result = matrix.run(Row("x"), tmp_path)
+    result = matrix.run(Row("x"), folder)
     assert not result.passed
     assert result.failed == ["no output"]
-    assert (tmp_path / "pipelines/sample_data/command.py").is_file()
+    assert [path.name for path in folder.rglob("*.py")] == ["tracked.py"]
 
 
 def test_a_failed_test_is_named(tmp_path):
