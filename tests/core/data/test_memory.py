@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 _READ = """
 import json, resource, sys
 from pathlib import Path
+import numpy as np
 import torch
 from core.config.data import Scaling
 from core.data.scaling import Scaler
