@@ -110,7 +110,7 @@ class ProcessChartSet:
         for charts in self.charts.values():
             of_cross = charts.cross if isinstance(charts, ControlCharts) else None
             for regression in (charts.regression, *([of_cross.regression] if of_cross else [])):
-                if not 0 < regression.lags < len(regression.weight_fc):
+                if not 0 <= regression.lags < len(regression.weight_fc):
                     raise ValueError(f"{regression.lags} lags, but {len(regression.weight_fc)} weights")
             rows_2c = np.zeros((2, len(charts.regression.mean_c)), np.float32)
             rows_2c[1, 0] = np.nan

@@ -13,7 +13,7 @@ from inference.charts import autoregression, control_charts
 from inference.charts.control_charts import fit
 from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
-from inference.groups import groups_of, reference_of, scored_per_recording
+from inference.groups import POOLED, groups_of, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
 from tests.support import IN_NIGHTLY
 
@@ -292,6 +292,14 @@ def test_charts_are_restored_from_arrays():
     learned, _ = fit_process(reference_of(splits), ("machine_0", "machine_1"), span=10)
     again = ProcessChartSet.from_arrays(learned.to_arrays())
     np.testing.assert_array_equal(again.errors(splits["test"]), learned.errors(splits["test"]))
+
+
+def test_charts_of_many_channels_can_be_tried_out():
+    values_nc = np.random.default_rng(0).normal(size=(80, 150)).astype(np.float32)
+    charts = fit(values_nc, whole(values_nc), span=10, settings=ProcessCharts(lags=1))
+    assert charts.cross.regression.lags == 0
+    restored = ProcessChartSet.from_arrays(ProcessChartSet({POOLED: charts}).to_arrays())
+    restored.try_out()
 
 
 def test_each_recording_is_scored_by_its_own_reference_if_it_has_one():
