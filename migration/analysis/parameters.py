@@ -28,6 +28,7 @@ from migration.colab.forms import (
     written_literal,
 )
 from migration.python.source import CellSource
+from migration.python.strings import comments
 
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "os", "sys"})
 _LOCAL_MEANING = re.compile(
@@ -78,10 +79,10 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     for source, field in fields:
         stays = field.obstacle or obstacles.get(field.name, "")
         planned.setdefault(source, []).append(_parameter(source, field, stays=stays))
-    return tuple(found for source, parameters in planned.items() for found in _described(source, parameters))
+    return tuple(found for source, parameters in planned.items() for found in _with_comments(source, parameters))
 
 
-def _described(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[Parameter]:
+def _with_comments(source: CellSource, parameters: Sequence[Parameter]) -> Iterator[Parameter]:
     """The parameters of a cell with the comments that describe their fields."""
     leaving = {parameter.name for parameter in parameters if not parameter.stays}
     rows = rows_of(source, [field for field in form_fields(source) if field.name in leaving])
@@ -107,10 +108,10 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     spans = {row: [row, row] for row in own.values()}
-    for first, last in _runs(source, texts, names):
-        row = _described_row(texts, first, last, names)
+    for (first, last), row in _described(source, texts, names):
         if row in spans:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
+    _add_plain_comments(source, texts, spans)
     if _is_form(source, leaving):
         start = 0
         for row in sorted(spans):
@@ -134,14 +135,60 @@ def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> 
         yield first, last
 
 
+def _described(
+    source: CellSource, texts: Sequence[str], names: Mapping[int, str]
+) -> Iterator[tuple[tuple[int, int], int | None]]:
+    """Each group of form texts with the row of the field that it describes. A group without one belongs to the next or
+    the previous group, if only blank lines separate them and the second does not begin a section."""
+    runs = list(_runs(source, texts, names))
+    rows = [_described_row(texts, first, last, names) for first, last in runs]
+    pairs = [
+        (number, number + 1) for number in range(len(runs) - 1) if _are_adjacent(texts, runs[number], runs[number + 1])
+    ]
+    for upper, lower in reversed(pairs):
+        row = rows[lower]
+        if rows[upper] is None and row is not None and row > runs[lower][1] and not _starts_cell(texts, runs[upper][0]):
+            rows[upper] = row
+    for upper, lower in pairs:
+        row = rows[upper]
+        if rows[lower] is None and row is not None and row < runs[upper][0]:
+            rows[lower] = row
+    yield from zip(runs, rows, strict=True)
+
+
+def _are_adjacent(texts: Sequence[str], upper: tuple[int, int], lower: tuple[int, int]) -> bool:
+    """Whether only blank lines separate two groups of form texts, and the second does not begin a section."""
+    return not any(text.strip() for text in texts[upper[1] + 1 : lower[0]]) and not _SECTION.search(texts[lower[0]])
+
+
+def _starts_cell(texts: Sequence[str], row: int) -> bool:
+    """Whether only blank lines and comments precede a row."""
+    return all(text.lstrip()[:1] in ("", "#") for text in texts[:row])
+
+
+def _add_plain_comments(source: CellSource, texts: Sequence[str], spans: dict[int, list[int]]) -> None:
+    """Adds to the rows of each field the plain comment directly above, if nothing would be left directly below it,
+    except at the start of a cell: that comment describes the cell."""
+    plain = {source.line_of(start) for start, _ in comments(source)}
+    plain = {row for row in plain if texts[row].lstrip().startswith("#") and not MARK.search(texts[row])}
+    moved = {row for first, last in spans.values() for row in range(first, last + 1)}
+    for span in spans.values():
+        first, last = span
+        while first - 1 in plain:
+            first -= 1
+        while last + 1 in moved:
+            last += 1
+        if not any(text.strip() for text in texts[last + 1 : last + 2]) and not _starts_cell(texts, first):
+            span[0] = first
+
+
 def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
     """The row of the field that the form texts `first` to `last` describe: the one below them, unless they name only
     the one above, are items of a list, or no field follows. Between a text and its field there may be blank lines,
     which a form does not show, except at the start of a cell: that text describes the cell."""
     run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
     is_of_below = above is None or _SECTION.search(run[0])
-    is_of_cell = all(text.lstrip()[:1] in ("", "#") for text in texts[:first])
-    if is_of_below and not is_of_cell and not _ITEM.search(run[0]):
+    if is_of_below and not _starts_cell(texts, first) and not _ITEM.search(run[0]):
         following += next((count for count, text in enumerate(texts[following:]) if text.strip()), 0)
     below = names.get(following)
     if not is_of_below:

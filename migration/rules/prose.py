@@ -53,6 +53,12 @@ _WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
 _COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:\|.*)?")
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
+_IMAGE_TEXT = re.compile(r"!\[([^\]\n]*)\]|\balt\s*=\s*[\"']([^\"'\n]*)[\"']")
+_CONTINUATION = re.compile(r"[ \t]*\n?[ \t]*[a-z]")
+_COLAB_WORDS = re.compile(
+    r"<[^>]*>|(?<![\w/.-])(?:(?P<place>(?:google[ -])?coll?ab(?:oratory)?)|(?P<verb>run|execute|launch))(?![\w/-]|\.\w)",
+    re.IGNORECASE,
+)
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
@@ -72,10 +78,13 @@ def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _badge_edit(text: str, start: int, end: int) -> Edit:
-    """Removes a badge with its empty wrappers. In a column of a table, or after a label, a link to the notebook itself
-    replaces it: a removal would leave a gap."""
+    """Removes a badge with its empty wrappers. In a column of a table, after a label, or where a sentence continues, a
+    link to the notebook itself replaces it: a removal would leave a gap."""
     first, last = _with_wrappers(text, start, end)
     target = next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
+    image = _IMAGE_TEXT.search(text[start:end])
+    if target and image and (first, last) == (start, end) and _CONTINUATION.match(text, end):
+        return Edit(start, end, f"[{_relabelled(image[1] or image[2] or 'Notebook', target)}]({target})")
     if target and "<td" in text[first:start] and "<th" in text:
         return Edit(start, end, f'<a href="{target}">notebook</a>')
     newline = text.find("\n", last)
@@ -155,15 +164,18 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             url = match["url"].rstrip(".,;:!?*_") if pattern is _PLAIN_LINK else match["url"]
             other = local_meaning(url)
             start = match.start("url")
-            shown = match.groupdict().get("text") or match.groupdict().get("inner")
+            label = next((name for name in ("text", "inner") if name in pattern.groupindex), "")
+            shown = match[label] if label else None
             if other:
-                edit, message = Edit(start, start + len(url), other), "link that opens a notebook in Colab"
+                edits, message = [Edit(start, start + len(url), other)], "link that opens a notebook in Colab"
+                if shown is not None and (new := _relabelled(shown, other)) != shown:
+                    edits.append(Edit(*match.span(label), new))
             elif shown is not None:
-                edit, message = Edit(match.start(), match.end(), shown), "link to a page of Colab"
+                edits, message = [Edit(match.start(), match.end(), shown)], "link to a page of Colab"
             else:
                 at, end = match.span() if match[0].startswith("<") else (start, start + len(url))
-                edit, message = Edit(at, end, "Google Colab"), "address of a page of Colab"
-            yield Match(match.start(), match.end(), message, (edit,))
+                edits, message = [Edit(at, end, "Google Colab")], "address of a page of Colab"
+            yield Match(match.start(), match.end(), message, tuple(sorted(edits)))
 
 
 @cache
@@ -179,6 +191,18 @@ def local_meaning(url: str) -> str:
     if found := re.match(r"/drive/([\w-]{20,})$", path):
         return f"https://drive.google.com/file/d/{found[1]}"
     return ""
+
+
+def _relabelled(label: str, target: str) -> str:
+    """The text of a link that now leads to `target`, where a notebook can be read but not run."""
+    host = "Google Drive" if "drive.google" in target else "GitHub"
+
+    def replaced(word: re.Match[str]) -> str:
+        if word["verb"]:
+            return "Read" if word["verb"][0].isupper() else "read"
+        return host if word["place"] else word[0]
+
+    return _COLAB_WORDS.sub(replaced, label)
 
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -209,7 +233,8 @@ RULES: tuple[Rule, ...] = (
         "LF701",
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
-        "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label",
+        "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; `[Open In "
+        "GitHub](https://github.com/…)` where a sentence continues",
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,
@@ -229,15 +254,16 @@ RULES: tuple[Rule, ...] = (
         "LF702",
         "link to Colab",
         "other links and addresses below `https://colab.research.google.com/`",
-        "the address of the same notebook on GitHub, as a gist or on the drive; only the text if there is none",
+        "the address of the same notebook on GitHub, as a gist or on the drive, where it can be read: so says the text "
+        "of the link; only the text if there is none",
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,
         _PROSE_CELLS,
         any_language=True,
         example=Example(
-            "See [the next one](https://colab.research.google.com/github/a/b/blob/main/c.ipynb).",
-            "See [the next one](https://github.com/a/b/blob/main/c.ipynb).",
+            "Please [run the next one on Colab](https://colab.research.google.com/github/a/b/blob/main/c.ipynb).",
+            "Please [read the next one on GitHub](https://github.com/a/b/blob/main/c.ipynb).",
         ),
     ),
     Rule(

@@ -184,6 +184,35 @@ def test_a_text_above_blank_lines_moves_with_its_field():
     assert cell["source"] == "#@title A\n#@markdown Text\n\nf(a)"
 
 
+def test_texts_between_blank_lines_stay_together():
+    """A text goes where the text goes that it introduces or continues."""
+    text = "a = 1\n#@markdown **Part**\n#@markdown Text\n\n#@markdown more\n\nb = 2 #@param\nf(b)"
+    (parameters, cell), _ = _migrate(text)
+    assert parameters["source"].endswith("# **Part**\n# Text\n# more\nb = 2  # type: int")
+    assert cell["source"] == "a = 1\nf(b)"
+    text = "a = 1\nb = 2 #@param\n#@markdown - item\n\n#@markdown A value of 2\n\n#@markdown ### Part\nf(b)"
+    (parameters, cell), _ = _migrate(text)
+    assert parameters["source"].endswith("b = 2  # type: int\n# - item\n# A value of 2")
+    assert cell["source"] == "a = 1\n\n#@markdown ### Part\nf(b)"
+
+
+@pytest.mark.parametrize(
+    "text, moves",
+    [
+        ("a()\n# Of b\nb = 2 #@param\n\nf(b)", True),
+        ("a()\n\n# Of\n# both\nb = 2 #@param\nc = 3 #@param", True),
+        ("a()\n# Of b\nb = 2 #@param\nf(b)", False),
+        ("# Of the cell\nb = 2 #@param\n\nf(b)", False),
+        ('a("""\n# text""")\nb = 2 #@param\n', False),
+    ],
+)
+def test_a_comment_moves_with_its_field_if_nothing_else_is_below(text, moves):
+    (parameters, cell), _ = _migrate(text)
+    above = [line for line in text.split("\n") if line.startswith("# ")]
+    assert ("\n".join([*above, "b = 2"]) in parameters["source"]) is moves
+    assert all((line in cell["source"]) is not moves for line in above)
+
+
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
     text = "a1 = f() #@param\n#@markdown (a1: 0 for all)\nb1 = 1 #@param\n#@markdown ## Third\nc1 = 2 #@param\n"
     (parameters, cell), _ = _migrate(text)

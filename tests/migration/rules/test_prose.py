@@ -56,10 +56,12 @@ def test_badges_and_their_empty_cells_are_removed(before, after):
         (f"- Latest (V2): {_BADGE}  \n- **b:** {_BADGE}", f"- Latest (V2): {_NOTEBOOK}  \n- **b:** {_NOTEBOOK}"),
         (f"See: {_BADGE} [b](c)", "See: [b](c)"),
         (f"| a | {_BADGE} [b](c) |", "| a | [b](c) |"),
+        (f"{_BADGE}\nto execute it, or read [b](c)", f"[Open In GitHub]({_GITHUB})\nto execute it, or read [b](c)"),
+        (f"{_HTML} if you like", f"[Open In GitHub]({_GITHUB}) if you like"),
         (f"<th>b</th><td>{_HTML}</td>", f'<th>b</th><td><a href="{_GITHUB}">notebook</a></td>'),
     ],
 )  # fmt: skip
-def test_a_badge_in_a_column_or_after_a_label_becomes_a_link_to_the_notebook(before, after):
+def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, after):
     new, found = _rewrite(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF701"}
@@ -73,7 +75,20 @@ def test_a_badge_in_a_column_or_after_a_label_becomes_a_link_to_the_notebook(bef
         (f'See <a href="{_URL}">this</a>.', 'See <a href="https://github.com/a/b/blob/main/n(1).ipynb">this</a>.'),
         (
             f"So [open it in Colab]({_URL}) too.",
-            "So [open it in Colab](https://github.com/a/b/blob/main/n(1).ipynb) too.",
+            f"So [open it in GitHub]({_GITHUB}) too.",
+        ),
+        (
+            f"[Click here to run it on Google Colab]({_URL}) or not",
+            f"[Click here to read it on GitHub]({_GITHUB}) or not",
+        ),
+        (f"[Run it here]({_URL}) after running b", f"[Read it here]({_GITHUB}) after running b"),
+        (
+            f'Or <a href="{_URL}" id="run">a <b class="colab">Colaboratory</b> notebook, colab_run.ipynb</a>',
+            f'Or <a href="{_GITHUB}" id="run">a <b class="colab">GitHub</b> notebook, colab_run.ipynb</a>',
+        ),
+        (
+            "A [Colab](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
+            "A [Google Drive](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
         ),
         ("Go to https://colab.research.google.com/, and log in.", "Go to Google Colab, and log in."),
         ("Allow pop-ups of colab.research.google.com.", "Allow pop-ups of Google Colab."),
