@@ -180,8 +180,7 @@ def _broke(before: CellSource, after: CellSource) -> bool:
 def _became_text(source: CellSource) -> Finding:
     """The finding for a cell whose code only Colab needs."""
     message = "only comments are left of the cell, so they are a Markdown cell now"
-    before = masked(source.text[slice(*source.line_span(0, 0))])
-    return Finding("LF616", Keeps.EQUIVALENT, source.index, 1, message, before=before, changed=True)
+    return Finding("LF616", Keeps.EQUIVALENT, source.index, 1, message, before=masked(source.text), changed=True)
 
 
 def _added(count: int) -> Finding:

@@ -21,6 +21,7 @@ NOT_HERE = 'raise ModuleNotFoundError("not available on this machine")'
 _COLON = re.compile(r"#[^\n]*|:")
 _INDENT = re.compile(r"[ \t]*")
 _COMMENT = re.compile(r"[ \t]*#")
+_ELIF = re.compile(r"\Aelif\b")
 _COMMAND = re.compile(r"#[ \t]*[!%]")
 
 
@@ -117,7 +118,10 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     if node.finalbody or uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
         # A lookup raises KeyError by itself.
         is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None
-        return (Edit(source.span(failing)[0], end_of(source, node.body[-1]), NOT_HERE),) if is_import else ()
+        at, end = source.span(failing)[0], end_of(source, node.body[-1])
+        margin = _INDENT.match(source.text, source.line_span(at, at)[0])
+        lost = [f"\n{margin[0] if margin else ''}{comment}" for comment in _comments_lost(source, at, end, "")]
+        return (Edit(at, end, NOT_HERE + "".join(lost)),) if is_import else ()
     pieces = [_body_text(source, _colon(source, start), before, indent)] if before else []
     if not all(map(_does_nothing, handler.body)):
         pieces.append(_body_text(source, _handler_colon(source, handler), handler.body, indent))
@@ -136,10 +140,26 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
         removed = take_out(source, [node], f"\n{indent}".join(lost), always=bool(lost))
         return (*removed, Edit(last, end, "")) if lost else removed
     after = max((end_of(source, part) for part in choice.kept), default=end)
-    above, below = (
-        [indent + comment for comment in _comments_lost(source, *part, text)] for part in ((first, after), (after, end))
-    )
-    return (Edit(first, end, "\n".join([*above, text, *below])),)
+    above, below = (_comments_lost(source, *part, text) for part in ((first, after), (after, end)))
+    if below and choice.colab and choice.removed:
+        below = _as_comments(source, choice.removed, after, end)
+    lines = [indent + comment for comment in above], [indent + comment for comment in below]
+    return (Edit(first, end, "\n".join([*lines[0], text, *lines[1]])),)
+
+
+def _as_comments(source: CellSource, removed: Sequence[ast.stmt], start: int, end: int) -> list[str]:
+    """The comments in `start:end`, with the removed local statements that they describe as comments."""
+    first, last = line_span(source, removed[0], removed[-1])
+    old = source.span(removed[0])[0] - first
+    lines = []
+    for row in range(source.line_of(start) + 1, source.line_of(end) + 1):
+        low, high = source.line_span(source.line_starts[row], source.line_starts[row])
+        line = source.text[low:high]
+        if line.lstrip().startswith("#"):
+            lines.append(line.strip())
+        elif line.strip() and first <= low < last:
+            lines.append(f"# {_ELIF.sub('if', line[old:], count=1) if low == first else line[old:]}")
+    return lines
 
 
 def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:

@@ -56,9 +56,11 @@ _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
 _IMAGE_TEXT = re.compile(r"!\[([^\]\n]*)\]|\balt\s*=\s*[\"']([^\"'\n]*)[\"']")
 _CONTINUATION = re.compile(r"[ \t]*\n?[ \t]*[a-z]")
 _COLAB_WORDS = re.compile(
-    r"<[^>]*>|(?<![\w/.-])(?:(?P<place>(?:google[ -])?coll?ab(?:oratory)?)|(?P<verb>run|execute|launch))(?![\w/-]|\.\w)",
+    r"<[^>]*>|(?<![\w/.-])(?:(?P<verb>run|execute|launch)"
+    r"|(?:google[ -])?coll?ab(?:oratory)?(?P<notebook>[ -]notebook)?)(?![\w/-]|\.\w)",
     re.IGNORECASE,
 )
+_PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using)\W*$", re.IGNORECASE)
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
@@ -84,7 +86,8 @@ def _badge_edit(text: str, start: int, end: int) -> Edit:
     target = next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
     image = _IMAGE_TEXT.search(text[start:end])
     if target and image and (first, last) == (start, end) and _CONTINUATION.match(text, end):
-        return Edit(start, end, f"[{_relabelled(image[1] or image[2] or 'Notebook', target)}]({target})")
+        label = image[1] or image[2] or "Notebook"
+        return Edit(start, end, f"[{_relabelled(label, 0, len(label), target)}]({target})")
     if target and "<td" in text[first:start] and "<th" in text:
         return Edit(start, end, f'<a href="{target}">notebook</a>')
     newline = text.find("\n", last)
@@ -168,7 +171,7 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             shown = match[label] if label else None
             if other:
                 edits, message = [Edit(start, start + len(url), other)], "link that opens a notebook in Colab"
-                if shown is not None and (new := _relabelled(shown, other)) != shown:
+                if shown is not None and (new := _relabelled(text, *match.span(label), other)) != shown:
                     edits.append(Edit(*match.span(label), new))
             elif shown is not None:
                 edits, message = [Edit(match.start(), match.end(), shown)], "link to a page of Colab"
@@ -193,16 +196,21 @@ def local_meaning(url: str) -> str:
     return ""
 
 
-def _relabelled(label: str, target: str) -> str:
-    """The text of a link that now leads to `target`, where a notebook can be read but not run."""
+def _relabelled(text: str, start: int, end: int, target: str) -> str:
+    """The label `start:end` of a link that now leads to `target`, where a notebook can be read but not run."""
     host = "Google Drive" if "drive.google" in target else "GitHub"
 
     def replaced(word: re.Match[str]) -> str:
+        if word[0].startswith("<"):
+            return word[0]
         if word["verb"]:
             return "Read" if word["verb"][0].isupper() else "read"
-        return host if word["place"] else word[0]
+        at = start + word.start()
+        if not word["notebook"] and _PLACE.search(text[max(0, at - 20) : at]):
+            return host
+        return (word["notebook"] or " notebook")[1:]
 
-    return _COLAB_WORDS.sub(replaced, label)
+    return _COLAB_WORDS.sub(replaced, text[start:end])
 
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

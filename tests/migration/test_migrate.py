@@ -183,4 +183,5 @@ def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, pr
     migration = migrate(notebook_of(text, "x = 1"))
     cells = [cell for cell, origin in zip(migration.notebook["cells"], migration.origins, strict=True) if origin == 0]
     assert [cell["source"] for cell in cells if cell["cell_type"] == "markdown"] == [prose] * bool(prose)
-    assert [found.output_cell for found in migration.findings if found.rule == "LF616"] == [0] * bool(prose)
+    became = [(found.output_cell, found.before) for found in migration.findings if found.rule == "LF616"]
+    assert became == [(0, text)] * bool(prose)

@@ -125,6 +125,11 @@ def test_the_local_branch_is_kept(before, after):
             'try:\n  raise ModuleNotFoundError("not available on this machine")\nexcept ImportError as e:\n  print(e)',
         ),
         (
+            "try:\n  import google.colab\n  # of Colab\n  print(1)\nexcept ImportError as e:\n  print(e)",
+            'try:\n  raise ModuleNotFoundError("not available on this machine")\n  # of Colab\n'
+            "except ImportError as e:\n  print(e)",
+        ),
+        (
             "try:\n import google.colab\nexcept ImportError: a()\nfinally: b()",
             'try:\n raise ModuleNotFoundError("not available on this machine")\nexcept ImportError: a()\nfinally: b()',
         ),
@@ -223,7 +228,18 @@ else:
         ("if ASK:\n    !pip install a\nb()", "!pip install a\nb()"),
         (
             "# On Colab:\nif ASK:\n    !pip install a\n\n# Elsewhere:\nelse:\n    x = 1\nb()",
-            "# On Colab:\n!pip install a\n# Elsewhere:\nb()",
+            "# On Colab:\n!pip install a\n# Elsewhere:\n# x = 1\nb()",
+        ),
+        # A removed local branch stays below its comments, as a comment.
+        (
+            "if k:\n    if ASK:\n        !pip install a\n    # Replace this locally:\n    elif (j\n          or l):\n"
+            "        if b:\n\n            c(1,\n              2)\n    d()",
+            "if k:\n    !pip install a\n    # Replace this locally:\n"
+            "    # if (j\n    #       or l):\n    #     if b:\n    #         c(1,\n    #           2)\n    d()",
+        ),
+        (
+            "if ASK:\n    !pip install a\nelse:\n    # Not here\n    b()\n    # more",
+            "!pip install a\n# Not here\n# b()\n# more",
         ),
         ("if ASK:\n    root = '/content/drive/MyDrive/x'\nelse:\n    root = '.'", "root = '/content/drive/MyDrive/x'"),
         ("root = '/content/x' if ASK else '../x'", "root = '/content/x'"),

@@ -82,13 +82,14 @@ def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, a
             f"[Click here to read it on GitHub]({_GITHUB}) or not",
         ),
         (f"[Run it here]({_URL}) after running b", f"[Read it here]({_GITHUB}) after running b"),
+        (f"Or run in [colab]({_URL})", f"Or run in [GitHub]({_GITHUB})"),
         (
-            f'Or <a href="{_URL}" id="run">a <b class="colab">Colaboratory</b> notebook, colab_run.ipynb</a>',
-            f'Or <a href="{_GITHUB}" id="run">a <b class="colab">GitHub</b> notebook, colab_run.ipynb</a>',
+            f'Or <a href="{_URL}" id="run">see <b class="colab">Colab</b>, colab_run.ipynb</a>',
+            f'Or <a href="{_GITHUB}" id="run">see <b class="colab">notebook</b>, colab_run.ipynb</a>',
         ),
         (
-            "A [Colab](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
-            "A [Google Drive](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
+            "A [Colab Notebook](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
+            "A [Notebook](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
         ),
         ("Go to https://colab.research.google.com/, and log in.", "Go to Google Colab, and log in."),
         ("Allow pop-ups of colab.research.google.com.", "Allow pop-ups of Google Colab."),
