@@ -32,7 +32,7 @@ from inference.split_scores import SplitScores, score_split
 from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
 
 if TYPE_CHECKING:
-    from inference.charts.attribution import Attribution
+    from inference.charts.cross_channel_regression import CrossChannelRegression
     from inference.charts.streams import ChartSet
 
 log = logging.getLogger(__name__)
@@ -89,10 +89,10 @@ class Detector:
         """Whether scores need the model's errors: its weight is more than 0."""
         return self.model_weight > 0
 
-    def attribution(self, file_id: str) -> Attribution | None:
-        """How events of a recording are attributed to channels. None: by the errors of the channels, also if the score
-        is that of the model alone."""
-        return self.charts.attribution(file_id) if self.model_weight < 1.0 else None
+    def cross_regression(self, file_id: str) -> CrossChannelRegression | None:
+        """The regression by which events of a recording are attributed to channels (`inference.charts.attribution`).
+        None: by the errors of the channels, also if the score is that of the model alone."""
+        return self.charts.cross_regression(file_id) if self.model_weight < 1.0 else None
 
     def score(self, errors: SplitErrors, windows: WindowSet) -> SplitScores:
         """Scores of a split. errors: errors of the model on these windows; only the entries if the model is not

@@ -20,7 +20,7 @@ from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
 from inference.detector import Detector
-from inference.events import TOP_CHANNELS, Attribute, event_sums, top_channels
+from inference.events import TOP_CHANNELS, Attribute, event_sums, means, top_channels
 from inference.groups import POOLED
 from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
@@ -92,17 +92,20 @@ class Scored:
 
     def worst_channels(self, first: int, last: int) -> dict[int, float]:
         """The top channels of an event, which are those in its sentence, and their shares of the errors."""
-        if self.attribute is not None:
-            return dict(self.attribute(first, last))
-        return top_channels(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))[0]
+        mean_ec = means(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))
+        return dict((top_channels(mean_ec) if self.attribute is None else [self.attribute(first, last, mean_ec[0])])[0])
 
 
 def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> Attribute | None:
     """The function that attributes events to channels; None: by the errors of the channels. row_s: rows of the
     scores."""
-    if detector.attribution(POOLED) is None:
+    if detector.cross_regression(POOLED) is None:
         return None
-    return lambda first, last: detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), TOP_CHANNELS)
+
+    def attribute(first: int, last: int, error_c: np.ndarray) -> dict[int, float]:
+        return detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), error_c, TOP_CHANNELS)
+
+    return attribute
 
 
 @dataclass(frozen=True)

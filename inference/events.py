@@ -25,8 +25,9 @@ TOP_CHANNELS = 3
 _VALUES_AT_A_TIME = 2**20
 
 
-# From the first and last line of an event to its channels with their shares, the largest first.
-Attribute = Callable[[int, int], Mapping[int, float]]
+# From the first and last line of an event and the mean errors (C,) of its channels to the channels with their shares,
+# the largest first.
+Attribute = Callable[[int, int, np.ndarray], Mapping[int, float]]
 
 
 def find_events(
@@ -39,8 +40,8 @@ def find_events(
 ) -> pd.DataFrame:
     """Groups the alarms of a score table by `inference.alarms.join_alarms`: one line per event, in order of the table.
 
-    channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table. attribute: called with
-    the first and last line of an event; None attributes events by the errors.
+    channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table. attribute: attributes
+    an event to channels; None: by the errors.
     Columns: those of `event_table`, and event_id (from 1) · label_overlap: share of its scores that are labelled
     anomalous, missing where the recording has no labels.
     """
@@ -48,11 +49,11 @@ def find_events(
     columns = (scores[name].to_numpy() for name in ("row", "time", "seconds", "score", "alarm"))
     rows = ScoredRows(*columns, channel_error_sc, np.empty((len(scores), 0)))
     figures = EventFigures.of(rows, first_e, last_e)
-    top = None if attribute is None else list(map(attribute, first_e.tolist(), last_e.tolist()))
+    top = attribute and list(map(attribute, first_e.tolist(), last_e.tolist(), figures.mean_error_ec))
     recording_e, threshold_e = scores["recording"].iloc[first_e].astype(str), scores["threshold"].iloc[first_e]
     events = event_table(figures, recording_e.to_numpy(), threshold_e.to_numpy(), channels, top)
     label_s = scores["label"].to_numpy(dtype=np.float64, na_value=np.nan)
-    overlap_e = _means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
+    overlap_e = means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
     events.insert(0, "event_id", np.arange(1, len(events) + 1))
     events.insert(events.columns.get_loc("sentence"), "label_overlap", overlap_e)
     return events
@@ -71,10 +72,9 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
 class ScoredRows(Running):
     """Scores in order of time. row_s: int64 (S,), row in the recording. time_s: datetime64[ns], NaT without time
     stamps. second_s: seconds from the recording's start. score_s: NaN where unscored. alarm_s: bool. error_sc: (S, C).
-    residual_sc: scaled residuals (S, C), to attribute events to channels; (S, 0) if events are attributed in another
-    way."""
+    regressor_sf: regressors (S, F), to attribute events to channels; (S, 0) if events are attributed in another way."""
 
-    STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc", "residual_sc")
+    STATE = ("row_s", "time_s", "second_s", "score_s", "alarm_s", "error_sc", "regressor_sf")
 
     row_s: np.ndarray
     time_s: np.ndarray
@@ -82,7 +82,7 @@ class ScoredRows(Running):
     score_s: np.ndarray
     alarm_s: np.ndarray
     error_sc: np.ndarray
-    residual_sc: np.ndarray
+    regressor_sf: np.ndarray
 
     def __len__(self) -> int:
         return len(self.row_s)
@@ -99,12 +99,12 @@ class EventFigures(Running):
     """Figures of events. row_e: row of the first score. start_e, end_e, peak_time_e: time of the first, the last and
     the first highest score, datetime64[ns]. start_second_e, end_second_e: seconds from the recording's start. scores_e,
     alarms_e: number of scores and of alarms. error_ec, observed_ec: sums and numbers of the errors of each channel,
-    (E, C). moment_ecc: `moment_cc` of each event for `inference.charts.attribution`, (E, C, C); (E, 0, 0) without
-    residuals."""
+    (E, C). moment_eff: `moment_ff` of each event for `inference.charts.attribution`, (E, F, F); (E, 0, 0) without
+    regressors."""
 
     STATE = (
         "row_e", "start_e", "end_e", "peak_time_e", "start_second_e", "end_second_e", "scores_e", "alarms_e",
-        "peak_score_e", "error_ec", "observed_ec", "moment_ecc",
+        "peak_score_e", "error_ec", "observed_ec", "moment_eff",
     )  # fmt: skip
 
     row_e: np.ndarray
@@ -118,7 +118,7 @@ class EventFigures(Running):
     peak_score_e: np.ndarray
     error_ec: np.ndarray
     observed_ec: np.ndarray
-    moment_ecc: np.ndarray
+    moment_eff: np.ndarray
 
     @classmethod
     def of(cls, rows: ScoredRows, first_e: np.ndarray, last_e: np.ndarray) -> EventFigures:
@@ -142,11 +142,16 @@ class EventFigures(Running):
             peak_score_e=peak_score_e,
             error_ec=error_ec,
             observed_ec=observed_ec,
-            moment_ecc=_moments(rows.residual_sc, first_e, last_e),
+            moment_eff=_moments(rows.regressor_sf, first_e, last_e),
         )
 
     def __len__(self) -> int:
         return len(self.row_e)
+
+    @property
+    def mean_error_ec(self) -> np.ndarray:
+        """Mean errors (E, C); NaN without an error."""
+        return means(self.error_ec, self.observed_ec)
 
     def continued(self, later: EventFigures) -> EventFigures:
         """The same events with their later scores."""
@@ -163,7 +168,7 @@ class EventFigures(Running):
             peak_score_e=np.fmax(self.peak_score_e, later.peak_score_e),
             error_ec=self.error_ec + later.error_ec,
             observed_ec=self.observed_ec + later.observed_ec,
-            moment_ecc=self.moment_ecc + later.moment_ecc,
+            moment_eff=self.moment_eff + later.moment_eff,
         )
 
 
@@ -185,12 +190,12 @@ def event_sums(values_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -
     return sum_ec, number_ec
 
 
-def _moments(residual_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> np.ndarray:
-    moment_ecc = np.zeros((len(first_e), residual_sc.shape[1], residual_sc.shape[1]))
+def _moments(regressor_sf: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -> np.ndarray:
+    moment_eff = np.zeros((len(first_e), regressor_sf.shape[1], regressor_sf.shape[1]))
     for event, (first, last) in enumerate(zip(first_e, last_e, strict=True)):
-        of_event_nc = residual_sc[first : last + 1]
-        moment_ecc[event] = of_event_nc.T @ of_event_nc
-    return moment_ecc
+        of_event_nf = regressor_sf[first : last + 1]
+        moment_eff[event] = of_event_nf.T @ of_event_nf
+    return moment_eff
 
 
 def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -200,18 +205,17 @@ def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.arange(len(event_m)) + (first_e - np.cumsum(length_e) + length_e)[event_m], event_m
 
 
-def _means(sum_ec: np.ndarray, number_ec: np.ndarray) -> np.ndarray:
-    """Means; NaN where no value was observed."""
+def means(sum_ec: np.ndarray, number_ec: np.ndarray) -> np.ndarray:
+    """Means of sums and numbers as `event_sums` returns them, (E, C); NaN where no value was observed."""
     return np.divide(sum_ec, number_ec, out=np.full(sum_ec.shape, np.nan), where=number_ec > 0)
 
 
-def top_channels(error_ec: np.ndarray, observed_ec: np.ndarray) -> list[dict[int, float]]:
+def top_channels(mean_ec: np.ndarray) -> list[dict[int, float]]:
     """For each event, up to `TOP_CHANNELS` channels by mean error over its scores, the largest first, with their
     shares of the error of all channels.
 
-    error_ec, observed_ec: as `event_sums` returns them. A channel without an error in an event is left out.
+    mean_ec: mean errors (E, C). A channel without an error (NaN) in an event is left out.
     """
-    mean_ec = _means(error_ec, observed_ec)
     order_ec = np.argsort(np.where(np.isnan(mean_ec), np.inf, -mean_ec), axis=1, kind="stable")[:, :TOP_CHANNELS]
     largest_ec = np.take_along_axis(mean_ec, order_ec, axis=1)
     share_ec = largest_ec / np.maximum(np.nansum(mean_ec, axis=1, keepdims=True), np.finfo(np.float32).tiny)
@@ -242,7 +246,7 @@ def event_table(
     """
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
     if top is None:
-        top = top_channels(figures.error_ec, figures.observed_ec)
+        top = top_channels(figures.mean_error_ec)
     events = pd.DataFrame(
         {
             "recording": recording_e,

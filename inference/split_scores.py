@@ -39,9 +39,9 @@ class SplitScores:
     row_s, rows_per_entry: as in `SplitErrors`.
     model_share_s: float32 (S,) share of the logarithm of the score that comes from the model's errors, 0 to 1; the rest
         comes from the control charts. None if it was not kept.
-    residual_sc: float64 (S, C) scaled residuals of rows that come in pieces, to attribute events
+    regressor_sf: float64 (S, F) regressors of rows that come in pieces, to attribute events
         (`inference.charts.attribution`). None where events are attributed by the errors, and for complete recordings,
-        whose residuals are computed again for each event.
+        whose regressors are computed again for each event.
     """
 
     score_s: np.ndarray
@@ -50,7 +50,7 @@ class SplitScores:
     row_s: np.ndarray
     rows_per_entry: int
     model_share_s: np.ndarray | None = None
-    residual_sc: np.ndarray | None = None
+    regressor_sf: np.ndarray | None = None
 
 
 def channel_baseline(

@@ -1,75 +1,98 @@
-"""Which channels explain the residuals of a regression on the other channels.
+"""Which channels an event comes from.
 
-A change of one channel moves the residuals of all channels that are predicted from it, so a healthy channel next to a
-faulty one has a large residual too. The part of the residuals that a change of each channel would explain is therefore
-computed, and the channel that explains most is chosen first (reconstruction-based contributions: Alcala and Qin,
-Automatica 2009). What it explains is removed before the next channel is chosen, as in orthogonal matching pursuit.
+A channel that is predicted from a faulty one has a large error too. An event is therefore attributed to the few
+channels without which the errors of the others are smallest. The others are predicted again as if these channels were
+missing, and the error of each falls as its residual does (reconstruction from the other channels: Dunia and Qin, AIChE
+Journal 1998). The errors themselves decide where no other channel explains them.
 
-Suffixes: n row, c channel, d channel.
+A prediction without some channels needs no new regression. Let P be the inverse of the mean products of the regressors
+x, U a set of channels, and Q the inverse of the block of P that belongs to the regressors of U. Then Q is the
+covariance of these regressors given those of all other channels, and Q (P x) in U is their difference from the
+prediction by all other channels.
+
+Suffixes: c channel, f regressor, k candidate, b regressor of a candidate.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Collection, Mapping
+from itertools import combinations
 
 import numpy as np
 
 from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression
 
-# Smallest share of the residuals that a further channel must explain.
-_LEAST_SHARE = 0.02
+# Number of channels, those with the largest errors, that are compared, and their smallest error relative to the
+# largest. A prediction without a healthy channel may be too inaccurate to show the fault of another one.
+_CANDIDATES, _LEAST_ERROR = 8, 0.05
+# Smallest share of the errors that a further channel must explain.
+_LEAST_SHARE = 0.05
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """deviation_c: root mean square of the residuals of reference rows, float64 (C,). fill_cd: predicts a missing
-    channel d from the other channels of its row, (C, C). weights: two matrices (C, C), what a change of channel c adds
-    to the prediction of channel d: for a change of the present row only, and for a lasting change."""
+def shares(
+    regression: CrossChannelRegression, error_c: np.ndarray, moment_ff: np.ndarray, most: int
+) -> dict[int, float]:
+    """Up to `most` channels, the most important first, with their shares of the errors of all channels.
 
-    deviation_c: np.ndarray
-    fill_cd: np.ndarray
-    weights: tuple[np.ndarray, np.ndarray]
+    error_c: mean errors of the channels over the rows of an event, (C,); NaN without a value. moment_ff: (F, F), the
+    sum over these rows of the products of the regressors. The sums of several pieces of an event are added.
+    """
+    error_c = np.nan_to_num(error_c)
+    channel_k = np.argsort(-error_c, kind="stable")[:_CANDIDATES]
+    channel_k = channel_k[error_c[channel_k] > _LEAST_ERROR * error_c.max()]
+    candidates, error_k = range(len(channel_k)), error_c[channel_k]
+    remaining = _remaining(regression, moment_ff, channel_k, most + 1)
 
-    @classmethod
-    def of(cls, regression: CrossChannelRegression, usual_c: np.ndarray) -> Self:
-        """usual_c: mean squares of the residuals of reference rows, (C,)."""
-        deviation_c = np.sqrt(np.maximum(np.nan_to_num(usual_c, nan=1.0), RESIDUAL_FLOOR**2))
-        num_channels, num_rows = len(deviation_c), 1 + regression.lags
-        weight_lcd = regression.weight_fc[: num_rows * num_channels].reshape(num_rows, num_channels, num_channels)
-        return cls(deviation_c, regression.fill_cc, (weight_lcd[0], weight_lcd.sum(axis=0)))
+    def left(missing: Collection[int]) -> float:
+        """The sum of the errors of the other candidates if the channels `missing` are not used."""
+        others = (k for k in candidates if k not in missing)
+        return sum(error_k[k] * remaining[frozenset((*missing, k))][k] for k in others)
 
-    def scaled(self, residual_nc: np.ndarray) -> np.ndarray:
-        """Residuals (n, C) divided by their deviations; 0 where they are missing."""
-        return np.nan_to_num(residual_nc / self.deviation_c)
-
-    def shares(self, moment_cc: np.ndarray, most: int) -> dict[int, float]:
-        """Up to `most` channels, the most important first, with the shares of the squared residuals that they explain.
-
-        moment_cc: (C, C), the sum over rows of the products of scaled residuals. The sums of several pieces of an event
-        are added.
-        """
-        missing_c = np.diag(moment_cc) == 0
-        fill_cd = np.where(missing_c[:, np.newaxis] | ~missing_c, 0.0, self.fill_cd)
-        moved_cd = np.eye(len(missing_c)) * ~missing_c + fill_cd  # a missing value is predicted, and moves with others
-        effects = ((moved_cd - moved_cd @ weight_cd) * ~missing_c / self.deviation_c for weight_cd in self.weights)
-        shares = max((_pursued(moment_cc, each, most) for each in effects), key=lambda each: sum(each.values()))
-        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
-
-
-def _pursued(moment_cc: np.ndarray, effect_cd: np.ndarray, most: int) -> dict[int, float]:
-    total, shares = float(np.trace(moment_cc)), {}
-    while len(shares) < most and total > 0:
-        length_c = np.square(effect_cd).sum(axis=1)
-        explained_c = np.einsum("cd,cd->c", effect_cd @ moment_cc, effect_cd)
-        gain_c = np.divide(explained_c, length_c, out=np.zeros_like(length_c), where=length_c > 1e-9 * length_c.max())
-        gain_c[list(shares)] = 0.0
-        best = int(gain_c.argmax())
-        if gain_c[best] < _LEAST_SHARE * total:
+    chosen: tuple[int, ...] = ()
+    for size in range(1, min(most, len(channel_k)) + 1):
+        larger = min(combinations(candidates, size), key=left)
+        if left(chosen) - left(larger) < _LEAST_SHARE * left(()):
             break
-        shares[best] = float(gain_c[best] / total)
-        direction_d = effect_cd[best] / np.sqrt(length_c[best])
-        moment_cc = moment_cc - np.outer(direction_d, direction_d @ moment_cc)
-        moment_cc = moment_cc - np.outer(moment_cc @ direction_d, direction_d)
-        effect_cd = effect_cd - np.outer(effect_cd @ direction_d, direction_d)
-    return shares
+        chosen = larger
+    # The errors that return if one of these channels is used again.
+    returning = {k: left([other for other in chosen if other != k]) - left(chosen) for k in chosen}
+    explained = (left(()) - left(chosen)) / error_c.sum() if chosen else 0.0
+    ordered = sorted(chosen, key=lambda k: -returning[k])
+    return {int(channel_k[k]): float(explained * returning[k] / sum(returning.values())) for k in ordered}
+
+
+def _remaining(
+    regression: CrossChannelRegression, moment_ff: np.ndarray, channel_k: np.ndarray, most: int
+) -> Mapping[frozenset[int], Mapping[int, float]]:
+    """For each set of up to `most` candidates, the share of the error of each that remains if it is predicted from the
+    channels outside of the set only, instead of from all other channels: 0 to 1.
+
+    The share is that of the mean square of its residual, relative to reference rows, that exceeds 1. It is 1 for an
+    error that does not come from this residual.
+    """
+    num_own, candidates = regression.num_blocks, np.arange(len(channel_k))
+    regressor_kb = channel_k[:, np.newaxis] + len(regression.mean_c) * np.arange(num_own)  # the present row first
+    precision_bf = regression.precision_ff[regressor_kb.ravel()]
+    precision_bb = precision_bf[:, regressor_kb.ravel()]
+    num_rows = moment_ff[-1, -1]  # the last regressor is 1
+    moment_bb = precision_bf @ (moment_ff / num_rows) @ precision_bf.T
+    alone_k, found = np.empty(len(channel_k)), {}
+    for size in range(1, min(most, len(channel_k)) + 1):
+        for members in map(list, combinations(candidates, size)):
+            own_b = (num_own * candidates[members, np.newaxis] + np.arange(num_own)).ravel()
+            excess_k = _excess(precision_bb[np.ix_(own_b, own_b)], moment_bb[np.ix_(own_b, own_b)], num_own)
+            if size == 1:
+                alone_k[members] = excess_k
+            share_k = np.divide(excess_k, alone_k[members], out=np.ones(size), where=alone_k[members] > 0)
+            found[frozenset(members)] = dict(zip(members, np.minimum(share_k, 1.0), strict=True))
+    return found
+
+
+def _excess(precision_bb: np.ndarray, moment_bb: np.ndarray, num_own: int) -> np.ndarray:
+    """Mean squares (K,) of the residuals of the present rows of a set of channels, relative to reference rows, minus 1;
+    at least 0. The arrays belong to the regressors of the set, `num_own` for each channel."""
+    covariance_bb = np.linalg.inv(precision_bb)
+    present_kb = covariance_bb[::num_own]
+    square_k = ((present_kb @ moment_bb) * present_kb).sum(axis=1)
+    usual_k = np.maximum(present_kb[:, ::num_own].diagonal(), RESIDUAL_FLOOR**2)
+    return np.maximum(square_k / usual_k - 1.0, 0.0)

@@ -158,9 +158,8 @@ class ControlCharts:
         return RunningCharts(self)
 
     @property
-    def attribution(self) -> None:
-        """None: the errors show from which channels an event comes, because most charts have one channel alone."""
-        return None
+    def cross_regression(self) -> CrossChannelRegression | None:
+        return None if self.cross is None else self.cross.regression
 
     @property
     def _rows_at_a_time(self) -> int:
@@ -203,12 +202,15 @@ _OF_CROSS = "cross_"
 class RunningCharts(Running):
     """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments."""
 
-    residual_nc = None
-
     def __init__(self, charts: ControlCharts):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
         self._cross = None if charts.cross is None else _RunningCross(charts, charts.cross)
+
+    @property
+    def regressor_nf(self) -> np.ndarray | None:
+        """The regressors of the last piece, to attribute events to channels; None without a regression on others."""
+        return None if self._cross is None else self._cross.regressor_nf
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._charts, self._lagged(values_nc, segment)
@@ -225,13 +227,15 @@ class _RunningCross(Running):
     def __init__(self, charts: ControlCharts, cross: CrossChannelResidual):
         num_channels, settings = len(cross.usual_c), charts.settings
         self._of, self._lagged = cross, cross_channel_regression.LaggedRows(cross.regression)
+        self.regressor_nf = np.empty((0, len(cross.regression.precision_ff)))
         self._limit, self._share = settings.cross_channel_limit, settings.cusum_share * (1 - _unexplained(cross))
         self._smooth = Ewma(charts.span, num_channels, 1.0)
         self._cusum = _cusum(charts.span, num_channels, settings)
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, segment_n = self._of, np.full(len(values_nc), segment)
-        residual_nc = of.regression.residual(self._lagged(values_nc, segment))
+        rows = self._lagged(values_nc, segment)
+        residual_nc, self.regressor_nf = of.regression.residual(rows), rows.regressor_nf
         square_nc = self._smooth(np.minimum(residual_nc**2 / of.usual_c, self._limit), segment_n)
         if self._share == 0:
             return square_nc

@@ -12,12 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from inference.charts.attribution import Attribution
 from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression, LaggedRows
 from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
 from inference.charts.reference_rows import moments
@@ -59,9 +57,9 @@ class CrossChannelChart:
         """The chart along rows that come in pieces."""
         return RunningChart(self)
 
-    @cached_property
-    def attribution(self) -> Attribution:
-        return Attribution.of(self.regression, self.scale.usual_c)
+    @property
+    def cross_regression(self) -> CrossChannelRegression:
+        return self.regression
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -89,20 +87,19 @@ class CrossChannelChart:
 class RunningChart(Running):
     """The errors, float64 (n, C), of rows (n, C) that come in pieces, no piece across two segments.
 
-    residual_nc: the scaled residuals of the last piece, to attribute events to channels.
+    regressor_nf: the regressors of the last piece, to attribute events to channels.
     """
 
     def __init__(self, chart: CrossChannelChart):
         self._chart, self._lagged = chart, LaggedRows(chart.regression)
-        self.residual_nc = np.empty((0, len(chart.usual_c)))
+        self.regressor_nf = np.empty((0, len(chart.regression.precision_ff)))
         self._extract, self._smooth = chart.features.extractor(), _Smooth(chart.span, chart.level_2c[0])
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._chart, self._lagged(values_nc, segment)
         segment_n = np.full(len(values_nc), segment)
         scale_nc = of.scale(self._extract(rows.filled_nc, segment_n))
-        residual_nc = of.regression.residual(rows)
-        self.residual_nc = of.attribution.scaled(residual_nc)
+        residual_nc, self.regressor_nf = of.regression.residual(rows), rows.regressor_nf
         smoothed_nc = self._smooth(_negative_log_likelihood(residual_nc, scale_nc), segment_n)
         return np.minimum(_excess(smoothed_nc, of.level_2c) / of.usual_c, ERROR_CAP)
 

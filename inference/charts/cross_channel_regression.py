@@ -12,7 +12,8 @@ Suffixes: n row, c channel, k segment, f regressor.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -46,17 +47,27 @@ class Rows(NamedTuple):
 @dataclass(frozen=True)
 class CrossChannelRegression:
     """mean_c, std_c: mean and standard deviation of reference rows, float64 (C,). fill_cc: (C, C), predicts a missing
-    value from the others of its row. weight_fc: ((1 + lags + means + squares) C + 1, C), predicts a channel from the
-    others. lags: number of previous rows that are regressors. mean_spans: spans of the exponentially weighted means, in
-    rows. squares: whether squares are regressors."""
+    value from the others of its row. precision_ff: (F, F), F = (1 + lags + means + squares) C + 1, the inverse of the
+    mean products of the regressors, with the penalty. lags: number of previous rows that are regressors. mean_spans:
+    spans of the exponentially weighted means, in rows. squares: whether squares are regressors."""
 
     mean_c: np.ndarray
     std_c: np.ndarray
     fill_cc: np.ndarray
-    weight_fc: np.ndarray
+    precision_ff: np.ndarray
     lags: int = LAGS
     mean_spans: tuple[float, ...] = ()
     squares: bool = False
+
+    @cached_property
+    def weight_fc(self) -> np.ndarray:
+        """Weights (F, C) that predict each channel from the others."""
+        return _weights(self.precision_ff, len(self.mean_c))
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of regressors that each channel has."""
+        return 1 + self.lags + len(self.mean_spans) + self.squares
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, piece by piece, no piece across two segments."""
@@ -69,8 +80,7 @@ class CrossChannelRegression:
 
     @property
     def rows_at_a_time(self) -> int:
-        blocks = 1 + self.lags + len(self.mean_spans) + self.squares
-        return max(blocks, _VALUES_AT_A_TIME // (blocks * len(self.mean_c)))
+        return max(self.num_blocks, _VALUES_AT_A_TIME // (self.num_blocks * len(self.mean_c)))
 
     def filled(self, z_nc: np.ndarray, last_c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows whose missing values are predicted from the rest of their row, and the last observed values (C,).
@@ -109,14 +119,15 @@ class CrossChannelRegression:
         plain = cls.without_weights(*moments(values_nc, segments_k2))
         folds = folds_of(segments_k2)
         present = [_Moments.of(plain.rows(values_nc, fold_k2), num_channels) for fold_k2 in folds]
-        fill_cc = _without_itself(_total(present), _best_penalty(present, num_channels), num_channels)[:-1]
+        precision_ff = _total(present).precision(_best_penalty(present, num_channels))
+        fill_cc = _weights(precision_ff, num_channels)[:-1]
         filling = replace(plain, fill_cc=fill_cc, lags=lags, mean_spans=mean_spans, squares=squares)
         of_fold = [_Moments.of(filling.rows(values_nc, fold_k2), None) for fold_k2 in folds]
         penalty = _best_penalty(of_fold, num_channels)
         everything = _total(of_fold)
 
         def learned(found: _Moments) -> Self:
-            return replace(filling, weight_fc=_without_itself(found, penalty, num_channels))
+            return replace(filling, precision_ff=found.precision(penalty))
 
         others = [learned(everything.minus(each)) if len(folds) > 1 else learned(everything) for each in of_fold]
         return learned(everything), others, folds
@@ -124,14 +135,14 @@ class CrossChannelRegression:
     @classmethod
     def without_weights(cls, mean_c: np.ndarray, std_c: np.ndarray) -> Self:
         """A regression that only fills rows: the last observed value replaces a missing one."""
-        return cls(mean_c, std_c, np.eye(len(mean_c)), np.zeros((0, len(mean_c))), lags=0)
+        return cls(mean_c, std_c, np.eye(len(mean_c)), np.zeros((0, 0)), lags=0)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.array(value) for name, value in vars(self).items()}
+        return {field.name: np.array(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        arrays = (held[name] for name in ("mean_c", "std_c", "fill_cc", "weight_fc"))
+        arrays = (held[name] for name in ("mean_c", "std_c", "fill_cc", "precision_ff"))
         return cls(*arrays, int(held["lags"]), tuple(held["mean_spans"].tolist()), bool(held["squares"]))
 
 
@@ -162,11 +173,9 @@ class LaggedRows(Running):
 
 @dataclass
 class _Moments:
-    """Sums of products over rows: of regressors (F, F), of regressors and rows (F, C), of rows (C,); number of rows."""
+    """Sums of the products of regressors over rows (F, F), and number of rows. The first C regressors are the rows."""
 
     xx_ff: np.ndarray
-    xz_fc: np.ndarray
-    zz_c: np.ndarray
     count: int
 
     @classmethod
@@ -174,10 +183,10 @@ class _Moments:
         """present_channels: number of channels, to use the present rows alone as regressors; None uses all."""
         found = None
         for rows in pieces:
-            x_nf, z_nc = rows.regressor_nf, rows.filled_nc
+            x_nf = rows.regressor_nf
             if present_channels is not None:
                 x_nf = np.concatenate([x_nf[:, :present_channels], x_nf[:, -1:]], axis=1)
-            mine = cls(x_nf.T @ x_nf, x_nf.T @ z_nc, np.square(z_nc).sum(axis=0), len(z_nc))
+            mine = cls(x_nf.T @ x_nf, len(x_nf))
             found = mine if found is None else found.plus(mine)
         return found
 
@@ -189,8 +198,13 @@ class _Moments:
 
     def mean_square(self, weight_fc: np.ndarray) -> np.ndarray:
         """Mean squared residual of these rows under other weights, (C,)."""
-        explained_c = 2 * (weight_fc * self.xz_fc).sum(axis=0)
-        return (self.zz_c - explained_c + (weight_fc * (self.xx_ff @ weight_fc)).sum(axis=0)) / self.count
+        direction_fc = np.eye(*weight_fc.shape) - weight_fc  # from regressors to residuals
+        return (direction_fc * (self.xx_ff @ direction_fc)).sum(axis=0) / self.count
+
+    def precision(self, penalty: float) -> np.ndarray:
+        """The inverse of the mean products (F, F), with a ridge penalty for all regressors but the constant."""
+        penalty_f = np.append(np.full(len(self.xx_ff) - 1, penalty), 1e-9)
+        return np.linalg.inv(self.xx_ff / self.count + np.diag(penalty_f))
 
 
 def _total(each: Sequence[_Moments]) -> _Moments:
@@ -200,20 +214,18 @@ def _total(each: Sequence[_Moments]) -> _Moments:
     return total
 
 
-def _without_itself(found: _Moments, penalty: float, num_channels: int) -> np.ndarray:
-    """Ridge weights (F, C) that are 0 for a channel's own values.
+def _weights(precision_ff: np.ndarray, num_channels: int) -> np.ndarray:
+    """Ridge weights (F, C) of the regressors in the prediction of each channel; 0 for its own values.
 
-    Fixing some coefficients at zero changes the others of a least-squares fit in closed form (Hastie, Tibshirani and
-    Friedman, The Elements of Statistical Learning, 2009, exercise 3.13 and section 3.2), so one inverse serves all.
+    The regression of some variables on all others has a closed form in the inverse of their moments (Hastie, Tibshirani
+    and Friedman, The Elements of Statistical Learning, 2009, section 17.3), so one inverse serves all channels.
     """
-    num_regressors = len(found.xx_ff)
-    penalty_f = np.append(np.full(num_regressors - 1, penalty * found.count), 1e-9 * found.count)
-    inverse_ff = np.linalg.inv(found.xx_ff + np.diag(penalty_f))
-    weight_fc = inverse_ff @ found.xz_fc
+    num_regressors = len(precision_ff)
+    weight_fc = np.empty((num_regressors, num_channels))
     for channel in range(num_channels):
         own_l = np.arange(channel, num_regressors - 1, num_channels)
-        taken_l = np.linalg.solve(inverse_ff[np.ix_(own_l, own_l)], weight_fc[own_l, channel])
-        weight_fc[:, channel] -= inverse_ff[:, own_l] @ taken_l
+        present_l = np.linalg.inv(precision_ff[np.ix_(own_l, own_l)])[:, 0]
+        weight_fc[:, channel] = -precision_ff[:, own_l] @ present_l
         weight_fc[own_l, channel] = 0.0
     return weight_fc
 
@@ -226,7 +238,7 @@ def _best_penalty(of_fold: Sequence[_Moments], num_channels: int) -> float:
 
     def error(penalty: float) -> float:
         left_out = [
-            fold.mean_square(_without_itself(everything.minus(fold), penalty, num_channels)) for fold in of_fold
+            fold.mean_square(_weights(everything.minus(fold).precision(penalty), num_channels)) for fold in of_fold
         ]
         return float(np.log(np.maximum(np.mean(left_out, axis=0), RESIDUAL_FLOOR**2)).mean())
 

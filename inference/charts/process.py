@@ -21,8 +21,7 @@ from core.data.blocks import blank, slices
 from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
-from inference.charts import control_charts, cross_channel
-from inference.charts.attribution import Attribution
+from inference.charts import attribution, control_charts, cross_channel
 from inference.charts.autoregression import Autoregression
 from inference.charts.control_charts import ControlCharts, RunningCharts
 from inference.charts.cross_channel import CrossChannelChart, RunningChart
@@ -63,26 +62,27 @@ class ProcessChartSet:
         """The charts of a recording along rows that come in pieces."""
         return self._of(file_id).running()
 
-    def attribution(self, file_id: str) -> Attribution | None:
-        """How events of a recording are attributed to channels; None: by the errors of the channels."""
-        return self._of(file_id).attribution
+    def cross_regression(self, file_id: str) -> CrossChannelRegression | None:
+        """The regression by which events of a recording are attributed to channels (`inference.charts.attribution`);
+        None without one, as for a single channel."""
+        return self._of(file_id).cross_regression
 
     def _of(self, file_id: str) -> Charts:
         return self.charts[file_id if file_id in self.charts else POOLED]
 
-    def shares(self, windows: WindowSet, first: int, last: int, most: int) -> dict[int, float]:
-        """`Attribution.shares` of the rows `first` to `last` (inclusive) of a segment whose charts have an
-        attribution."""
+    def shares(self, windows: WindowSet, first: int, last: int, error_c: np.ndarray, most: int) -> dict[int, float]:
+        """`inference.charts.attribution.shares` of the rows `first` to `last` (inclusive) of a segment, whose charts
+        have a regression. error_c: mean errors of these rows."""
         series, segments = windows.series, windows.segments
         segment = int(segments.at(np.array([first]))[0])
-        charts = self._of(series.recordings[int(segments.recording_k[segment])].file_id)
+        regression = self._of(series.recordings[int(segments.recording_k[segment])].file_id).cross_regression
         start = max(int(segments.start_k[segment]), first - _ROWS_BEFORE)
-        moment_cc, row = np.zeros((len(charts.usual_c),) * 2), start
-        for rows in charts.regression.rows(series.rows_nc, np.array([[start, last + 1]])):
-            scaled_nc = charts.attribution.scaled(charts.regression.residual(rows))[max(0, first - row) :]
-            moment_cc += scaled_nc.T @ scaled_nc
+        moment_ff, row = np.zeros_like(regression.precision_ff), start
+        for rows in regression.rows(series.rows_nc, np.array([[start, last + 1]])):
+            x_nf = rows.regressor_nf[max(0, first - row) :]
+            moment_ff += x_nf.T @ x_nf
             row += len(rows.z_nc)
-        return charts.attribution.shares(moment_cc, most)
+        return attribution.shares(regression, error_c, moment_ff, most)
 
     def expected(self, windows: WindowSet, row_n: np.ndarray) -> np.ndarray:
         """The predictions of the charts' regressions for some rows of the series, in the units of the series: float64

@@ -142,7 +142,7 @@ class VibrationChartSet:
     span: int
     settings: VibrationCharts
 
-    def attribution(self, file_id: str) -> None:
+    def cross_regression(self, file_id: str) -> None:
         """Events are attributed by the errors of the axes, which no regression mixes."""
         return
 

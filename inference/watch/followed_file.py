@@ -53,7 +53,7 @@ class FollowedFile(Running):
         self._scores = RunningDetector(detector, monitor.model, monitor.config, file_id, num_channels)
         self._events = RunningEvents(
             file_id, monitor.channels, detector.threshold.value, monitor.config.scoring,
-            attribution=detector.attribution(file_id),
+            regression=detector.cross_regression(file_id),
         )  # fmt: skip
 
     @property
@@ -139,7 +139,7 @@ class FollowedFile(Running):
         self.waiting_n = self.waiting_n[count:].copy()
         reports = []
         if scores is not None:
-            reports += self._events(score_n, scores.channel_error_sc, row_n, time_n, scores.residual_sc)
+            reports += self._events(score_n, scores.channel_error_sc, row_n, time_n, scores.regressor_sf)
         if ended:
             reports += self._events.end()
         return Scored(self.file_id, row_n, time_n, score_n, top_n, reports)

@@ -34,7 +34,7 @@ class RunningDetector(Running):
         self._detector, self._config, self._file_id = detector, config, file_id
         self._model = model if detector.uses_model else None
         self._charts = detector.charts.running(file_id)
-        self._attributes = detector.attribution(file_id) is not None
+        self._attributes = detector.cross_regression(file_id) is not None
         self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
         # Of the segment: the rows that the next window needs; the number of rows; the number of scored rows.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
@@ -83,7 +83,7 @@ class RunningDetector(Running):
             model_weight=self._detector.model_weight, smooth=self._smooth,
         )  # fmt: skip
         if self._attributes:
-            scores = replace(scores, residual_sc=self._charts.residual_nc)
+            scores = replace(scores, regressor_sf=self._charts.regressor_nf)
         self._num_scored = stop
         keep = 0 if self._model is None else self._config.data.window
         self._rows_mc = self._rows_mc[max(0, stop - keep - first) :].copy()

@@ -13,7 +13,7 @@ import numpy as np
 from core.errors import OutputError
 from core.workspace import write_bytes
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -115,7 +115,7 @@ def test_weights_are_those_of_a_ridge_regression_without_the_own_channel():
     expected = Ridge(alpha=0.01 * len(values_nc), solver="svd").fit(
         rows.regressor_nf[:, :-1][:, kept_f], rows.filled_nc[:, channel]
     )
-    weight_fc = cross_channel_regression._without_itself(found, 0.01, num_channels)
+    weight_fc = cross_channel_regression._weights(found.precision(0.01), num_channels)
     np.testing.assert_allclose(weight_fc[:-1, channel][kept_f], expected.coef_, atol=1e-6)
 
 

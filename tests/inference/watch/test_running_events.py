@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.schema import Scoring
-from inference.charts.attribution import Attribution
+from inference.charts import attribution
+from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.events import find_events
 from inference.watch.running_events import RunningEvents
+from tests.inference.charts.plants import plant, whole
 from tests.inference.conftest import make_score_table
 
 NAMES = ("p", "q; r", "s", "t")
@@ -71,20 +73,23 @@ def test_events_of_pieces_are_those_of_the_complete_table(seed):
 
 
 def test_an_event_in_pieces_is_attributed_as_a_whole():
-    rng = np.random.default_rng(0)
+    values_nc = plant(140, seed=1, num_channels=4)
+    values_nc[40:100, 2] += 10.0
+    reference_nc = plant(2000, seed=0, num_channels=4)
+    regression, _, _ = CrossChannelRegression.fit(reference_nc, whole(reference_nc))
+    (rows,) = regression.rows(values_nc, whole(values_nc))
     score_s = np.repeat([0.5, 3.0, 0.5], [40, 60, 40]).astype(np.float32)
-    residual_sc = rng.normal(size=(140, 4))
-    residual_sc[40:100, 2] += 4.0
-    attribution = Attribution(np.ones(4), np.zeros((4, 4)), (np.zeros((4, 4)), np.zeros((4, 4))))
-    running = RunningEvents("day", NAMES, 1.4, Scoring(), attribution=attribution)
+    error_sc = np.square(regression.residual(rows))
+    running = RunningEvents("day", NAMES, 1.4, Scoring(), regression=regression)
     reports = []
     for first in range(0, 140, 7):
         piece = slice(first, first + 7)
-        state, running = running.state(), RunningEvents("day", NAMES, 1.4, Scoring(), attribution=attribution)
+        state, running = running.state(), RunningEvents("day", NAMES, 1.4, Scoring(), regression=regression)
         running.restore(state)
         row_n = np.arange(first, first + 7)
-        reports += running(score_s[piece], np.ones((7, 4)), row_n, row_n * 10**9, residual_sc[piece])
-    expected = attribution.shares(residual_sc[40:100].T @ residual_sc[40:100], 3)
+        reports += running(score_s[piece], error_sc[piece], row_n, row_n * 10**9, rows.regressor_nf[piece])
+    regressor_nf = rows.regressor_nf[40:100]
+    expected = attribution.shares(regression, error_sc[40:100].mean(axis=0), regressor_nf.T @ regressor_nf, 3)
     assert [report["state"] for report in reports] == ["open", "closed"]
     assert {each["name"]: each["share"] for each in reports[1]["channels"]} == pytest.approx(
         {NAMES[channel]: share for channel, share in expected.items()}
