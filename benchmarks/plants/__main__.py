@@ -21,7 +21,7 @@ from core.cli import run_command
 from core.errors import EXIT_OK
 from core.workspace import write_json
 
-_HEAD = ("fault", "seed", "detector", "F1", "event F1", "events", "false", "onset s", "end s", "sensor", "AUROC")
+_HEAD = "fault | seed | detector | F1 | event F1 | events | false | onset s | end s | sensor | healthy % | AUROC"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     found: list[Found] = []
-    sys.stdout.write(" | ".join(_HEAD) + "\n")
+    sys.stdout.write(f"{_HEAD}\n")
     for seed in arguments.seeds:
         for fault in arguments.fault or FAULTS:
             with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def _line(found: Found) -> str:
     sensor = {None: "–", True: "right", False: "wrong"}[found.sensors]
     cells = (found.fault, str(found.seed), found.detector, f"{found.f1:.2f}", f"{found.event_f1:.2f}",
              str(found.events), str(found.false_events), number(found.onset_s), number(found.end_s), sensor,
-             number(found.auroc, ".2f"))  # fmt: skip
+             number(found.healthy), number(found.auroc, ".2f"))  # fmt: skip
     return " | ".join(cells)
 
 

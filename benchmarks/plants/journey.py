@@ -24,7 +24,7 @@ class Found:
     """f1: F1 of the alarms, by row. event_f1: F1 of the seconds in events. onset_s: seconds from the start of the fault
     to the start of the first event that overlaps it, negative if the event is earlier; None without such an event.
     end_s: the same for the ends, with the last event. sensors: whether the top channel of the longest such event is one
-    that the fault changed."""
+    that the fault changed. healthy: largest share of another sensor in this event, in percent; 0 if none is named."""
 
     fault: FaultName
     seed: int
@@ -36,6 +36,7 @@ class Found:
     onset_s: float | None
     end_s: float | None
     sensors: bool | None
+    healthy: float | None
     auroc: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -78,16 +79,19 @@ def metrics_of(plant: Plant, root: Path, detector: str) -> Found:
     )
     start, stop = ((START["test"] + pd.Timedelta(seconds=row)) for row in (plant.start, plant.stop - 1))
     overlapping = events[(events["start"] <= stop) & (events["end"] >= start)]
-    onset = end = sensors = None
+    onset = end = sensors = healthy = None
     if len(overlapping):
         onset = (overlapping["start"].min() - start).total_seconds()
         end = (overlapping["end"].max() - stop).total_seconds()
         longest = overlapping.loc[overlapping["duration_seconds"].idxmax()]
-        sensors = str(longest["top_channels"]).split("; ")[0] in plant.sensors
+        names, shares = (str(longest[column]).split("; ") for column in ("top_channels", "top_shares"))
+        sensors = names[0] in plant.sensors
+        others = (share for name, share in zip(names, shares, strict=True) if name not in plant.sensors)
+        healthy = max((float(share.removesuffix(" %")) for share in others), default=0.0)
     detection = summary["detection"]
     return Found(
         plant.fault, plant.seed, detector, detection["f1"] or 0.0, _event_f1(events, start, stop), len(events),
-        detection["false_events"], onset, end, sensors, detection["auroc"],
+        detection["false_events"], onset, end, sensors, healthy, detection["auroc"],
     )  # fmt: skip
 
 

@@ -53,11 +53,12 @@ def test_the_figures_follow_from_the_events(tmp_path):
     start, end = (START["test"] + pd.to_timedelta(times[at::2], unit="s") for at in (0, 1))
     events = pd.DataFrame({"start": start, "end": end, "duration_seconds": [39, 359]})
     events["top_channels"] = ["flow_m3h; level_pct", "temperature_c; flow_m3h"]
+    events["top_shares"] = ["60 %; 40 %", "70 %; 20 %"]
     events.to_csv(folder / "patchtst_events.csv", index=False)
     summary = {"detection": {"f1": 0.5, "false_events": 1, "auroc": None}}
     (folder / "patchtst_summary.json").write_text(json.dumps(summary), encoding="utf-8")
     found = metrics_of(plant, tmp_path, "charts")
-    assert (found.events, found.onset_s, found.end_s, found.sensors) == (2, 40.0, 0.0, True)
+    assert (found.events, found.onset_s, found.end_s, found.sensors, found.healthy) == (2, 40.0, 0.0, True, 20.0)
     assert found.event_f1 == pytest.approx(2 * 360 / (40 + 360 + 400))
 
 
