@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference dat
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
 _THRESHOLD = TypeAdapter(CalibratedThreshold)
+# What reading a damaged archive raises; TokenError comes from the parser of the header of an array.
+_UNREADABLE = (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError, TokenError)
 
 
 def save_detector(detector: Detector, path: Path) -> None:
@@ -70,7 +73,7 @@ def load_detector(path: Path) -> Detector:
         digest = str(arrays.pop(_DIGEST))
         header = parse_json(arrays[_HEADER].tobytes())
         version = header["format_version"]
-    except (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise _Unusable(path, f"cannot be read: {first_line(error)}") from error
     if version != FORMAT_VERSION:
         raise _Unusable(path, f"has format version {version}, this Landfall reads {FORMAT_VERSION}", hint=_FIT_AGAIN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -237,6 +238,14 @@ def test_invalid_files_are_rejected_and_no_pickle_is_opened(tmp_path):
             load_detector(path)
     with pytest.raises(OutputError, match="cannot be read"):
         load_detector(tmp_path / "missing.npz")
+
+
+def test_an_array_with_an_open_bracket_in_its_header_is_rejected(tmp_path):
+    header = b"{'descr': (".ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("header.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(OutputError, match="cannot be read"):
+        load_detector(tmp_path / "x.npz")
 
 
 # ------------------------------------------------------------------------------------------------- each by its own past
