@@ -8,7 +8,7 @@ Layers, lowest first:
 - `innovations`: the part of a channel that neither the last rows nor the other channels predict
 - `operating_context`: similar states of a process, and the usual size of residuals there
 - `cross_channel_regression`: predicts a channel from the other channels
-- `attribution`: the channels that explain the residuals of this regression
+- `attribution`: the channels that an event comes from, by this regression
 - `cross_channel`: the chart of these residuals by operating context
 - `control_charts`: the charts of a process that does not repeat itself
 - `process`: the charts of each group of recordings of process sensors
