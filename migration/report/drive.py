@@ -78,7 +78,7 @@ def _of_line(line: str) -> Iterator[tuple[str, int, int]]:
     for place in _PLACE.finditer(line):
         rest = line[place.end() :]
         if opened := _OPENED.search(line[: place.start()]):
-            text, start = rest.partition(opened[1])[0], opened.start() + 1
+            text, start = rest.partition(opened[1])[0].rstrip("\\"), opened.start() + 1
         else:
             text, start = _WORD.match(rest)[0], place.start()  # type: ignore[index]  # it matches an empty text, too
             start = len(line[:start].rstrip(f"/.~_-{ascii_letters}"))

@@ -97,6 +97,8 @@ def _written(command: shell.Command) -> Iterator[str]:
         yield plain[-1]
     elif _ANY.fullmatch(program):
         yield from plain
+    elif program == "git" and "clone" in plain and len(plain) > 2:
+        yield plain[-1]
     elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
         yield from plain[1:]
     elif _NAMED.fullmatch(program):

@@ -51,6 +51,7 @@ def test_a_file_that_is_only_written(text):
         f"!cp {FILE} .",
         f"!mv {FILE}",
         f"path = '{FILE}'",
+        f'path = "\\"{FILE}\\""',
         f"files.download('{FILE}')",
         f"path = '{FILE}'\nfiles.download(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
