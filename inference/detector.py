@@ -50,7 +50,8 @@ class Detector:
     checkpoint_sha256: digest of the checkpoint whose errors it was fitted to; None without a model.
     settings: the settings it was fitted with, by their keys in a configuration. alarm_settings: the settings of
         threshold and events, which can be changed without fitting again.
-    baseline_c: the model's reference error of each channel, float64 (C,); None without a model.
+    baseline_c: the model's reference error of each channel, float64 (C,), NaN for a channel that is not scored; None
+        without a model.
     charts: the control charts.
     own_past, scales: file ids of the recordings that are scored per recording, and their scales (`inference.groups`).
     sample: the scores of the calibration data.
@@ -159,6 +160,7 @@ def settings_of(config: AnyConfig) -> dict[str, Any]:
         "scoring.smoothing_span": config.scoring.smoothing_span,
         "scoring.look_ahead": config.scoring.look_ahead,
         "scoring.operating_context": config.scoring.operating_context,
+        "scoring.score_switches": config.scoring.score_switches,
         "scoring.charts": config.scoring.charts.model_dump(mode="json"),
         "data.context_channels": list(config.data.context_channels),
         "data.score_stride": config.score_stride,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,11 +101,12 @@ def fit_with_scores(
     own_past = _own_past(config, reference)
     second_s = second_half(calibration, of_calibration, own_past)
     charts, chart_errors = _fit_charts(config, reference, own_past, features)
+    baseline = partial(channel_baseline, errors, charts.scored_c)
 
     def fused(chart_sc: np.ndarray) -> np.ndarray:
         """Calibration scores (S,); the baseline for each half is computed without it."""
         of_half = [
-            _raw_scores(config, of_calibration, channel_baseline(errors, without_s=half_s), chart_sc, model_weight)
+            _raw_scores(config, of_calibration, baseline(without_s=half_s), chart_sc, model_weight)
             for half_s in (~second_s, second_s)
         ]
         return np.where(second_s, of_half[1], of_half[0])
@@ -128,7 +130,7 @@ def fit_with_scores(
         checkpoint_sha256=checkpoint_sha256,
         settings=settings if has_model else settings | CHARTS_ONLY,
         alarm_settings=alarm_settings(config.scoring),
-        baseline_c=channel_baseline(errors),
+        baseline_c=baseline(),
         charts=charts,
         own_past=own_past,
         data={name: identity(split) for name, split in reference.items()},
@@ -189,7 +191,7 @@ def weight_choice(
         charts, _ = _fit_charts(config, halves.reference, own_past, halves.features)
         injected = inject(second, config.stream, span=config.scoring.smoothing_span, seed=config.seed)
         of_model, chart_sc = errors_of(injected.windows), charts.errors(injected.windows)
-        baseline_c = channel_baseline(halves.errors)
+        baseline_c = channel_baseline(halves.errors, charts.scored_c)
     is_normal_s = injected.fault_s == NORMAL
     keys = keys_of(injected.windows, own_past) if own_past else []
     key_s = np.repeat(np.array(keys, dtype=object), injected.windows.segments.lengths_k[: len(keys)])

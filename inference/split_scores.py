@@ -54,16 +54,20 @@ class SplitScores:
 
 
 def channel_baseline(
-    reference: Mapping[SplitName, SplitErrors], *, without_s: np.ndarray | None = None
+    reference: Mapping[SplitName, SplitErrors],
+    scored_c: np.ndarray | None = None,
+    *,
+    without_s: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """The model's reference error of each channel, float64 (C,): its root mean square over all entries of the reference
     splits, divided by √3, which is the mean for squares of Gaussian residuals. At least the largest mean of a split,
     and at least `BASELINE_FLOOR`. None without a model.
 
     So a channel that is constant except for a rare state, which the model does not learn, has a lower weight.
-    NaN for a channel without a value; scores leave it out.
+    NaN for a channel that is not scored, or has no value; scores leave it out.
 
-    without_s: bool (S,), entries of the split `calibration` to leave out.
+    scored_c: bool (C,), the channels that are scored; None: all. without_s: bool (S,), entries of the split
+    `calibration` to leave out.
     """
     if reference["calibration"].error_sc is None:
         return None
@@ -83,7 +87,7 @@ def channel_baseline(
     if (count_c == 0).any():
         log.warning("%d of %d channels have no reference data and are not scored", (count_c == 0).sum(), num_channels)
     baseline_c = np.maximum(np.sqrt(fourth_c / np.maximum(count_c, 1) / 3), np.maximum(mean_c, BASELINE_FLOOR))
-    return np.where(count_c > 0, baseline_c, np.nan)
+    return np.where((count_c > 0) & (True if scored_c is None else scored_c), baseline_c, np.nan)
 
 
 def score_split(

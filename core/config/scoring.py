@@ -63,6 +63,12 @@ class Scoring(Section):
         description="Process sensors: whether residuals are compared with those of similar operating contexts. `auto` "
         "does so for a process that repeats itself, such as a recipe.",
     )
+    score_switches: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Process sensors: whether channels that have only two values in reference data, such as commands, "
+        "have scores of their own; they predict other channels in any case. `auto`: not if they are most of the "
+        "channels that change.",
+    )
     smoothing_span: Count = Field(
         1,
         description="Span of the causal exponentially weighted means in a score: in rows, for vibration in the "

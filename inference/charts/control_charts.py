@@ -68,7 +68,7 @@ _MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
 @dataclass(frozen=True)
 class CrossChannelResidual:
     """The regression on other channels. usual_c, cusum_c: mean squares of its residuals, and of the CUSUM of its
-    residuals in deviations, on reference rows: float64 (C,)."""
+    residuals in deviations, on reference rows: float64 (C,); the first is NaN for a channel that is not scored."""
 
     regression: CrossChannelRegression
     usual_c: np.ndarray
@@ -80,7 +80,14 @@ class CrossChannelResidual:
         return np.clip(1.0 - self.usual_c, 0.0, 1.0)
 
     @classmethod
-    def fit(cls, values_nc: np.ndarray, segments_k2: np.ndarray, span: int, settings: ProcessCharts) -> Self | None:
+    def fit(
+        cls,
+        values_nc: np.ndarray,
+        segments_k2: np.ndarray,
+        span: int,
+        settings: ProcessCharts,
+        scored_c: np.ndarray | None = None,
+    ) -> Self | None:
         """None for a single channel or more than `_MOST_CHANNELS`. Arguments as for `fit` of this module. The mean
         squares are those of out-of-fold residuals."""
         num_channels = values_nc.shape[1]
@@ -103,6 +110,8 @@ class CrossChannelResidual:
 
         square_c = _mean_square((residual_nc for residual_nc, _ in left_out()), num_channels)
         usual_c = np.maximum(square_c, RESIDUAL_FLOOR**2)
+        if scored_c is not None:
+            usual_c[~scored_c] = np.nan
         found = cls(regression, usual_c, np.full(num_channels, CUSUM_FLOOR))
         if _unexplained(found) == 1:  # the sixth chart has no weight
             return found
@@ -123,8 +132,9 @@ class ControlCharts:
     """Charts of one group of recordings.
 
     span: span of the exponentially weighted means, in rows. usual_4c: mean squares (4, C) on reference rows: of the
-    innovations, of their CUSUM, of the residuals of the components, and of the residuals of the regression. The unit is
-    the reference deviation of the innovations for the CUSUM, and the standard deviation of the channel for the others.
+    innovations, of their CUSUM, of the residuals of the components, and of the residuals of the regression; NaN for a
+    channel that is not scored. The unit is the reference deviation of the innovations for the CUSUM, and the standard
+    deviation of the channel for the others.
     components_share: weight of the third chart. shared_weight: weight of the fifth chart. cross: the regression of the
     fourth chart; None without it. settings: constants of all charts.
     """
@@ -140,6 +150,11 @@ class ControlCharts:
     cross: CrossChannelResidual | None = None
 
     @property
+    def scored_c(self) -> np.ndarray:
+        """The channels that are scored, bool (C,)."""
+        return ~np.isnan(self.usual_4c[0])
+
+    @property
     def total(self) -> float:
         """The mean of the sum of all charts on reference rows; errors are divided by it."""
         own_c, residual_c = self.usual_4c[[0, 3]]
@@ -150,7 +165,7 @@ class ControlCharts:
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes the errors of the rows of segments (K, 2) into `error_sc`, float32 (S, C), those of segment k from
         line `first_k[k]` on. An error is about 1 on reference rows, at most `ERROR_CAP`, and NaN where a value is
-        missing."""
+        missing or a channel is not scored."""
         write_errors(self.running(), self._rows_at_a_time, error_sc, first_k, values_nc, segments_k2)
 
     def running(self) -> RunningCharts:
@@ -275,13 +290,15 @@ def fit(
     *,
     span: int,
     settings: ProcessCharts | None = None,
+    scored_c: np.ndarray | None = None,
     scratch: Path | None = None,
 ) -> ControlCharts:
     """The charts of reference rows.
 
     values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
-    gap, in order. span: span of the exponentially weighted means, in rows. scratch: directory for arrays that are too
-    large for memory; None uses memory. The reference means are those of out-of-fold residuals.
+    gap, in order. span: span of the exponentially weighted means, in rows. scored_c: bool (C,), the channels that are
+    scored; None: all. The others only predict them. scratch: directory for arrays that are too large for memory; None
+    uses memory. The reference means are those of out-of-fold residuals.
     """
     num_channels, settings = values_nc.shape[1], settings or ProcessCharts()
     regression, residual_sc = autoregression.fit(values_nc, segments_k2, settings, scratch)
@@ -307,12 +324,14 @@ def fit(
     deviations = (_deviations(innovations(residual_nc), own_c) for residual_nc in residuals())
     cusum_c = _mean_square(charted(deviations, _cusum(span, num_channels, settings)), num_channels)
     usual_4c = np.stack([own_c, np.maximum(cusum_c, CUSUM_FLOOR), left_c, residual_c])
+    if scored_c is not None:
+        usual_4c[:, ~scored_c] = np.nan
     shared = (
-        np.minimum((np.square(each_nc) - innovations(each_nc) ** 2) / residual_c, ERROR_CAP) for each_nc in residuals()
+        np.minimum((np.square(each_nc) - innovations(each_nc) ** 2) / usual_4c[3], ERROR_CAP) for each_nc in residuals()
     )
     shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
-    cross = CrossChannelResidual.fit(values_nc, segments_k2, span, settings)
+    cross = CrossChannelResidual.fit(values_nc, segments_k2, span, settings, scored_c)
     return ControlCharts(
         regression,
         innovations,

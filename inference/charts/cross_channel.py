@@ -37,8 +37,8 @@ class CrossChannelChart:
     """Errors of rows, about 1 on reference rows.
 
     scale: usual residuals by context. level_2c: mean and deviation (2, C) of the smoothed negative log-likelihood of
-    reference rows. usual_c: mean square of the excess over that mean, in deviations. span: span of the exponentially
-    weighted mean, in rows.
+    reference rows. usual_c: mean square of the excess over that mean, in deviations; NaN for a channel that is not
+    scored. span: span of the exponentially weighted mean, in rows.
     """
 
     regression: CrossChannelRegression
@@ -48,9 +48,14 @@ class CrossChannelChart:
     usual_c: np.ndarray
     span: int
 
+    @property
+    def scored_c(self) -> np.ndarray:
+        """The channels that are scored, bool (C,)."""
+        return ~np.isnan(self.usual_c)
+
     def write(self, error_sc: np.ndarray, first_k: np.ndarray, values_nc: np.ndarray, segments_k2: np.ndarray) -> None:
         """Writes float32 errors of the rows of segments (K, 2) into lines of `error_sc` (S, C), those of segment k from
-        `first_k[k]` on; NaN where a value is missing."""
+        `first_k[k]` on; NaN where a value is missing or a channel is not scored."""
         write_errors(self.running(), self.regression.rows_at_a_time, error_sc, first_k, values_nc, segments_k2)
 
     def running(self) -> RunningChart:
@@ -105,13 +110,19 @@ class RunningChart(Running):
 
 
 def fit(
-    values_nc: np.ndarray, segments_k2: np.ndarray, *, span: int, context_c: np.ndarray | None = None
+    values_nc: np.ndarray,
+    segments_k2: np.ndarray,
+    *,
+    span: int,
+    context_c: np.ndarray | None = None,
+    scored_c: np.ndarray | None = None,
 ) -> CrossChannelChart:
     """The chart of reference rows.
 
     values_nc: (N, C) of all rows, NaN missing. segments_k2: int64 (K, 2), half-open ranges of reference rows without a
     gap, in order. span: span of the exponentially weighted mean, in rows. context_c: bool (C,), the channels that
-    describe the context; by default all. The reference residuals are out-of-fold residuals.
+    describe the context; by default all. scored_c: bool (C,), the channels that are scored; by default all. The
+    reference residuals are out-of-fold residuals.
     """
     regression, others, folds = CrossChannelRegression.fit(values_nc, segments_k2)
     learned = [_learned_rows(fold_k2, len(folds)) for fold_k2 in folds]
@@ -137,6 +148,8 @@ def fit(
     deviation_c = np.sqrt(mean_of_observed(np.square(smoothed_nc - mean_c)))
     level_2c = np.stack([mean_c, np.maximum(deviation_c, DEVIATION_FLOOR)])
     usual_c = np.maximum(mean_of_observed(_excess(smoothed_nc, level_2c)), DEVIATION_FLOOR)
+    if scored_c is not None:
+        usual_c[~scored_c] = np.nan
     return CrossChannelChart(regression, features, scale, level_2c, usual_c, span)
 
 

@@ -27,6 +27,7 @@ from inference.charts.control_charts import ControlCharts, RunningCharts
 from inference.charts.cross_channel import CrossChannelChart, RunningChart
 from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.charts.reference_rows import FOLDS, held_out, num_rows
+from inference.charts.switches import ScoreSwitches, scored_channels
 from inference.groups import OWN_ROWS, POOLED, Group, groups, keys_of
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,11 @@ class ProcessChartSet:
     """The charts of each group of recordings, by the key of the group (`inference.groups`)."""
 
     charts: Mapping[str, Charts]
+
+    @property
+    def scored_c(self) -> np.ndarray:
+        """The channels that are scored, bool (C,)."""
+        return next(iter(self.charts.values())).scored_c
 
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
@@ -162,6 +168,7 @@ def fit_process(
     span: int,
     context: OperatingContext = "auto",
     context_channels: Collection[str] = (),
+    score_switches: ScoreSwitches = "auto",
     settings: ProcessCharts | None = None,
 ) -> tuple[ProcessChartSet, np.ndarray]:
     """Charts of the rows of all reference splits, and the errors of the split `calibration` by charts that were fitted
@@ -170,7 +177,8 @@ def fit_process(
     own_past: file ids of the recordings that are scored per recording (errors of the other recordings are NaN); if
     empty, all recordings are one group. span: span of the exponentially weighted means, in rows. context: whether
     residuals are compared with those of similar operating contexts; `auto` does so for a process that repeats itself.
-    context_channels: the channels that describe the context; by default all. settings: constants of the charts.
+    context_channels: the channels that describe the context; by default all. score_switches: whether switches are
+    scored (`inference.charts.switches`). settings: constants of the charts.
     Raises ConfigError for a context channel that the data does not have.
     """
     calibration, settings = reference["calibration"], settings or ProcessCharts()
@@ -184,12 +192,16 @@ def fit_process(
         log.info("%d recordings have separate charts: each has at least %d reference rows", len(own_past), OWN_ROWS)
     fitted = groups(reference.values(), own_past)
     context_c = _chosen(calibration.series, context_channels)
+    all_k2 = np.concatenate([split.segments.rows_k2 for split in reference.values()])
+    scored_c = scored_channels(values_nc, all_k2[np.argsort(all_k2[:, 0])], score_switches)
     uses_context = _uses_context(fitted, values_nc, span, context, context_c, settings.recurrence)
 
     def learned(segments_k2: np.ndarray) -> Charts:
         if uses_context:
-            return cross_channel.fit(values_nc, segments_k2, span=span, context_c=context_c)
-        return control_charts.fit(values_nc, segments_k2, span=span, settings=settings, scratch=scratch)
+            return cross_channel.fit(values_nc, segments_k2, span=span, context_c=context_c, scored_c=scored_c)
+        return control_charts.fit(
+            values_nc, segments_k2, span=span, settings=settings, scored_c=scored_c, scratch=scratch
+        )
 
     charts = {}
     for group in fitted:

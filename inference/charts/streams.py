@@ -77,5 +77,6 @@ def fit_charts(
         span=scoring.smoothing_span,
         context=scoring.operating_context,
         context_channels=config.data.context_channels,
+        score_switches=scoring.score_switches,
         settings=charts.process,
     )

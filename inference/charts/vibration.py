@@ -142,6 +142,8 @@ class VibrationChartSet:
     span: int
     settings: VibrationCharts
 
+    scored_c = None  # all axes
+
     def cross_regression(self, file_id: str) -> None:
         """Events are attributed by the errors of the axes, which no regression mixes."""
         return
