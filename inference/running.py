@@ -90,6 +90,27 @@ class Ewma(Running):
         return np.arange(len(segment_n)) - first_n + 1
 
 
+class StartedEwma(Running):
+    """Exponentially weighted mean that starts each segment at a reference value, as means of few rows vary more.
+
+    start: the value, a number or float (C,).
+    """
+
+    STATE = ("_segment", "_rows")
+
+    def __init__(self, span: float, num_channels: int, start: float | np.ndarray):
+        self.start, self._ewma = start, Ewma(span, num_channels)
+        self._segment, self._rows = -1, 0
+
+    def __call__(self, values_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
+        """The means of the next rows, float64 (n, C). segment_n: the number of each row's segment, ascending."""
+        begins_n = np.diff(segment_n, prepend=self._segment) != 0
+        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
+        age_n1 = (np.arange(len(segment_n)) - first_n + 1)[:, np.newaxis]
+        self._segment, self._rows = int(segment_n[-1]), int(age_n1[-1, 0])
+        return self.start + (1 - self._ewma.decay**age_n1) * (self._ewma(values_nc, segment_n) - self.start)
+
+
 def variance_left(decay: float, age_n: np.ndarray) -> np.ndarray:
     """The variance of the exponentially weighted mean of `age_n` independent rows of variance 1: float64 (n,)."""
     past_n = decay ** age_n.astype(np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 from core.data.blocks import blank, slices
 from core.data.splits import SplitName
 from inference.entries import SplitErrors
-from inference.running import ERROR_CAP, Ewma
+from inference.running import ERROR_CAP, Ewma, Running, StartedEwma
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,9 @@ _VALUES_AT_A_TIME = 2**19
 # The model raises a score of the charts by this factor at most. Chosen with the labels of public sets (dev/LOG.md,
 # 2026-11-26: A model that can raise a score, but not lower it).
 LARGEST_RAISE = 1.5
+# Span of the long-run mean of the model's component, in smoothing spans. Chosen with the labels of public sets, where
+# 100 and 300 hardly differ (dev/LOG.md, 2026-11-27: A model that has left what it has learned).
+_LEVEL_SPANS = 300
 # Components are clipped from below, because 0 has no logarithm.
 _SMALLEST = 1e-6
 
@@ -97,7 +100,7 @@ def score_split(
     smoothing_span: int,
     chart_sc: np.ndarray | None = None,
     model_weight: float = 1.0,
-    smooth: Ewma | None = None,
+    means: ModelMeans | None = None,
 ) -> SplitScores:
     """Scores from the model's errors, relative to their baseline and smoothed, and from those of the charts.
 
@@ -110,7 +113,7 @@ def score_split(
     Errors are normalised first, so that the channel that the model predicts worst does not dominate.
     smoothing_span: span of the causal exponentially weighted mean of the model's errors within a segment; 1 does not
     smooth. chart_sc: float (S, C) of reference mean 1, already smoothed; may be None if the weight of the model is 1.
-    smooth: the running mean of the model's errors, if these entries continue earlier ones; None starts a new one.
+    means: the running means of the model's errors, if these entries continue earlier ones; None starts new ones.
     """
     if model_weight == 0:
         errors = errors.entries
@@ -119,7 +122,7 @@ def score_split(
     score_s = np.empty(num_entries, dtype=np.float32)
     top_channel_s = np.empty(num_entries, dtype=np.int32)
     model_share_s = np.full(num_entries, 0.0 if errors.error_sc is None else 1.0, dtype=np.float32)
-    smooth = smooth or model_mean(smoothing_span, num_channels)
+    means = means or ModelMeans(smoothing_span, num_channels)
     read = [each for each in (errors.error_sc, errors.segment_s, chart_sc) if each is not None]
     for piece in slices(normalised_sc, *read, num_values=_VALUES_AT_A_TIME):
         if errors.error_sc is None:
@@ -129,8 +132,9 @@ def score_split(
             if model_weight < 1.0:
                 normalised_nc = np.minimum(normalised_nc, ERROR_CAP)
             if smoothing_span > 1:
-                normalised_nc = smooth(normalised_nc, errors.segment_s[piece])
+                normalised_nc = means.smooth(normalised_nc, errors.segment_s[piece])
             if model_weight < 1.0:
+                normalised_nc /= means.level(normalised_nc, errors.segment_s[piece])
                 chart_nc = np.minimum(chart_sc[piece], ERROR_CAP)
                 normalised_nc, model_share_s[piece] = _fused(normalised_nc, chart_nc, model_weight)
         observed_nc = ~np.isnan(normalised_nc)
@@ -179,6 +183,15 @@ def _mean_of_observed(values_nc: np.ndarray) -> np.ndarray:
     return np.divide(sum_n, count_n, out=np.full(len(sum_n), np.nan), where=count_n > 0)
 
 
-def model_mean(smoothing_span: int, num_channels: int) -> Ewma:
-    """The running mean that smooths errors of the model relative to their baseline."""
-    return Ewma(smoothing_span, num_channels, centre=1.0)
+class ModelMeans(Running):
+    """Running means of the model's errors relative to their baseline."""
+
+    def __init__(self, smoothing_span: int, num_channels: int):
+        self.smooth = Ewma(smoothing_span, num_channels, centre=1.0)
+        self._long_run = StartedEwma(_LEVEL_SPANS * smoothing_span, 1, 0.0)
+
+    def level(self, normalised_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
+        """The long-run geometric mean of the component at each of the next rows, (n, 1); at least 1. A large fault
+        hardly changes a geometric mean."""
+        log_n = np.log(np.maximum(_mean_of_observed(normalised_nc), _SMALLEST))
+        return np.exp(np.fmax(self._long_run(log_n[:, np.newaxis], segment_n), 0.0))

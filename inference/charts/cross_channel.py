@@ -19,7 +19,7 @@ import numpy as np
 from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression, LaggedRows
 from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
 from inference.charts.reference_rows import moments
-from inference.running import ERROR_CAP, Ewma, Running, write_errors
+from inference.running import ERROR_CAP, Running, StartedEwma, write_errors
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,10 @@ class RunningChart(Running):
     def __init__(self, chart: CrossChannelChart):
         self._chart, self._lagged = chart, LaggedRows(chart.regression)
         self.regressor_nf = np.empty((0, len(chart.regression.precision_ff)))
-        self._extract, self._smooth = chart.features.extractor(), _Smooth(chart.span, chart.level_2c[0])
+        self._extract, self._smooth = (
+            chart.features.extractor(),
+            StartedEwma(chart.span, len(chart.level_2c[0]), chart.level_2c[0]),
+        )
 
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._chart, self._lagged(values_nc, segment)
@@ -144,7 +147,7 @@ def fit(
         loss.append(_negative_log_likelihood(residual_nc[row_n], scale_nc))
     loss_nc = np.concatenate(loss)
     mean_c = mean_of_observed(loss_nc)
-    smoothed_nc = _Smooth(span, mean_c)(loss_nc, segment_n)
+    smoothed_nc = StartedEwma(span, len(mean_c), mean_c)(loss_nc, segment_n)
     deviation_c = np.sqrt(mean_of_observed(np.square(smoothed_nc - mean_c)))
     level_2c = np.stack([mean_c, np.maximum(deviation_c, DEVIATION_FLOOR)])
     usual_c = np.maximum(mean_of_observed(_excess(smoothed_nc, level_2c)), DEVIATION_FLOOR)
@@ -168,23 +171,6 @@ def _negative_log_likelihood(residual_nc: np.ndarray, scale_nc: np.ndarray) -> n
     """Negative log-likelihood of residuals under a Student t distribution of that scale, without its constant."""
     square_nc = np.square(residual_nc / np.maximum(scale_nc, RESIDUAL_FLOOR))
     return 0.5 * (FREEDOM + 1) * np.log1p(square_nc / FREEDOM)
-
-
-class _Smooth(Running):
-    """Exponentially weighted mean that starts each segment at the reference mean, as means of few rows vary more."""
-
-    STATE = ("_segment", "_rows")
-
-    def __init__(self, span: int, mean_c: np.ndarray):
-        self.mean_c, self._ewma = mean_c, Ewma(span, len(mean_c))
-        self._segment, self._rows = -1, 0
-
-    def __call__(self, values_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
-        begins_n = np.diff(segment_n, prepend=self._segment) != 0
-        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
-        age_n1 = (np.arange(len(segment_n)) - first_n + 1)[:, np.newaxis]
-        self._segment, self._rows = int(segment_n[-1]), int(age_n1[-1, 0])
-        return self.mean_c + (1 - self._ewma.decay**age_n1) * (self._ewma(values_nc, segment_n) - self.mean_c)
 
 
 def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from inference.detector import Detector
 from inference.entries import SplitErrors
 from inference.predictor import Predictor
 from inference.running import Running
-from inference.split_scores import SplitScores, model_mean, score_split
+from inference.split_scores import ModelMeans, SplitScores, score_split
 
 
 class RunningDetector(Running):
@@ -35,7 +35,7 @@ class RunningDetector(Running):
         self._model = model if detector.uses_model else None
         self._charts = detector.charts.running(file_id)
         self._attributes = detector.cross_regression(file_id) is not None
-        self._smooth = model_mean(detector.settings["scoring.smoothing_span"], num_channels)
+        self._means = ModelMeans(detector.settings["scoring.smoothing_span"], num_channels)
         # Of the segment: the rows that the next window needs; the number of rows; the number of scored rows.
         self._rows_mc = np.empty((0, num_channels), dtype=np.float32)
         self._num_rows = self._num_scored = 0
@@ -80,7 +80,7 @@ class RunningDetector(Running):
         scores = score_split(
             errors, self._detector.baseline_c if error_mc is not None else None,
             smoothing_span=self._detector.settings["scoring.smoothing_span"], chart_sc=chart_nc,
-            model_weight=self._detector.model_weight, smooth=self._smooth,
+            model_weight=self._detector.model_weight, means=self._means,
         )  # fmt: skip
         if self._attributes:
             scores = replace(scores, regressor_sf=self._charts.regressor_nf)

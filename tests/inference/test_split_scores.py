@@ -236,7 +236,8 @@ def test_the_split_with_the_largest_error_sets_the_baseline():
     assert channel_baseline({"train": seen, "calibration": unseen}) == pytest.approx(0.4)
 
 
-def test_the_model_raises_the_score_of_the_charts_up_to_a_limit():
+def test_the_model_raises_the_score_of_the_charts_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(split_scores, "_LEVEL_SPANS", 1e12)  # so that its long-run mean stays 1
     nan = np.nan
     errors = errors_of([[2.88, nan], [1e9, 4.0], [nan, nan], [1.0, 1.0], [0.2, 0.2], [4.0, 4.0]])
     chart_sc = np.array([[1, 3], [0, nan], [5, nan], [nan, nan], [8, 8], [0.8, 1.0]], dtype=np.float32)
@@ -261,6 +262,43 @@ def test_the_model_never_hides_what_the_charts_find(model_weight):
     assert (scores.score_s >= of_charts * (1 - 1e-6)).all()
     assert (scores.score_s <= of_charts * LARGEST_RAISE * (1 + 1e-6)).all()
     assert (scores.score_s > of_charts * 1.01).any()
+
+
+def raised(error_n: np.ndarray) -> np.ndarray:
+    """By how much the model raises scores of 1: (n,). error_n: errors of one channel with the baseline 1."""
+    chart_sc = np.ones((len(error_n), 1))
+    errors = errors_of(error_n[:, np.newaxis])
+    return score_split(errors, np.ones(1), smoothing_span=10, chart_sc=chart_sc, model_weight=0.5).score_s
+
+
+def test_the_model_raises_no_scores_where_all_rows_have_become_hard_to_predict():
+    noise_n = np.random.default_rng(0).exponential(size=40_000)
+    noise_n[20_000:] *= 4.0
+    raise_n = raised(noise_n)
+    assert raise_n[20_050:20_500].mean() > 1.45
+    assert raise_n[35_000:].mean() == pytest.approx(raise_n[15_000:20_000].mean(), rel=0.05)
+    again_n = noise_n.copy()
+    again_n[39_000:39_500] *= 4.0
+    assert raised(again_n)[39_050:39_500].mean() > 1.45
+
+
+def test_a_fault_of_minutes_hardly_changes_the_long_run_mean_of_the_model():
+    noise_n = np.random.default_rng(0).exponential(size=8000)
+    faulty_n = noise_n.copy()
+    faulty_n[2000:2200] = 1e6
+    before, after = raised(noise_n), raised(faulty_n)
+    assert after[2000:2200].min() == pytest.approx(LARGEST_RAISE)
+    later = slice(4000, 8000)
+    assert after[later].mean() > 0.97 * before[later].mean()
+
+
+def test_a_channel_that_is_not_scored_does_not_change_the_score():
+    errors = errors_of([[2.0, 50.0], [4.0, 3.0]])
+    baseline_c = channel_baseline({"calibration": errors_of([[1.0, 1.0]])}, np.array([True, False]))
+    assert np.isnan(baseline_c).tolist() == [False, True]
+    scores = score_split(errors, baseline_c, smoothing_span=1)
+    np.testing.assert_allclose(scores.score_s, [2.0, 4.0])
+    assert scores.top_channel_s.tolist() == [0, 0]
 
 
 def test_scores_larger_than_memory_are_computed_in_pieces(monkeypatch, tmp_path):
