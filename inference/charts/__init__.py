@@ -3,6 +3,7 @@
 Layers, lowest first:
 
 - `reference_rows`: reference rows, standardised and divided into folds
+- `switches`: which channels are scored where commands are among them
 - `components`: residuals of principal components
 - `autoregression`: predicts a row from the rows before it
 - `innovations`: the part of a channel that neither the last rows nor the other channels predict
