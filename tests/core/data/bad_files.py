@@ -6,6 +6,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -50,8 +51,9 @@ def data(content: bytes | str) -> Make:
     return lambda path: path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content) and None
 
 
-def stamps(rows: int = ROWS) -> list[str]:
-    return [str(stamp) for stamp in pd.date_range("2026-01-01", periods=rows, freq="s")]
+@cache
+def stamps(rows: int = ROWS) -> tuple[str, ...]:
+    return tuple(str(stamp) for stamp in pd.date_range("2026-01-01", periods=rows, freq="s"))
 
 
 def lines(*, delimiter: str = ",", change: dict[int, str] | None = None, rows: int = ROWS) -> list[str]:
