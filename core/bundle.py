@@ -6,6 +6,7 @@ import logging
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -72,5 +73,5 @@ def _is_for(detector: Path, sha256: str) -> bool:
     try:
         with np.load(detector, allow_pickle=False) as held:
             return parse_json(held["header"].tobytes()).get("checkpoint_sha256") == sha256
-    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile, TokenError):
         return False

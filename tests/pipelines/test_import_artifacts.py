@@ -208,8 +208,16 @@ def test_a_detector_older_than_the_weights_is_left_out_with_a_warning(drive, wor
     assert DETECTOR in caplog.text
 
 
-def test_a_bundle_leaves_out_a_detector_older_than_the_weights(copied, workspace, tmp_path, caplog):
-    other_detector(copied)
+def detector_with_a_broken_header(root: Path) -> None:
+    """NumPy raises TokenError for an open bracket, which is no ValueError."""
+    header = b"{'descr': (".ljust(117) + b"\n"
+    with zipfile.ZipFile(root / DETECTOR, "w") as archive:
+        archive.writestr("header.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+
+
+@pytest.mark.parametrize("damage", [other_detector, detector_with_a_broken_header])
+def test_a_bundle_leaves_out_a_detector_older_than_the_weights(copied, workspace, tmp_path, caplog, damage):
+    damage(copied)
     config = load_config(CONFIGS["patchtst"], root=copied).config
     bundle = write_bundle(tmp_path / "b.zip", config, root=copied)
     assert DETECTOR not in zipfile.ZipFile(bundle).namelist()
