@@ -24,15 +24,15 @@ from core.config.schema import STREAMS, Stream
 from core.data.dataset import StreamData, load_stream_data
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
-from inference.detector import Detector
+from inference.detector.detector import Detector
+from inference.detector.fitting import fit
+from inference.detector.score_table import score_table
+from inference.detector.stored import charts_and_data
 from inference.entries import SplitErrors
-from inference.event_figures import event_figures
-from inference.fitting import fit
+from inference.events.figures import event_figures
 from inference.groups import reference_of
 from inference.metrics import auroc
 from inference.model_errors import model_errors, reference_errors
-from inference.score_table import score_table
-from inference.stored_detector import charts_and_data
 from pipelines.sample_data.command import make_sample_data
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -23,8 +23,8 @@ from core.config.compose import load_config, local_config_file
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
+from inference.detector.fitting import fit_with_scores
 from inference.entries import SplitErrors
-from inference.fitting import fit_with_scores
 from inference.groups import rows_of
 from inference.thresholds import CalibratedThreshold
 

@@ -55,8 +55,8 @@ def starts(root: Path, stream: Stream, settings: Sequence[str], rounds: int) -> 
 
 def speed(loaded: LoadedConfig, root: Path, batch: int, rounds: int) -> tuple[float, float]:
     """Windows per second with PyTorch, and the speed of ONNX Runtime relative to it."""
+    from inference.detector.stored import open_model
     from inference.detector_graph import TorchPredictor
-    from inference.stored_detector import open_model
 
     config, scoring = open_model(loaded, root=root, checkpoint=None)
     shape = (batch, config.data.window, len(scoring.channels))

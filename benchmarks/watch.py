@@ -77,7 +77,7 @@ def build(root: Path, channels: int, *, with_model: bool) -> list[str]:
 
 def store_detector(loaded: LoadedConfig, root: Path) -> None:
     """Fits the detector of a trained model, which a monitor reads."""
-    from inference.stored_detector import detector_path, fit_from, load_splits, open_model, save_detector
+    from inference.detector.stored import detector_path, fit_from, load_splits, open_model, save_detector
 
     config, scoring = open_model(loaded, root=root, checkpoint=None)
     data = load_splits(config, scoring, ("train", "validation", "calibration"), root=root)

@@ -69,7 +69,7 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
 
 
 def _is_for(detector: Path, sha256: str) -> bool:
-    """Whether the header of a detector names these weights (`inference.detector` writes its header)."""
+    """Whether the header of a detector names these weights (`inference.detector.detector` writes its header)."""
     try:
         with np.load(detector, allow_pickle=False) as held:
             return parse_json(held["header"].tobytes()).get("checkpoint_sha256") == sha256

@@ -44,7 +44,7 @@ def previous_path(path: Path, age: int) -> Path:
 
 
 def detector_path(path: Path) -> Path:
-    """Path of the detector of the model at `path` (`inference.detector`)."""
+    """Path of the detector of the model at `path` (`inference.detector.detector`)."""
     return path.with_suffix(".detector.npz")
 
 

@@ -50,9 +50,9 @@ def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
     Raises CheckpointError and DataError as scoring does, UsageError without the packages, and OutputError if the
     results differ; then nothing is written.
     """
+    from inference.detector.stored import load_splits, open_model
     from inference.detector_graph import TorchPredictor
     from inference.predictor import OnnxPredictor
-    from inference.stored_detector import load_splits, open_model
 
     on_cpu = with_values(loaded.config, {"device.prefer": "cpu", "precision": "32"}, source="export on the CPU")
     loaded = replace(loaded, config=on_cpu)

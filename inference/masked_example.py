@@ -17,9 +17,9 @@ from core.data.scalogram import decibels, row_edges_hz
 from core.data.windows import WindowSet
 from core.models.masking import evaluating
 from core.pictures import label_decades, literal, tidy
+from inference.detector.stored import load_splits, open_model
+from inference.events.timeline import SCORE
 from inference.scoring import ScoringModel
-from inference.stored_detector import load_splits, open_model
-from inference.timeline import SCORE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,7 +31,7 @@ from core.workspace import relative, write_bytes
 
 if TYPE_CHECKING:
     from core.data.windows import WindowSet
-    from inference.detector import Detector
+    from inference.detector.detector import Detector
     from inference.entries import SplitErrors
     from inference.thresholds import FalseAlarms
 
@@ -52,10 +52,10 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     Raises CheckpointError and DataError as scoring does; then nothing is replaced.
     """
     from core.devices import memory
-    from inference.detector_file import load_stored
-    from inference.fitting import fit
+    from inference.detector.file import load_stored
+    from inference.detector.fitting import fit
+    from inference.detector.stored import load_splits, open_model, refuse_training_rows
     from inference.model_errors import model_errors
-    from inference.stored_detector import load_splits, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
@@ -82,8 +82,8 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     """Stores a detector of the splits of the configuration again: a newly fitted one if their files are available,
     otherwise the one from before the first calibration. Returns and raises as `recalibrate`."""
     from core.devices import memory
-    from inference.detector_file import load_detector
-    from inference.stored_detector import available_splits, fit_from, load_splits, open_model, refuse_training_rows
+    from inference.detector.file import load_detector
+    from inference.detector.stored import available_splits, fit_from, load_splits, open_model, refuse_training_rows
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     path = detector_path(scoring.path)
@@ -107,7 +107,7 @@ def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = No
     Raises UsageError if nothing was calibrated, OutputError for a previous detector that is damaged or of another
     model.
     """
-    from inference.detector_file import load_detector
+    from inference.detector.file import load_detector
 
     model = root / (checkpoint or loaded.config.logging.checkpoint_path)
     path = detector_path(model)
@@ -144,7 +144,7 @@ def _calibration_alone(config: AnyConfig) -> AnyConfig:
 
 
 def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
-    from inference.detector_file import load_stored, save_detector
+    from inference.detector.file import load_stored, save_detector
 
     replaced, _ = load_stored(path)
     with _writing(path):
@@ -185,7 +185,7 @@ def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows
     """
     import numpy as np
 
-    from inference.detector import calibration_sample
+    from inference.detector.detector import calibration_sample
 
     if before is None:
         return {"sentence": "There was no earlier detector for this model and these settings: drift is unknown."}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from core.data.dataset import StreamData
     from core.devices.plan import DevicePlan
     from core.fingerprints import Fingerprint
-    from inference.detector import Detector
+    from inference.detector.detector import Detector
     from inference.entries import SplitErrors
     from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
@@ -50,7 +50,7 @@ DETECTOR_KINDS: tuple[DetectorKind, ...] = ("model", "charts")
 
 @dataclass(frozen=True)
 class ScoringResult:
-    """scores: see `inference.score_table`. events: see `inference.events`. summary: content of the JSON file."""
+    """scores: see `inference.detector.score_table`. events: see `inference.events.finding`. summary: the JSON file."""
 
     scores: pd.DataFrame
     events: pd.DataFrame
@@ -120,9 +120,9 @@ class _Scoring(NamedTuple):
 
 def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> _Scoring:
     from core.devices import memory
+    from inference.detector.stored import detector_and_data, open_model
     from inference.entries import SplitErrors
     from inference.model_errors import model_errors
-    from inference.stored_detector import detector_and_data, open_model
 
     config, model = open_model(loaded, root=root, checkpoint=checkpoint)
     # Computed before anything is read: if a file changes while scoring runs, the scores are then out of date.
@@ -139,8 +139,8 @@ def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None
 
 
 def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
+    from inference.detector.stored import charts_and_data
     from inference.entries import SplitErrors
-    from inference.stored_detector import charts_and_data
 
     sources = made_of(loaded.config, root=root, checkpoint=None, checkpoint_sha256=None)
     detector, data, plan = charts_and_data(loaded.config, root=root)
@@ -151,12 +151,12 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
 def _score_stream(
     loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None, kind: DetectorKind
 ) -> ScoringResult:
-    from inference.event_documents import write_event_documents
-    from inference.event_views import Scored, attribute_of
-    from inference.events import find_events
-    from inference.panels import write_panels
-    from inference.score_table import score_table, write_scores
-    from inference.timeline import plot_timeline
+    from inference.detector.score_table import score_table, write_scores
+    from inference.events.documents import write_event_documents
+    from inference.events.finding import find_events
+    from inference.events.panels import write_panels
+    from inference.events.timeline import plot_timeline
+    from inference.events.views import Scored, attribute_of
 
     if kind == "charts":
         config, detector, data, errors, plan, model, sources = _by_charts(loaded, root=root)

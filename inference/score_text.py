@@ -21,8 +21,8 @@ _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 def score_text(
     summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None
 ) -> str:
-    """events: as `inference.events.find_events` returns them. Peaks are multiples of the threshold. Recordings are
-    paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
+    """events: as `inference.events.finding.find_events` returns them. Peaks are multiples of the threshold. Recordings
+    are paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
     lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):

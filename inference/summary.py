@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from core.data.recording import Recording
     from core.devices.plan import DevicePlan
-    from inference.detector import Detector
+    from inference.detector.detector import Detector
+    from inference.detector.split_scores import SplitScores
     from inference.scoring import ScoringModel
-    from inference.split_scores import SplitScores
 
 SCHEMA_VERSION = 1
 
@@ -78,9 +78,9 @@ def summary_of(
     Without a model, `run_id`, `checkpoint`, `checkpoint_sha256`, `detector.file` and `charts_alone` are None, and
     `detector.kind` is "charts": the metrics are those of the charts.
     """
-    from inference.score_table import sample_of
+    from inference.detector.score_table import sample_of
+    from inference.events.what_if import what_if
     from inference.thresholds import departure
-    from inference.what_if import what_if
 
     threshold, num_scored = detector.threshold, int(scores["score"].notna().sum())
     detection = _detection(scores, threshold.value, settings)
@@ -120,7 +120,7 @@ def _charts_alone(
     scores: pd.DataFrame, charts_alone: SplitScores | None, detector: Detector, settings: Scoring
 ) -> dict[str, Any] | None:
     """Metrics of the control charts without the model, with their own threshold."""
-    from inference.events import event_spans
+    from inference.events.finding import event_spans
 
     if charts_alone is None:
         return None
@@ -138,7 +138,7 @@ def _charts_alone(
 def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
     """Metrics of the scores that have a label, and of events; None without any label. An undefined metric is None,
     because JSON has no NaN."""
-    from inference.event_figures import event_figures
+    from inference.events.figures import event_figures
     from inference.metrics import detection_metrics
 
     labelled = scores[scores["label"].notna() & scores["score"].notna()]
@@ -152,7 +152,7 @@ def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dic
 def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
     """The labelled faults without a matched event, with their names if the label files have them."""
     from core.data.labels import fault_names
-    from inference.event_figures import missed_faults
+    from inference.events.figures import missed_faults
 
     missed = missed_faults(scores, settings)
     missed["fault"] = None

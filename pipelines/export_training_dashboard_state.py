@@ -26,7 +26,7 @@ from core.lock import Lock
 from core.page import STATE
 from core.switching import finish
 from core.workspace import relative, schema_text
-from inference.event_detail import EventDetail
+from inference.events.detail import EventDetail
 from pipelines.checks.base import REPORT, Checklist
 from pipelines.dashboard.detail_documents import Quality, Series, SeriesDetail
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device

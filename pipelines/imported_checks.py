@@ -72,7 +72,7 @@ def _sidecar(artifact: Artifact, sources: dict[str, Path]) -> None:
 
 def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
     """Complete, and next to a checkpoint."""
-    from inference.detector_file import load_detector
+    from inference.detector.file import load_detector
 
     detector = load_detector(artifact.source)
     model = sources.get(f"checkpoints/{artifact.stream}_ssl.pt")
@@ -85,7 +85,7 @@ def _detector(artifact: Artifact, sources: dict[str, Path]) -> None:
 def is_for(detector: Path, model: Path) -> bool:
     """Whether a valid detector belongs to these weights."""
     from core.checkpoint import describe
-    from inference.detector_file import load_detector
+    from inference.detector.file import load_detector
 
     return load_detector(detector).checkpoint_sha256 == describe(model)["sha256"]
 

@@ -24,8 +24,9 @@ MAY_IMPORT = {
 }
 # The docstring of the package lists its layers, lowest first.
 WITH_LAYERS = (
-    "core/data", "core/devices", "inference", "inference/charts", "inference/watch", "migration", "pipelines/checks",
-    "pipelines/dashboard", "pipelines/devices", "pipelines/fleet", "pipelines/steps",
+    "core/data", "core/devices", "inference", "inference/charts", "inference/detector", "inference/events",
+    "inference/watch", "migration", "pipelines/checks", "pipelines/dashboard", "pipelines/devices", "pipelines/fleet",
+    "pipelines/steps",
 )  # fmt: skip
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]
 # What entry points share speaks to the terminal for them.

@@ -32,8 +32,8 @@ from core.data.recording import Recording
 from core.errors import CheckpointError, DataError, OutputError, UsageError
 from core.reading import UnreadableError, read_json_object, read_yaml
 from core.runlog import read_loss_csv, read_metrics
-from inference.detector_file import _digest, load_detector, save_detector
-from inference.stored_detector import charts_and_data
+from inference.detector.file import _digest, load_detector, save_detector
+from inference.detector.stored import charts_and_data
 from migration.migrate import migrate
 from migration.notebook.reading import read as read_notebook
 from pipelines.import_artifacts import import_artifacts

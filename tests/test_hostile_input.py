@@ -32,7 +32,7 @@ from core.git import git_state, tracked_files
 from core.models.factory import build_model, refuse_other_weights
 from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
-from inference.detector_file import load_detector
+from inference.detector.file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
 from tests.support import IN_NIGHTLY, REPO_ROOT

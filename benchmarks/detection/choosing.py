@@ -25,8 +25,8 @@ from core.config.schema import Stream
 from core.data.dataset import StreamData, load_stream_data
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.workspace import write_json
+from inference.detector.fitting import fit_with_scores
 from inference.entries import SplitErrors
-from inference.fitting import fit_with_scores
 from inference.groups import reference_of
 from inference.model_errors import model_errors, reference_errors
 

@@ -21,10 +21,10 @@ from core.data.dataset import StreamData
 from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.charts.reference_rows import CONSTANT_SHARE
+from inference.detector.split_scores import SplitScores
 from inference.groups import groups_of, reference_of, rows_of
 from inference.running import Ewma
 from inference.scoring import ScoringModel
-from inference.split_scores import SplitScores
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ _CLIP = 1e9
 
 @dataclass(frozen=True)
 class Scored:
-    """One detector on one unit: score tables (`inference.score_table`) of normal rows and of test rows. chart_mean: as
-    in `inference.thresholds.CalibrationSample`."""
+    """One detector on one unit: score tables (`inference.detector.score_table`) of normal rows and of test rows.
+    chart_mean: as in `inference.thresholds.CalibrationSample`."""
 
     detector: str
     normal: pd.DataFrame
@@ -115,7 +115,7 @@ def scored(model: Trained, data: StreamData, weights: Mapping[str, float | Liter
     """Scores with the detectors that scoring would fit. weights: the weight of the model in the score, one per
     detector."""
     from core.devices import memory
-    from inference.fitting import fit_with_scores, weight_choice
+    from inference.detector.fitting import fit_with_scores, weight_choice
     from inference.model_errors import model_errors, reference_errors
 
     normal, test = reference_of(data.splits), data.splits["test"]
@@ -154,7 +154,7 @@ def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig
 
 
 def table_of(scores: SplitScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
-    from inference.score_table import score_table
+    from inference.detector.score_table import score_table
 
     return score_table(scores, data.splits["test"].series, stretches_k2, channels=data.channels, threshold=np.inf)
 

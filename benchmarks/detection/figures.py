@@ -13,9 +13,9 @@ from benchmarks.detection.detectors import Scored
 from benchmarks.detection.sets import BenchmarkSet, Unit
 from core.config.schema import Scoring
 from core.errors import DataError
-from inference.event_figures import event_figures
+from inference.detector.score_table import sample_of
+from inference.events.figures import event_figures
 from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
-from inference.score_table import sample_of
 from inference.thresholds import calibrate
 
 RATES = (0.001, 0.01, 0.05)
@@ -31,7 +31,7 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     interval that scoring states for the false alarm rate. auroc, auc_pr, vus_pr: over all decisions, or averaged over
     recordings (`BenchmarkSet.per`). far_other_sessions: false alarm rate of healthy decisions of other sessions.
     oracle_f1: with the best threshold for the labels; it is not a result. If decisions are rows, their alarms form
-    events as in scoring (`settings`), which are compared with the labelled faults (`inference.event_figures`):
+    events as in scoring (`settings`), which are compared with the labelled faults (`inference.events.figures`):
     event_recall, the recall of the same events at random times (event_recall_by_chance), false_events_per_day,
     event_delay_seconds. achieved: for each requested rate, the share of normal test decisions that are alarms, with its
     interval. drift_median, drift_90: ratio of the scores of normal test decisions and calibration decisions at the

@@ -23,7 +23,7 @@ from core.switching import finish
 if TYPE_CHECKING:
     from core.config.schema import AnyConfig
     from core.data.scaling import Scaler
-    from inference.detector import Detector
+    from inference.detector.detector import Detector
     from inference.predictor import Predictor
     from inference.watch.monitor import Monitor
 
@@ -79,7 +79,7 @@ class _Opened(NamedTuple):
 
 
 def _with_charts(loaded: LoadedConfig, root: Path) -> tuple[_Opened, Detector]:
-    from inference.fitted_charts import fitted_charts
+    from inference.detector.fitted_charts import fitted_charts
 
     detector, data = fitted_charts(loaded.config, root=root, splits=("train", "validation", "calibration"))
     return _Opened(data.config, data.channels, scaler=data.scaler, rate_hz=data.sampling_rate_hz), detector
@@ -88,7 +88,7 @@ def _with_charts(loaded: LoadedConfig, root: Path) -> tuple[_Opened, Detector]:
 def _with_model(
     loaded: LoadedConfig, root: Path, checkpoint: Path | str | None, runtime: str
 ) -> tuple[_Opened, Detector]:
-    from inference.detector_file import load_stored
+    from inference.detector.file import load_stored
 
     with Lock(command="landfall watch") as lock:
         path = root / (checkpoint or loaded.config.logging.checkpoint_path)
@@ -104,8 +104,8 @@ def _with_model(
 
 
 def _on_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
+    from inference.detector.stored import open_model
     from inference.detector_graph import TorchPredictor
-    from inference.stored_detector import open_model
 
     config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
     model = TorchPredictor(scoring, config.scoring.batch_size)

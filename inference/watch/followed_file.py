@@ -25,8 +25,8 @@ import numpy as np
 from core.data.growing import GrowingTable, NewRows
 from core.data.recording import NS_PER_S
 from core.errors import DataError
+from inference.detector.split_scores import SplitScores
 from inference.running import Running
-from inference.split_scores import SplitScores
 from inference.watch.monitor import Monitor, Scored
 from inference.watch.running_detector import RunningDetector
 from inference.watch.running_events import RunningEvents

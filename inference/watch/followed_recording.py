@@ -22,12 +22,12 @@ from core.data.recording import RATE_TOLERANCE
 from core.data.scaling import Scaler
 from core.data.windows import WindowSet
 from core.errors import DataError
-from inference.detector import Detector
+from inference.detector.detector import Detector
+from inference.detector.score_table import recordings_of, times_of
+from inference.detector.split_scores import SplitScores
 from inference.entries import SplitErrors
 from inference.predictor import Predictor
 from inference.running import Running
-from inference.score_table import recordings_of, times_of
-from inference.split_scores import SplitScores
 from inference.watch.monitor import Monitor, Scored
 from inference.watch.running_events import RunningEvents
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from core.config.schema import AnyConfig
-from inference.detector import Detector
+from inference.detector.detector import Detector
+from inference.detector.split_scores import SplitScores
 from inference.predictor import Predictor
-from inference.split_scores import SplitScores
 
 if TYPE_CHECKING:
     from core.data.windows import WindowSet

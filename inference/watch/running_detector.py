@@ -1,8 +1,8 @@
 """Scores of the rows of one recording that come in pieces: the same scores as for the complete file.
 
 All components are those of scoring complete files (`inference.charts`, `inference.model_errors`,
-`inference.split_scores`). Means and sums depend on all earlier rows, so their states are kept and stored. The model
-needs the rows of its window.
+`inference.detector.split_scores`). Means and sums depend on all earlier rows, so their states are kept and stored. The
+model needs the rows of its window.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from core.config.schema import AnyConfig
-from inference.detector import Detector
+from inference.detector.detector import Detector
+from inference.detector.split_scores import ModelMeans, SplitScores, score_split
 from inference.entries import SplitErrors
 from inference.predictor import Predictor
 from inference.running import Running
-from inference.split_scores import ModelMeans, SplitScores, score_split
 
 
 class RunningDetector(Running):

@@ -1,4 +1,4 @@
-"""Events along scores that come in pieces: the same events as `inference.events.find_events` for the complete table.
+"""Events along scores that come in pieces: the same as `inference.events.finding.find_events` in the complete table.
 
 An event is reported twice: as open when it is long enough to count, and as closed when no later alarm can join it. Only
 its figures are kept, so an event of any length needs the same memory.
@@ -17,7 +17,7 @@ from core.data.recording import NS_PER_S
 from inference.alarms import OpenEvent, join_alarms
 from inference.charts import attribution
 from inference.charts.cross_channel_regression import CrossChannelRegression
-from inference.events import TOP_CHANNELS, EventFigures, ScoredRows, event_table
+from inference.events.finding import TOP_CHANNELS, EventFigures, ScoredRows, event_table
 from inference.running import Running
 
 _UNKNOWN = np.iinfo(np.int64).min

@@ -49,7 +49,7 @@ class Threshold(CalibratedThreshold):
     departure: str = ""
 
 
-# Figures against label files by name, as `inference.metrics.Detection` and `inference.event_figures.event_figures`
+# Figures against label files by name, as `inference.metrics.Detection` and `inference.events.figures.event_figures`
 # define them; null where undefined.
 Detection = dict[Text, Number]
 

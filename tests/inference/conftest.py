@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from inference import panels
+from inference.events import panels
 from tests.inference.trained_workspace import build
 from tests.support import built_once
 
@@ -50,7 +50,7 @@ def make_score_table(
     stamped: bool = True,
     step_seconds: float = 1.0,
 ) -> pd.DataFrame:
-    """A score table as `inference.score_table` makes it, of scores by recording."""
+    """A score table as `inference.detector.score_table` makes it, of scores by recording."""
     names, lengths = list(recordings), [len(values) for values in recordings.values()]
     score_s = np.concatenate([np.asarray(values, dtype=np.float32) for values in recordings.values()])
     row_s = np.concatenate([np.arange(length) for length in lengths])

@@ -13,7 +13,7 @@ import pytest
 from core.checkpoint import detector_path
 from core.errors import EXIT_OK, EXIT_USAGE, OutputError
 from inference import recalibrate
-from inference.detector_file import _digest, load_detector
+from inference.detector.file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
 from inference.score_text import against_labels
 from pipelines.checks.base import Checklist

@@ -14,11 +14,11 @@ import pytest
 from core.checkpoint import describe, exported_path
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, OutputError
 from inference import export_model
+from inference.detector.stored import load_splits, open_model
 from inference.detector_graph import TorchPredictor
 from inference.model_errors import split_errors
 from inference.predictor import OnnxPredictor
 from inference.run_scoring_example import score_stream
-from inference.stored_detector import load_splits, open_model
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.inference.watch.following import arguments_of, assert_equal_to_files, scored_by_files, watch_once
 from tests.support import REPO_ROOT, built_once

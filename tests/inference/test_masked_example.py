@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core.config.schema import STREAMS
+from inference.detector.stored import load_splits, open_model
 from inference.masked_example import masked_example, plot_masked_example
-from inference.stored_detector import load_splits, open_model
 from tests.inference.trained_workspace import configuration
 
 

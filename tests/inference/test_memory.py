@@ -24,11 +24,11 @@ from core.data import blocks
 from core.data.blocks import gathered
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.fitting import fit
-from inference.events import find_events
+from inference.detector.fitting import fit
+from inference.events.finding import find_events
 from inference.groups import reference_of
 from inference.entries import SplitErrors
-from inference.score_table import score_table
+from inference.detector.score_table import score_table
 
 CHANNELS = 16
 SHARES = {"train": (0.0, 0.5), "calibration": (0.5, 0.75), "test": (0.75, 1.0)}

@@ -12,10 +12,10 @@ import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from core.numbers import ratio_in_words
-from inference.detector_file import load_detector
+from inference.detector.file import load_detector
 from inference.recalibrate import drift_in_words, main, previous_path
 from inference.thresholds import FalseAlarms
-from tests.inference.test_detector import assert_same, file_of, score
+from tests.inference.detector.test_detector import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
 
 NEWER = {

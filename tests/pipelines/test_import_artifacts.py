@@ -162,7 +162,7 @@ def other_scaler(folder: Path) -> None:
 def other_detector(folder: Path) -> None:
     from dataclasses import replace
 
-    from inference.detector_file import load_detector, save_detector
+    from inference.detector.file import load_detector, save_detector
 
     path = folder / DETECTOR
     save_detector(replace(load_detector(path), checkpoint_sha256="0" * 64), path)

@@ -17,7 +17,7 @@ from PIL import Image
 
 from core import checkpoint
 from core.runlog import read_loss_csv
-from inference.detector_file import load_detector
+from inference.detector.file import load_detector
 
 FOLDERS = ("checkpoints", "runs", "artifacts", "cache", "training_dashboard/data")
 _TEMPORARY = re.compile(r"\..*\.(part|lock)")

@@ -30,8 +30,8 @@ from core.runlog import EpochRecord, loss_csv_path, read_loss_csv, read_status
 _PRELOADED = [
     "tests.support.killing",
     "trainers.run",
-    "inference.stored_detector",
-    "inference.event_documents",
+    "inference.detector.stored",
+    "inference.events.documents",
     "pandas",
 ]
 _SAVING = ("core/checkpoint.py", "core/workspace.py")

@@ -14,7 +14,7 @@ import pandas as pd
 from core import checkpoint
 from core.runlog import read_loss_csv, write_loss_csv
 from core.workspace import atomic_file, write_bytes, write_json
-from inference.detector_file import load_detector
+from inference.detector.file import load_detector
 from pipelines.export_training_dashboard_state import export_state
 from tests.support.artifact_checks import artifacts, faults
 from tools.soak.targets import Process

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.config.schema import Scoring
 from inference.charts import attribution
 from inference.charts.cross_channel_regression import CrossChannelRegression
-from inference.events import find_events
+from inference.events.finding import find_events
 from inference.watch.running_events import RunningEvents
 from tests.inference.charts.plants import plant, whole
 from tests.inference.conftest import make_score_table

@@ -19,12 +19,12 @@ from core.data.windows import WindowSet
 from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
-from inference.detector import Detector
-from inference.events import TOP_CHANNELS, Attribute, event_sums, means, top_channels
+from inference.detector.detector import Detector
+from inference.detector.split_scores import SplitScores
+from inference.events.finding import TOP_CHANNELS, Attribute, event_sums, means, top_channels
+from inference.events.reconstruction import Levels, expected_levels
 from inference.groups import POOLED
-from inference.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
-from inference.split_scores import SplitScores
 
 # Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
 LONGEST_VIEW = 12

@@ -12,9 +12,9 @@ from scipy import signal
 from core.config.bearing import Bearing
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
-from inference.envelope import _band_edges, envelope_spectra, envelopes, neighbour_starts, squared_envelope
-from inference.event_views import Scored
-from inference.split_scores import SplitScores
+from inference.detector.split_scores import SplitScores
+from inference.events.envelope import _band_edges, envelope_spectra, envelopes, neighbour_starts, squared_envelope
+from inference.events.views import Scored
 from tests.inference.conftest import make_score_table
 
 RATE_HZ, WINDOW = 6400, 1024

@@ -16,7 +16,7 @@ from core.data.labels import labels_of
 from core.data.recording import NS_PER_S
 from core.data.segments import recording_at
 from core.data.windows import Series
-from inference.split_scores import SplitScores
+from inference.detector.split_scores import SplitScores
 from inference.thresholds import CalibrationSample
 
 _LINES_AT_A_TIME = 2**17

@@ -23,9 +23,9 @@ from matplotlib.ticker import NullLocator
 
 from core.pictures import label_decades, literal, save_png, tidy
 from core.workspace import relative
-from inference.event_views import Scored, WindowView, rows_view, window_view
-from inference.reconstruction import Levels
-from inference.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates
+from inference.events.reconstruction import Levels
+from inference.events.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates
+from inference.events.views import Scored, WindowView, rows_view, window_view
 
 WORST_EVENTS = 3
 _SEEN = {"color": SCORE, "linewidth": 1.3}

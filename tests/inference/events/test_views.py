@@ -10,12 +10,12 @@ import torch
 
 from core.data.scaling import Scaler
 from core.data.windows import WindowSet
+from inference.detector.split_scores import SplitScores
 from inference.entries import SplitErrors
-from inference.event_views import Scored, rows_view, window_view
+from inference.events.views import Scored, rows_view, window_view
 from inference.model_errors import split_errors
 from inference.scoring import ScoringModel
-from inference.split_scores import SplitScores
-from tests.inference.test_split_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
+from tests.inference.detector.test_split_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
 
 
 def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Scored:
@@ -70,7 +70,7 @@ def test_each_vibration_window_is_predicted_once(monkeypatch):
     windows = windows_over([np.ones((64, 2))], window=16, stride=16)
     scoring = scoring_with(LoudnessModel(), "swinmae", channels=2)
     made = []
-    monkeypatch.setattr("inference.event_views.expected_levels", lambda *which: made.append(which) or object())
+    monkeypatch.setattr("inference.events.views.expected_levels", lambda *which: made.append(which) or object())
     errors = split_errors(scoring, windows, batch_size=8)
     shown = scored(scoring, windows, errors)
     levels = [window_view(shown, 1, 2).levels for _ in range(3)]

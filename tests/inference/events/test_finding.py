@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.schema import Scoring
-from inference.events import find_events
+from inference.events.finding import find_events
 from tests.inference.conftest import make_score_table
 
 

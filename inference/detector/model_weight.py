@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.injected_faults import NORMAL
+from inference.detector.injected_faults import NORMAL
 
 BOTH = 0.5
 # Charts alone, both components, the model alone.

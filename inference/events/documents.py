@@ -1,4 +1,4 @@
-"""The worst events as documents: the views of `inference.event_views` in JSON, for the dashboard page.
+"""The worst events as documents: the views of `inference.events.views` in JSON, for the dashboard page.
 
 Suffixes: n row of a view, t time, a axis of a vibration, h frequency, w time of an image.
 """
@@ -17,8 +17,7 @@ from core.config.schema import Stream
 from core.numbers import decimals_for, listed
 from core.thinning import kept
 from core.workspace import write_text
-from inference.envelope import Envelope, envelopes
-from inference.event_detail import (
+from inference.events.detail import (
     DefectFrequency,
     EnvelopeSpectrum,
     EventChannel,
@@ -26,8 +25,9 @@ from inference.event_detail import (
     Scalogram,
     ScoreCurve,
 )
-from inference.event_views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
-from inference.timeline import event_lines
+from inference.events.envelope import Envelope, envelopes
+from inference.events.timeline import event_lines
+from inference.events.views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
 
 # An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}

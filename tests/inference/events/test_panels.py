@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 
 from core.config.compose import load_config
 from core.config.schema import STREAMS, Scoring
-from inference import panels
-from inference.event_views import LONGEST_VIEW, Scored, shown_lines
-from inference.events import find_events
+from inference.detector.split_scores import SplitScores
+from inference.events import panels
+from inference.events.finding import find_events
+from inference.events.panels import write_panels
+from inference.events.views import LONGEST_VIEW, Scored, shown_lines
 from inference.model_errors import split_errors
-from inference.panels import write_panels
 from inference.run_scoring_example import ScoringResult, score_stream
-from inference.split_scores import SplitScores
-from tests.inference.test_split_scores import OthersModel, coupled, scoring_with, windows_over
+from tests.inference.detector.test_split_scores import OthersModel, coupled, scoring_with, windows_over
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 

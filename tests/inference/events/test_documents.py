@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from core.config.schema import STREAMS
-from inference.event_documents import MAX_COLUMNS, MAX_POINTS, MAX_ROWS, WORST_EVENTS, _pooled, write_event_documents
+from inference.events.documents import MAX_COLUMNS, MAX_POINTS, MAX_ROWS, WORST_EVENTS, _pooled, write_event_documents
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.dashboard.documents import validate
-from tests.inference.test_panels import scored_over
+from tests.inference.events.test_panels import scored_over
 from tests.inference.trained_workspace import configuration
 
 

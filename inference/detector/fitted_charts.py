@@ -10,9 +10,9 @@ from core.config.compose import with_values
 from core.config.schema import AnyConfig
 from core.data.dataset import StreamData, load_stream_data
 from core.data.splits import SPLIT_NAMES, SplitName
-from inference.detector import Detector
+from inference.detector.detector import Detector
+from inference.detector.fitting import CHARTS_ONLY, fit
 from inference.entries import SplitErrors
-from inference.fitting import CHARTS_ONLY, fit
 from inference.groups import reference_of
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """A detector: everything that is fitted to reference data and turns errors into scores and alarms.
 
-It is fitted once and stored next to the checkpoint (`inference.detector_file`), so that new files are scored in the
+It is fitted once and stored next to the checkpoint (`inference.detector.file`), so that new files are scored in the
 same way where the reference data is not available. A detector without a checkpoint has no model: its scores are those
 of the control charts.
 """
@@ -24,11 +24,11 @@ from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
 from core.workspace import utc_now
+from inference.detector.group_scales import GroupScales
+from inference.detector.score_table import recordings_of, times_of
+from inference.detector.split_scores import SplitScores, score_split
 from inference.entries import SplitErrors
-from inference.group_scales import GroupScales
 from inference.groups import recordings_in
-from inference.score_table import recordings_of, times_of
-from inference.split_scores import SplitScores, score_split
 from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Detector:
     charts_alone: the detector of the same charts without the model, as a baseline; None without a model, and if the
         charts alone cannot be calibrated.
     model_weight: the weight of the model in a score, 0 to 1.
-    weight_choice: how the weight was chosen if the configuration has `auto` (`inference.model_weight`).
+    weight_choice: how the weight was chosen if the configuration has `auto` (`inference.detector.model_weight`).
     """
 
     stream: Stream

@@ -17,8 +17,8 @@ from core.config.schema import Scoring, Stream
 from core.errors import OutputError, first_line
 from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text
-from inference.detector import ALARM_SETTINGS, Detector
-from inference.group_scales import GroupScales
+from inference.detector.detector import ALARM_SETTINGS, Detector
+from inference.detector.group_scales import GroupScales
 from inference.thresholds import CalibratedThreshold, CalibrationSample
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from core.config.schema import Scoring
-from inference import timeline
-from inference.events import find_events
-from inference.timeline import plot_timeline
+from inference.events import timeline
+from inference.events.finding import find_events
+from inference.events.timeline import plot_timeline
 
 
 def draw(path: Path, table: pd.DataFrame, num_channels: int = 6) -> tuple[int, int]:

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Scoring
-from inference.events import event_spans
+from inference.events.finding import event_spans
+from inference.events.what_if import what_if
 from inference.thresholds import CalibrationSample
-from inference.what_if import what_if
 
 SETTINGS = Scoring(event_gap=1, event_min_length=1)
 

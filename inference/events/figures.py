@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from inference.events import event_spans
+from inference.events.finding import event_spans
 
 _SHIFTS, _SEED = 1000, 0
 _SECONDS_PER_HOUR = 3600.0

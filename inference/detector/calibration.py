@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from core.data.windows import WindowSet
+from inference.detector.score_table import recordings_of, starts_of
 from inference.entries import SplitErrors
-from inference.score_table import recordings_of, starts_of
 
 
 def second_half(windows: WindowSet, errors: SplitErrors, own_past: Collection[str]) -> np.ndarray:

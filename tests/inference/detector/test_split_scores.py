@@ -20,12 +20,12 @@ from core.data.scaling import Scaler
 from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
 from core.devices.plan import DevicePlan
-from inference import split_scores
+from inference.detector import split_scores
+from inference.detector.score_table import score_table, write_scores
+from inference.detector.split_scores import BASELINE_FLOOR, LARGEST_RAISE, channel_baseline, score_split
 from inference.entries import SplitErrors
 from inference.model_errors import split_errors
-from inference.score_table import score_table, write_scores
 from inference.scoring import ScoringModel
-from inference.split_scores import BASELINE_FLOOR, LARGEST_RAISE, channel_baseline, score_split
 
 CPU = DevicePlan("cpu", "CPU", "32", 1, "a test", "a test")
 
@@ -372,7 +372,7 @@ def test_a_table_written_in_row_groups_is_read_completely(monkeypatch, tmp_path)
     names = tuple(f"c{channel}" for channel in range(6))
     table = score_table(scores, windows.series, windows.segments.rows_k2, channels=names, threshold=0.7)
     table.to_parquet(tmp_path / "at_once.parquet", index=False)
-    monkeypatch.setattr("inference.score_table._LINES_AT_A_TIME", 7)
+    monkeypatch.setattr("inference.detector.score_table._LINES_AT_A_TIME", 7)
     write_scores(table, tmp_path / "in_groups.parquet")
     found, expected = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("in_groups", "at_once"))
     pd.testing.assert_frame_equal(found, expected)
@@ -381,7 +381,7 @@ def test_a_table_written_in_row_groups_is_read_completely(monkeypatch, tmp_path)
 def test_a_window_is_anomalous_if_half_of_its_rows_are(monkeypatch):
     label_n = np.zeros(40, dtype=np.int8)
     label_n[12:20] = 1
-    monkeypatch.setattr("inference.score_table.labels_of", lambda recording: label_n)
+    monkeypatch.setattr("inference.detector.score_table.labels_of", lambda recording: label_n)
     windows = windows_over([np.ones((40, 1))], window=8, stride=4)
     errors = split_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
     scores = score_split(errors, np.array([1.0]), smoothing_span=1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference.event_views import Scored
+from inference.events.views import Scored
 
 # Carrier bands that are compared, and the fewest lines of each.
 BANDS, FEWEST_LINES = 8, 16

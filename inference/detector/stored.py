@@ -29,10 +29,10 @@ from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.errors import DataError
 from core.reproducibility import make_reproducible
-from inference.detector import Detector
-from inference.detector_file import load_stored, save_detector
-from inference.fitted_charts import fitted_charts, of_charts_alone
-from inference.fitting import fit
+from inference.detector.detector import Detector
+from inference.detector.file import load_stored, save_detector
+from inference.detector.fitted_charts import fitted_charts, of_charts_alone
+from inference.detector.fitting import fit
 from inference.groups import reference_of
 from inference.model_errors import model_errors, reference_errors
 from inference.scoring import ScoringModel, load_scoring_model

@@ -18,15 +18,15 @@ from benchmarks.detection.detectors import scored as benchmarked
 from core.checkpoint import detector_path
 from core.config.schema import PatchTSTConfig
 from core.errors import DataError, OutputError
-from inference import stored_detector
-from inference.detector import Detector, identity
-from inference.detector_file import load_detector, save_detector
+from inference.detector import stored as stored_detector
+from inference.detector.detector import Detector, identity
+from inference.detector.file import load_detector, save_detector
+from inference.detector.fitting import fit
+from inference.detector.split_scores import SplitScores
+from inference.detector.stored import detector_and_data, load_splits, open_model
 from inference.entries import SplitErrors
-from inference.fitting import fit
 from inference.groups import reference_of
 from inference.model_errors import model_errors
-from inference.split_scores import SplitScores
-from inference.stored_detector import detector_and_data, load_splits, open_model
 from inference.thresholds import calibrate
 from tests.inference.charts.plants import Splits, plant
 from tests.inference.trained_workspace import configuration

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from inference.events import event_spans
+from inference.events.finding import event_spans
 from inference.thresholds import CalibrationSample
 
 # Number of thresholds, and the quantile of the calibration scores at which they begin.

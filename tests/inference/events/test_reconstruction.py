@@ -9,8 +9,8 @@ import torch
 from core.config.schema import Scalogram as ScalogramSettings
 from core.data.inputs import StandardisedScalogram
 from core.data.scalogram import Scalogram
-from inference.reconstruction import expected_levels
-from tests.inference.test_split_scores import scoring_with, windows_over
+from inference.events.reconstruction import expected_levels
+from tests.inference.detector.test_split_scores import scoring_with, windows_over
 
 RATE_HZ = 1000.0
 

@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 import pytest
 
+from inference.detector.fitting import weight_choice
+from inference.detector.injected_faults import BETWEEN, NORMAL, inject
+from inference.detector.model_weight import BOTH, FEWEST_FAULTS, WEIGHTS, choose_weight, found
+from inference.detector.stored import load_splits, open_model
 from inference.entries import SplitErrors
-from inference.fitting import weight_choice
 from inference.groups import reference_of
-from inference.injected_faults import BETWEEN, NORMAL, inject
 from inference.model_errors import model_errors, reference_errors
-from inference.model_weight import BOTH, FEWEST_FAULTS, WEIGHTS, choose_weight, found
 from inference.run_scoring_example import score_stream
-from inference.stored_detector import load_splits, open_model
 from tests.inference.trained_workspace import configuration
 
 NUM_FAULTS, LENGTH = 40, 25

@@ -19,9 +19,9 @@ from core.config.schema import AnyConfig
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
-from inference.calibration import restricted, second_half, windows_ending_in
 from inference.charts.streams import ChartSet, ReferenceFeatures, fit_charts, reference_features
-from inference.detector import (
+from inference.detector.calibration import restricted, second_half, windows_ending_in
+from inference.detector.detector import (
     Detector,
     Halves,
     alarm_settings,
@@ -30,13 +30,13 @@ from inference.detector import (
     identity,
     settings_of,
 )
-from inference.detector_file import charts_alone
+from inference.detector.file import charts_alone
+from inference.detector.group_scales import GroupScales, fit_group_scales, scale_of
+from inference.detector.injected_faults import NORMAL, inject
+from inference.detector.model_weight import WeightChoice, choose_weight, not_compared
+from inference.detector.split_scores import channel_baseline, score_split
 from inference.entries import SplitErrors
-from inference.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
-from inference.injected_faults import NORMAL, inject
-from inference.model_weight import WeightChoice, choose_weight, not_compared
-from inference.split_scores import channel_baseline, score_split
 from inference.thresholds import calibrate
 
 log = logging.getLogger(__name__)

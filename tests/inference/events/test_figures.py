@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Scoring
-from inference.event_figures import event_figures, missed_faults
+from inference.events.figures import event_figures, missed_faults
 
 # One score apart is one event; an event may start two scores before its fault.
 SETTINGS = Scoring(event_gap=1)

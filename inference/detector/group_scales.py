@@ -14,8 +14,8 @@ from scipy.stats import median_abs_deviation
 
 from core.data.blocks import gathered, slices
 from core.data.windows import WindowSet
+from inference.detector.split_scores import SplitScores
 from inference.groups import POOLED, keys_of
-from inference.split_scores import SplitScores
 
 _SMALLEST_SCALE = 1e-6
 # A recording has changed within the calibration data if the ratio of its halves is an outlier among the recordings: its
