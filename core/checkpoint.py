@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from core.errors import CheckpointError, first_line
 from core.names import is_run_id
 from core.reading import read_json_object, refuse_packed
-from core.redaction import redacted
+from core.secrets.redaction import redacted
 from core.workspace import atomic_file, flush_folder, write_json
 
 log = logging.getLogger(__name__)

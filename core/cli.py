@@ -31,7 +31,7 @@ from core.errors import (
     WriteError,
 )
 from core.progress import ConsoleHandler
-from core.redaction import RedactingFormatter, printable, redacted_text
+from core.secrets.redaction import RedactingFormatter, printable, redacted_text
 from core.signals import SignalStop, ignore_signals, install_signal_handlers, raise_signals
 from core.switching import finish
 from core.workspace import find_root, write_text

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from core.errors import first_line
 from core.numbers import finite
-from core.redaction import printable
+from core.secrets.redaction import printable
 
 SCHEMA_VERSION = 1
 

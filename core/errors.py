@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from core.redaction import printable
+from core.secrets.redaction import printable
 
 EXIT_OK = 0
 EXIT_FAILURE = 1

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from core.errors import LandfallError, StoppedError
-from core.redaction import RedactingFormatter
+from core.secrets.redaction import RedactingFormatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

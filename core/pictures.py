@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.numbers import plain
-from core.redaction import printable
+from core.secrets.redaction import printable
 from core.workspace import write_bytes
 
 if TYPE_CHECKING:

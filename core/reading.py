@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from core.redaction import printable
+from core.secrets.redaction import printable
 
 if TYPE_CHECKING:
     import yaml

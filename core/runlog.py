@@ -21,8 +21,8 @@ from core.lock import Lock
 from core.numbers import finite
 from core.owner import Owner
 from core.reading import UnreadableError, json_object_or_none, parse_json, read_bytes, text_of
-from core.redaction import redacted, redacted_text
 from core.run_status import RunStatus
+from core.secrets.redaction import redacted, redacted_text
 from core.workspace import json_text, utc_now, write_text, writing
 
 log = logging.getLogger(__name__)

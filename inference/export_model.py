@@ -23,8 +23,8 @@ from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError, UsageError, first_line
 from core.lock import Lock
-from core.redaction import redacted
 from core.reproducibility import prepare_process
+from core.secrets.redaction import redacted
 from core.switching import finish
 from core.workspace import atomic_file, json_text, relative, utc_now
 

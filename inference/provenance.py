@@ -19,7 +19,7 @@ from core.data.entries import sha256_of
 from core.data.files import matches
 from core.errors import DataError
 from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions
-from core.redaction import redacted
+from core.secrets.redaction import redacted
 from core.workspace import json_digest
 
 # Prefixes of settings that affect the scores, the thresholds, the events, or the output files.

@@ -10,7 +10,7 @@ import pandas as pd
 from core.config.schema import AnyConfig
 from core.data.dataset import path_shown
 from core.numbers import aligned, counted, duration_in_words, plain, ratio_in_words
-from core.redaction import printable, redacted_text
+from core.secrets.redaction import printable, redacted_text
 from inference.metrics import is_near_chance
 from inference.summary import title_of
 

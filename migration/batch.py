@@ -22,7 +22,7 @@ from typing import Any
 
 from core.devices.host import usable_cores
 from core.errors import LandfallError, OutputError, UsageError
-from core.secrets import masked
+from core.secrets.finding import masked
 from core.workspace import find_root, write_bytes
 from migration.analysis.requirements import requirements_text, system_text
 from migration.migrate import RUNTIME_MODULE, Migration, migrate

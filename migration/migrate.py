@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from core.secrets import masked
+from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements

@@ -21,7 +21,7 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, Stream
 from core.errors import EXIT_OK, DataError, LandfallError
 from core.numbers import aligned, counted, duration_in_words, plain
-from core.redaction import printable
+from core.secrets.redaction import printable
 from core.workspace import SAMPLES
 from pipelines.colour import with_colour
 from pipelines.dashboard.state_documents import TITLES

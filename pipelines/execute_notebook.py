@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from core.cli import add_root_argument, root_of, run_command
 from core.errors import EXIT_OK, LandfallError, NotebookError
 from core.reading import read_json_object
-from core.redaction import hide_values, redacted, redacted_code, redacted_text
-from core.secret_literals import secret_values
-from core.secret_names import has_secret_word
+from core.secrets.literals import secret_values
+from core.secrets.names import has_secret_word
+from core.secrets.redaction import hide_values, redacted, redacted_code, redacted_text
 from core.signals import is_repeated, stop_signals
 from core.workspace import relative, temporary_folder, write_text
 from pipelines.kernel_watch import Death, KernelWatch

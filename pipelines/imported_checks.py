@@ -10,7 +10,7 @@ from core.config.schema import Stream
 from core.errors import OutputError
 from core.names import checked_run_id
 from core.reading import UnreadableError, read_json, read_json_object, read_yaml
-from core.redaction import printable
+from core.secrets.redaction import printable
 from core.workspace import relative
 
 

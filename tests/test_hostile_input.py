@@ -30,8 +30,8 @@ from core.data.readers import read_recordings
 from core.errors import EXIT_OUTPUT, EXIT_USAGE, CheckpointError, ConfigError, DataError, OutputError
 from core.git import git_state, tracked_files
 from core.models.factory import build_model, refuse_other_weights
-from core.redaction import HIDDEN, redacted, redacted_text
 from core.runlog import RunLog
+from core.secrets.redaction import HIDDEN, redacted, redacted_text
 from inference.detector.file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from core import checkpoint
-from core.redaction import HIDDEN, redacted_text
+from core.secrets.redaction import HIDDEN, redacted_text
 from tests.canary import CANARY, SHARE, contents, files_that_hold_it, run
 from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
 from tests.support import REPO_ROOT, built_once

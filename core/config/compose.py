@@ -40,7 +40,7 @@ from core.config.schema import AnyConfig, Stream
 from core.config.sources import calls_resolver
 from core.errors import ConfigError, ConfigFault, UsageError, first_line
 from core.reading import UnreadableError, read_yaml
-from core.redaction import redacted
+from core.secrets.redaction import redacted
 from core.workspace import SAMPLES, broken_link, holds_files, relative, root_or
 
 if TYPE_CHECKING:

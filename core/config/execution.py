@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from core.config.fields import Contradiction, Count, CountOrAuto, Positive, Ratio, Section
 from core.config.variables import may_be_set
-from core.secret_names import has_secret_word
+from core.secrets.names import has_secret_word
 
 
 def _as_text(value: Any) -> Any:

@@ -10,7 +10,7 @@ from core.config.faults import origin_of
 from core.config.schema import AnyConfig, Stream
 from core.data.files import folder_of
 from core.errors import UsageError
-from core.redaction import redacted_text
+from core.secrets.redaction import redacted_text
 from core.workspace import holds_files, relative
 
 

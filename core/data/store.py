@@ -42,7 +42,7 @@ from core.data.scaling import Scaler
 from core.errors import DataError
 from core.numbers import size_in_words
 from core.reading import json_object_or_none
-from core.redaction import redacted_text
+from core.secrets.redaction import redacted_text
 from core.workspace import json_digest, relative, write_json
 
 log = logging.getLogger(__name__)

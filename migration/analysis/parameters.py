@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core.secret_names import is_secret_name
-from core.secrets import find_secrets, is_placeholder, masked
+from core.secrets.finding import find_secrets, is_placeholder, masked
+from core.secrets.names import is_secret_name
 from migration.analysis.variables import MAY_BIND_ANYTHING, CellNames, names_of
 from migration.colab.forms import (
     FIELD_TRIGGER,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from core.secrets import masked
+from core.secrets.finding import masked
 from migration import shell
 from migration.analysis.imports import imported_packages
 from migration.analysis.names import ColabNames

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from core.redaction import printable, printable_lines
-from core.secrets import masked
+from core.secrets.finding import masked
+from core.secrets.redaction import printable, printable_lines
 
 _CONTEXT = 3
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from core.secrets import masked
+from core.secrets.finding import masked
 
 _CELLS_NAMED = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from core.secrets import find_secrets, masked
+from core.secrets.finding import find_secrets, masked
 from migration.notebook.findings import Keeps, Notes, listed
 from migration.notebook.repairing import MANY_LINES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from core.redaction import printable
+from core.secrets.redaction import printable
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
 from migration.report.drive import MOUNT_RULE

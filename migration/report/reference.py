@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from core.cli import run_page_command
-from core.secrets import masked
+from core.secrets.finding import masked
 from core.workspace import json_text
 from migration.rules.rule import Example, Rule
 from migration.rules.table import RULES

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from core.secret_names import is_secret_name
-from core.secrets import Secret, find_secrets, variable_for
+from core.secrets.finding import Secret, find_secrets, variable_for
+from core.secrets.names import is_secret_name
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from core.secrets import masked
+from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.texts import holding

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from core.secrets import masked
+from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Finding
 from migration.notebook.texts import Edit, Trigger, apply

@@ -17,7 +17,7 @@ from core.config.schema import AnyConfig, Stream
 from core.documents import SCHEMA_VERSION, Document, Text, Time
 from core.errors import LandfallError, WriteError
 from core.git import tracked_files
-from core.redaction import printable, redacted
+from core.secrets.redaction import printable, redacted
 from inference.summary import read_summary
 from pipelines.imported_models import is_imported, missing_splits
 

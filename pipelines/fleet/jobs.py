@@ -22,7 +22,7 @@ from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import file_digests
 from core.reading import read_json_object
-from core.redaction import redacted_text
+from core.secrets.redaction import redacted_text
 from core.workspace import utc_now, write_json
 from pipelines.fleet.isolation import isolated
 from pipelines.fleet.machines import Machine, prepare, workspace_of

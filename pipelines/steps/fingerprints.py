@@ -19,7 +19,7 @@ from core.fingerprints import (
     sha256_of_bytes,
 )
 from core.reading import read_json_object
-from core.redaction import redacted
+from core.secrets.redaction import redacted
 from core.workspace import json_digest, relative
 from pipelines.steps.table import Order, Step
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from core.progress import span
-from core.redaction import redacted_text
 from core.runlog import read_status
+from core.secrets.redaction import redacted_text
 from core.workspace import CODE_ROOT
 from pipelines.steps.table import Step
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from core.redaction import HIDDEN
+from core.secrets.redaction import HIDDEN
 from tests.canary import CANARY, SHARE, files_that_hold_it, run
 from tests.pipelines.test_execute_notebook import write_notebook
 from tests.support import built_once

@@ -1,6 +1,6 @@
 import pytest
 
-from core.secrets import find_secrets
+from core.secrets.finding import find_secrets
 from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource, compiles
 from migration.rules import credentials

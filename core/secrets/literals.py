@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from core.secret_names import (
+from core.secrets.finding import is_password, is_placeholder, is_random
+from core.secrets.names import (
     has_secret_word,
     is_plural,
     is_secret_name,
@@ -21,7 +22,6 @@ from core.secret_names import (
     is_short_secret,
     suggests_secret,
 )
-from core.secrets import is_password, is_placeholder, is_random
 
 # Lines of a notebook that are not Python: `!command`, `%magic` and `files = !ls`, also over several lines.
 _SHELL = re.compile(rb"(?m)^(?P<before>[ \t]*(?:[\w, \t]+=[ \t]*)?)(?P<line>[!%](?:[^\n]*\\\n)*[^\n]*)")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
-from core.secret_names import is_secret_name, suggests_secret, with_underscores
+from core.secrets.names import is_secret_name, suggests_secret, with_underscores
 
 MASK = "‹secret›"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from core.secret_names import is_secret_name
-from core.secrets import variable_for
+from core.secrets.finding import variable_for
+from core.secrets.names import is_secret_name
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.redaction import HIDDEN, RedactingFormatter, hide_values, printable, redacted, redacted_code, redacted_text
-from core.secret_literals import secret_values
+from core.secrets.literals import secret_values
+from core.secrets.redaction import (
+    HIDDEN,
+    RedactingFormatter,
+    hide_values,
+    printable,
+    redacted,
+    redacted_code,
+    redacted_text,
+)
 
 VALUE = "hunter2+Xk29"
 LINES = {
@@ -165,7 +173,7 @@ def test_redacted_code_can_be_parsed(lines, comment):
 
 def test_a_known_secret_is_hidden_everywhere(monkeypatch):
     assert redacted_text("got plain-hunter") == "got plain-hunter"
-    monkeypatch.setattr("core.redaction._given", set())
+    monkeypatch.setattr("core.secrets.redaction._given", set())
     hide_values(["plain-hunter", "x"])
     assert redacted_text("got plain-hunter, x") == f"got {HIDDEN}, x"
     monkeypatch.setenv("PLANT_API_KEY", "simple words")

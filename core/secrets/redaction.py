@@ -1,7 +1,7 @@
 """Redacts secrets in everything that is written: logs, run folders, printed configurations, executed notebooks.
 
 Secrets are found by known value (values of variables with secret-like names, and those of `hide_values`), then by
-pattern: keys of known forms (`core.secrets`), passwords in addresses, and values assigned to names of secrets.
+pattern: keys of known forms (`core.secrets.finding`), passwords in addresses, and values assigned to names of secrets.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from copy import copy
 from numbers import Number
 from typing import Any
 
-from core.secret_literals import with_hidden_literals
-from core.secret_names import WORDS, has_secret_word, is_plural, is_short_secret
-from core.secrets import is_placeholder, masked
+from core.secrets.finding import is_placeholder, masked
+from core.secrets.literals import with_hidden_literals
+from core.secrets.names import WORDS, has_secret_word, is_plural, is_short_secret
 
 HIDDEN = "***"
 # A traceback in a notebook has colour codes between the words.
@@ -47,7 +47,7 @@ _BASIC = re.compile(r"(\b(?i:basic)\s+)(?=[\w+/]+[A-Z0-9+/=])[\w+/]{8,}={0,2}(?!
 # Also if a URL became a path, which has one slash instead of two.
 _LINE = re.compile(r"[^\n\t]+")
 _IN_ADDRESS = re.compile(r"(\b\w+:/{1,2}[^\s:/@]*:)(?![{$<])[^\s/@]+@")
-# Shorter than `core.secrets` requires: in a log, few other texts look like these.
+# Shorter than `core.secrets.finding` requires: in a log, few other texts look like these.
 _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}|github_pat_\w{20,}|AKIA[0-9A-Z]{16})")
 # Shorter values also occur within other words.
 _SHORTEST_VALUE = 6

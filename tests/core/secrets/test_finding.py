@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from core.secrets import MASK, find_secrets, is_placeholder, masked
+from core.secrets.finding import MASK, find_secrets, is_placeholder, masked
 
 # Of the right form and meaningless; written in parts so that no scanner takes this file for a leak.
 LETTERS = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA"
