@@ -138,6 +138,7 @@ def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_
     assert faults(disk.root) == []
 
 
+@pytest.mark.slow
 def test_training_resumes_bit_exactly_after_a_full_disk(disk, workspace, tmp_path):
     work("train", workspace, tmp_path / "store")
     disk.fill(60_000)
@@ -148,6 +149,7 @@ def test_training_resumes_bit_exactly_after_a_full_disk(disk, workspace, tmp_pat
     assert is_same(result_of(disk.root), result_of(workspace))
 
 
+@pytest.mark.slow
 def test_the_command_reports_a_full_disk_in_its_last_line(disk):
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", disk.root]
     shutil.rmtree(disk.root / "training_dashboard/data")
@@ -158,6 +160,7 @@ def test_the_command_reports_a_full_disk_in_its_last_line(disk):
     assert ".json cannot be written: No space left on device" in ended.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_notebook_on_a_full_disk_ends_with_its_error(disk):
     notebook = write_notebook(
         disk.folder / "plant.ipynb", "from core.workspace import write_bytes\nfrom pathlib import Path",

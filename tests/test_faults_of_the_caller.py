@@ -15,6 +15,9 @@ from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from pipelines import list_runs
 from tests.support import REPO_ROOT
 
+# Each test starts commands.
+pytestmark = pytest.mark.slow
+
 TRAIN = "trainers.train_patchtst_ssl"
 _UNPRIVILEGED = "-dac_override,-dac_read_search"
 

@@ -452,6 +452,7 @@ def execute(notebook: Path, parameter: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parameters_of_a_notebook_are_passed_as_values(cage):
     given = [*PAYLOADS, {payload: [payload] for payload in PAYLOADS}]
     done = execute(notebook_with_parameters(cage / "n.ipynb"), f"name={json.dumps(given)}")

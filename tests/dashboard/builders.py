@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import struct
@@ -256,6 +257,7 @@ def write_scores(root: Path, stream: str, run_id: str | None, *, labels: bool, e
     (root / f"artifacts/scores/{stream}_timeline.png").write_bytes(timeline_png())
 
 
+@functools.cache
 def timeline_png(width: int = 640, height: int = 160) -> bytes:
     """A small score curve with a threshold line, drawn without a library."""
 

@@ -21,6 +21,7 @@ def address(whole):
     return write_single_file(whole).as_uri()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_drawn_without_a_server(address, visit, site, view):
     page, served = visit(address), visit(site)

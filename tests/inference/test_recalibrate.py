@@ -101,6 +101,7 @@ def test_no_drift_is_reported_without_a_previous_detector(trained, capsys):
     assert "nothing was calibrated" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_recordings_keep_their_own_reference(trained):
     rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
     own = [
@@ -140,6 +141,7 @@ def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
     assert previous_path(file).read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_drift_cannot_be_reported_with_other_settings(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -193,7 +195,7 @@ TRAINED = {
 ELSEWHERE = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
 
 
-@both_streams
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, stream, capsys, caplog):
     score(trained, stream)
     written = file_of(trained, stream).read_bytes()
@@ -209,7 +211,7 @@ def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, strea
     assert file_of(trained, stream).read_bytes() != written
 
 
-@both_streams
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     """If the configuration does not name the training split, only the checkpoint contains it."""
     with pytest.raises(DataError, match="train_2"):

@@ -101,7 +101,7 @@ def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     assert by_both.summary["detection"]["auroc"] > 0.9
 
 
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibration_alone_is_used_and_reported_without_training_files(trained, stream, caplog):
     gone = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
     result = score_stream(configuration(stream, trained, *gone), root=trained)

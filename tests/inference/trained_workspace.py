@@ -28,6 +28,7 @@ OVERRIDES = {
 SHARED = [
     "training.epochs=1", "training.batch_size=32", "logging.tensorboard=false", "logging.progress=off",
     "device.prefer=cpu", "precision='32'", "max_threads=1", "scoring.batch_size=16", "scoring.operating_context=off",
+    "scoring.model_weight=0.5",  # choosing it takes most of a scoring; test_model_weight does
 ]  # fmt: skip
 FAULT = slice(200, 260)
 

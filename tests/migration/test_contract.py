@@ -41,6 +41,7 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
     assert violations(copy) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "old, new, rule, problem",
     [
@@ -117,6 +118,7 @@ def test_the_digests_equal_those_of_the_originals():
     assert {file: digest_of(REPO_ROOT / file) for file in ORIGINALS} == colab_originals()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file, text, rule", [
     ("notebooks/local_patchtst_ssl.ipynb", "", "local notebooks"),
     ("notebooks/local_patchtst_ssl.ipynb", '{"cells": [', "local notebooks"),

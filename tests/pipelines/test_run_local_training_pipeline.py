@@ -213,6 +213,7 @@ def run(root: Path, *overrides: str) -> int:
     return main([*PIPELINE_ARGUMENTS, "--repo-root", str(root), "--run-id", RUN_ID, *overrides])
 
 
+@pytest.mark.slow
 def test_a_failing_checklist_names_the_failed_check(copied, capsys):
     (copied / "artifacts/scaler_patchtst.json").unlink()
     assert run(copied, "--only", "checklist") == EXIT_OUTPUT

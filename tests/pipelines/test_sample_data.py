@@ -70,6 +70,7 @@ def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_files_of_the_user_are_not_overwritten(tmp_path):
     mine = tmp_path / "data/fdc/train_1.csv"
     mine.parent.mkdir(parents=True)
@@ -201,6 +202,7 @@ def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"landfall sample-data: --out {tmp_path / 'file'} is not a folder — ")
 
 
+@pytest.mark.slow
 def test_command_line_writes_json_to_stdout(tmp_path):
     command = [sys.executable, "-m", "pipelines.sample_data", "--out", str(tmp_path), "--seed", "3"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)

@@ -33,6 +33,7 @@ def report(out: Path) -> dict[str, dict]:
 
 
 # ------------------------------------------------------------------------------------------------------------- running
+@pytest.mark.slow
 def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_path):
     chosen = [section for section in SECTIONS if section.name not in ("no_device", "hangs")]
     # Long enough to start on a busy machine, and to be ended long before it would end by itself.

@@ -268,6 +268,7 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
     assert (folder / "exit_code").read_text() == str(EXIT_RESUMABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     "what, restarts, code",

@@ -119,6 +119,7 @@ def test_promote_refuses_a_run_without_weights_or_with_damaged_ones(plant, capsy
     assert _model(plant) == before
 
 
+@pytest.mark.slow
 def test_old_weights_are_removed_but_never_those_of_the_model(plant):
     config = load_config(local_config_file("patchtst"), ["training.keep_runs=2"], root=plant).config
     run_training(plant, "training.epochs=6")

@@ -144,6 +144,7 @@ def everything(trainer: loop.Trainer) -> dict:
     return copy.deepcopy(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [False, True])
 def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
@@ -167,6 +168,7 @@ def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     assert len(compared) == 8
 
 
+@pytest.mark.slow
 def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     run_training(spiked, *BARE)
     at_once, steps, logged = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")

@@ -213,6 +213,7 @@ def test_overrides_cannot_configure_hydra(workspace, override):
 
 
 # --------------------------------------------------------------------------------------------------------------- places
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir", "dqvl.report_dir", "data.store_dir"]
 )

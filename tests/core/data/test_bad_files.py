@@ -194,6 +194,7 @@ def test_the_command_prints_one_line_and_more_on_request(identity, more, workspa
     assert all(word in line for word in (*bad.words, bad.name))
 
 
+@pytest.mark.slow
 def test_training_reports_a_bad_file_in_one_line(workspace):
     bad_files.data(bad_files.table() + bytes(10))(workspace / "f.csv")
     settings = ("data.root=.", "local/devices=cpu", "max_threads=1", *parts_of("f.csv"))

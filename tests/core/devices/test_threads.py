@@ -62,6 +62,7 @@ def planned(*words: str, **environment: str) -> list[str]:
     return result.stdout.strip().split(";")
 
 
+@pytest.mark.slow
 def test_a_process_keeps_to_the_environment():
     assert planned(OMP_NUM_THREADS="1") == [
         "1",
@@ -70,6 +71,7 @@ def test_a_process_keeps_to_the_environment():
     ]
 
 
+@pytest.mark.slow
 @needs_affinity
 def test_a_process_keeps_to_its_affinity_mask():
     assert planned(str(min(affinity()))) == ["1", "1", "1 usable core"]

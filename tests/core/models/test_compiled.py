@@ -29,6 +29,7 @@ def swinmae_visible():
     return swinmae(drop_masked_tokens=True, window_size=2, **stages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build, checkpointing",
     [

@@ -250,6 +250,7 @@ def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(outpu
     assert_another_gradient_for_the_same_loss(point, distribution, images(), a_mask(point))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_target", [False, True])
 def test_a_variance_is_learned_and_divides_the_error(norm_target):
     """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
@@ -337,6 +338,7 @@ def test_only_axes_of_the_sensor_are_masked():
     assert (one.draw_mask(2).sum(1) == 12).all()
 
 
+@pytest.mark.slow
 def test_an_axis_is_learned_from_another():
     torch.manual_seed(0)
     model = build(image_size=16, mask_unit=2, **TWO_STAGES, masks=("axes",))

@@ -177,6 +177,7 @@ REASONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "expected"), REASONS.values(), ids=REASONS.keys())
 def test_an_outdated_detector_is_fitted_again_with_a_reason(trained, change, expected, caplog):
     score(trained, "patchtst")
@@ -214,6 +215,7 @@ def test_a_detector_file_is_read_back_unchanged(trained):
     assert detector.threshold.achieved is not None
 
 
+@pytest.mark.slow
 @both_streams
 def test_every_changed_byte_of_a_detector_is_detected(trained, stream):
     score(trained, stream)

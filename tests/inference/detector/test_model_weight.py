@@ -83,7 +83,7 @@ def test_faults_are_injected_into_copies_except_the_first(trained, stream):
     assert other.windows.series.values_nc.numpy().tobytes() != again.windows.series.values_nc.numpy().tobytes()
 
 
-@both_streams
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(trained, stream):
     windows, config, scoring, _ = reference(trained, stream)
     injected = inject(windows, stream, span=4, seed=3)
@@ -93,7 +93,7 @@ def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(traine
     np.testing.assert_allclose(of_copy_sc, own.error_sc[has_windows][: len(of_copy_sc)], rtol=1e-5)
 
 
-@both_streams
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_scoring_chooses_stores_and_explains_the_weight(trained, stream, caplog):
     caplog.set_level("INFO")
     choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]

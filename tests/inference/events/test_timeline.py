@@ -32,7 +32,15 @@ def noise(length: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "lengths", [[300], [40, 50, 60], [1], [200 + 5 * number for number in range(35)], [1] * 120, [300_000]]
+    "lengths",
+    [
+        [300],
+        [40, 50, 60],
+        [1],
+        pytest.param([200 + 5 * number for number in range(35)], marks=pytest.mark.slow),
+        pytest.param([1] * 120, marks=pytest.mark.slow),
+        [300_000],
+    ],
 )
 @pytest.mark.parametrize("stamped", [True, False])
 def test_any_number_of_recordings_fits_into_one_picture(tmp_path, make_table, lengths, stamped):
