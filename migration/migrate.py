@@ -22,12 +22,13 @@ from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
-from migration.rules.preamble import Folders, add_preamble
+from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
 RUNTIME_MODULE = "landfall_runtime"
 _REPOSITORY = "landfall"  # the repository that a notebook of a workspace clones on Colab
+_ADDED = {PARAMETERS_TAG: "a cell of parameters", SETUP_TAG: "a set-up cell"}
 _ORIGIN = "origin"  # a cell key that exists only during migration
 _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 
@@ -102,7 +103,7 @@ def migrate(
             findings += found
     placed = _placed(migrated["cells"], texts, prose)
     cells = add_preamble(placed, facts, folders or Folders(), rewritten, start=_start(placed, kinds))
-    if added := len(cells) - len(placed):
+    if added := [what for tag, what in _ADDED.items() if tagged(cells, tag) is not None and tagged(placed, tag) is None]:
         findings.append(_added(added))
     origins = tuple(cell.get(_ORIGIN) for cell in cells)
     now = {origin: index for index, origin in enumerate(origins) if origin is not None}
@@ -183,8 +184,8 @@ def _became_text(source: CellSource) -> Finding:
     return Finding("LF616", Keeps.EQUIVALENT, source.index, 1, message, before=masked(source.text), changed=True)
 
 
-def _added(count: int) -> Finding:
-    what = "a cell of parameters and a set-up cell were" if count == 2 else "a set-up cell was"
+def _added(cells: Sequence[str]) -> Finding:
+    what = f"{' and '.join(cells)} {'were' if len(cells) > 1 else 'was'}"
     return Finding("LF615", Keeps.EQUIVALENT, None, None, f"{what} added before the first code cell", changed=True)
 
 

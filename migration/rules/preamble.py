@@ -89,7 +89,7 @@ def add_preamble(
     if needs.work:
         line = f"work_dir = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
         lines = {"work_dir": line, **lines}
-    parameters, setup = _tagged(cells, PARAMETERS_TAG), _tagged(cells, SETUP_TAG)
+    parameters, setup = tagged(cells, PARAMETERS_TAG), tagged(cells, SETUP_TAG)
     if setup is not None and not needs:
         return cells
     if setup is not None:
@@ -240,7 +240,7 @@ def _code_cell(source: str, tag: str) -> dict[str, Any]:
     return {"cell_type": "code", "execution_count": None, "metadata": {"tags": [tag]}, "outputs": [], "source": source}
 
 
-def _tagged(cells: Sequence[dict[str, Any]], tag: str) -> int | None:
+def tagged(cells: Sequence[dict[str, Any]], tag: str) -> int | None:
     return next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code" and tag in _tags(cell)), None)
 
 

@@ -185,3 +185,14 @@ def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, pr
     assert [cell["source"] for cell in cells if cell["cell_type"] == "markdown"] == [prose] * bool(prose)
     became = [(found.output_cell, found.before) for found in migration.findings if found.rule == "LF616"]
     assert became == [(0, text)] * bool(prose)
+
+
+def test_the_report_names_the_added_cells():
+    def added(text):
+        return [found.message for found in migrate(notebook_of(text)).findings if found.rule == "LF615"]
+
+    assert added("a = 1 #@param\nf(a)") == ["a cell of parameters was added before the first code cell"]
+    assert added("!python a.py") == ["a set-up cell was added before the first code cell"]
+    assert added("open('/content/a')") == [
+        "a cell of parameters and a set-up cell were added before the first code cell"
+    ]
