@@ -49,8 +49,9 @@ _SCROLL_LINK = re.compile(
 _CODE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|(?P<tick>`+)(?:(?!(?P=tick)).)+(?P=tick)", re.DOTALL | re.MULTILINE
 )
-_WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]"
+_WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]|figure"
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
+_CAPTION = re.compile(r"\s*<figcaption\b[^>]*>(?P<text>[^<]*)</figcaption>(?=\s*</figure>)", re.IGNORECASE)
 _COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:\|.*)?")
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
 _IMAGE_TEXT = re.compile(r"!\[([^\]\n]*)\]|\balt\s*=\s*[\"']([^\"'\n]*)[\"']")
@@ -125,7 +126,9 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 
 
 def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span with the HTML elements around it that would be left empty."""
+    """The span with its caption and the HTML elements around it that would be left empty."""
+    if (caption := _CAPTION.match(text, end)) and _OPENS_COLAB.fullmatch(caption["text"]):
+        end = caption.end()
     while opened := _OPENED.search(text, max(0, text.rfind("<", 0, start)), start):
         closed = re.compile(rf"\s*</\s*{opened['tag']}\s*>", re.IGNORECASE).match(text, end)
         unclosed = re.compile(r"\s*(?=<td\b|</tr|</table)", re.IGNORECASE).match(text, end)

@@ -34,6 +34,7 @@ def _rewrite(text):
         (f'<table>\n  <td>\n    {_HTML}\n  </td>\n  <td>\n    <a href="x">y</a>\n  </td>\n</table>',
          '<table>\n  <td>\n    <a href="x">y</a>\n  </td>\n</table>'),
         (f'<center>\n<a href="{_URL}">\n  Run in Google Colab</a>\n</center>\nText', "Text"),
+        (f"<figure>\n{_HTML}\n<figcaption>Open in Colab</figcaption>\n</figure>\nText", "Text"),
         (f"[Open in Colab]({_URL})", ""),
         (f"- [Run the complete notebook in your browser (Google Colab)]({_URL})\n- [b](c)", "- [b](c)"),
         (f"All on a free TPU {_BADGE}.*", "All on a free TPU.*"),
