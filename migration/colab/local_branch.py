@@ -136,7 +136,7 @@ class _Search:
     def _unless_lost(self, choice: Choice) -> Choice | None:
         """The choice, or the branch for Colab if an effect would be lost without it."""
         colab, local = effects(self.source, choice.removed), effects(self.source, choice.kept)
-        lost = uncovered(colab, local)
+        lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
         if lost and not needs_colab(self.source, choice.removed):
@@ -144,7 +144,18 @@ class _Search:
         # Installations and programs may be needed here in any case.
         if self.context.as_on_colab and local and not colab and all(effect.kind in PLACES for effect in local):
             return _for_colab(self.source, choice, because="places")
-        return self._unless_needed(replace(choice, effects=tuple(different(colab, local))))
+        others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
+        return self._unless_needed(replace(choice, effects=tuple(others)))
+
+    def _replaces(self, choice: Choice, effect: Effect) -> bool:
+        """Whether the local branch of an `if` is the author's way without an upload or download in the browser: it
+        binds the same name, or the file is on this machine anyway."""
+        if isinstance(choice.node, ast.Try):
+            return False
+        if self.source.text.startswith("files.download", effect.start):
+            return not all(isinstance(node, ast.Pass) for node in choice.kept)
+        local, colab = (bound(accesses_in(self.source, block), choice.scope) for block in (choice.kept, choice.removed))
+        return self.source.text.startswith("files.upload", effect.start) and not local.isdisjoint(colab)
 
     def _unless_needed(self, choice: Choice) -> Choice | None:
         """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one

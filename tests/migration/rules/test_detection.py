@@ -272,6 +272,23 @@ def test_work_done_only_in_the_colab_branch_is_kept(before, after):
     assert {finding.keeps for finding in found} <= {Keeps.EQUIVALENT}
 
 
+@pytest.mark.parametrize(
+    "colab, local, is_local",
+    [
+        ("path = next(iter(files.upload()))", "path = 'a.csv'", True),
+        ("files.upload()", "print('copy a.csv to this folder')", False),
+        ("files.download('a.csv')", "print('saved as a.csv')", True),
+        ("files.download('a.csv')", "pass", False),
+        ("files.download('a.csv')\n    !wget b", "print('saved as a.csv')", False),
+    ],
+)
+def test_the_way_of_the_author_replaces_uploads_and_downloads(colab, local, is_local):
+    new, found = _one(f"if ASK:\n    from google.colab import files\n    {colab}\nelse:\n    {local}")
+    assert (new == local) is is_local
+    assert ("files." in new) is not is_local
+    assert not any(finding.action for finding in found)
+
+
 def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
     cell = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install a\nexcept:\n    IN_COLAB = False"
     new, _ = _rewrite(cell, "n = 1 if IN_COLAB else 2")
