@@ -38,7 +38,9 @@ _LOCAL_MEANING = re.compile(
 
 
 _SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*|-{3}|_{3}|&nbsp;|$)")
+_RULE = re.compile(r"@[ \t]*markdown[ \t]*(?:-{3,}|_{3,}|\*{3,})[ \t]*$")
 _ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
+_NOTE = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•>][ \t]|[↑^(_])")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Parameter:
 
     `value` is the literal in the parameters cell, `comment` the text after it (papermill's `# type: int …` form with
     range and options). `stays`: why a field is not moved, else empty. `above` and `below` are the comments that
-    describe it and are moved with it.
+    describe it and are moved with it. `apart`: something else is between it and the moved field before it.
     """
 
     cell: int
@@ -57,6 +59,7 @@ class Parameter:
     stays: str = ""
     above: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
+    apart: bool = False
 
 
 def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
@@ -87,16 +90,19 @@ def _with_comments(source: CellSource, parameters: Sequence[Parameter]) -> Itera
     leaving = {parameter.name for parameter in parameters if not parameter.stays}
     rows = rows_of(source, [field for field in form_fields(source) if field.name in leaving])
     texts = source.text.split("\n")
+    end = -1
     for parameter in parameters:
         if parameter.stays:
             yield parameter
             continue
         first, row, last = rows[parameter.name]
+        apart = end < 0 or any(map(str.strip, texts[end:first]))
+        end = last + 1
         above, below = (
             tuple(filter(None, (_plain_comment(text) for text in part)))
             for part in (texts[first:row], texts[row + 1 : last + 1])
         )
-        yield replace(parameter, above=above, below=below)
+        yield replace(parameter, above=above, below=below, apart=apart)
 
 
 def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple[int, int, int]]:
@@ -111,7 +117,7 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     for (first, last), row in _described(source, texts, names):
         if row in spans:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
-    _add_plain_comments(source, texts, spans)
+    _add_plain_comments(source, texts, spans, names)
     if _is_form(source, leaving):
         start = 0
         for row in sorted(spans):
@@ -121,8 +127,8 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
 
 
 def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last row of each group of form texts in adjacent lines; below a field a heading begins another
-    one."""
+    """The first and the last row of each group of form texts in adjacent lines. A horizontal line ends a group, and
+    below a field a heading begins another one."""
     marked = [
         row
         for row in (source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown")
@@ -130,7 +136,9 @@ def _runs(source: CellSource, texts: Sequence[str], fields: Collection[int]) -> 
     ]
     while marked:
         last = first = marked.pop(0)
-        while marked and marked[0] == last + 1 and not (first - 1 in fields and _SECTION.search(texts[last + 1])):
+        while marked and marked[0] == last + 1 and not _RULE.search(texts[last]):
+            if first - 1 in fields and _SECTION.search(texts[last + 1]):
+                break
             last = marked.pop(0)
         yield first, last
 
@@ -158,7 +166,8 @@ def _described(
 
 def _are_adjacent(texts: Sequence[str], upper: tuple[int, int], lower: tuple[int, int]) -> bool:
     """Whether only blank lines separate two groups of form texts, and the second does not begin a section."""
-    return not any(text.strip() for text in texts[upper[1] + 1 : lower[0]]) and not _SECTION.search(texts[lower[0]])
+    between = texts[upper[1] + 1 : lower[0]]
+    return not (any(map(str.strip, between)) or _RULE.search(texts[upper[1]]) or _SECTION.search(texts[lower[0]]))
 
 
 def _starts_cell(texts: Sequence[str], row: int) -> bool:
@@ -166,9 +175,12 @@ def _starts_cell(texts: Sequence[str], row: int) -> bool:
     return all(text.lstrip()[:1] in ("", "#") for text in texts[:row])
 
 
-def _add_plain_comments(source: CellSource, texts: Sequence[str], spans: dict[int, list[int]]) -> None:
-    """Adds to the rows of each field the plain comment directly above, if nothing would be left directly below it,
-    except at the start of a cell: that comment describes the cell."""
+def _add_plain_comments(
+    source: CellSource, texts: Sequence[str], spans: dict[int, list[int]], fields: Collection[int]
+) -> None:
+    """Adds to the rows of each field the plain comment directly above, if nothing would be left directly below it but
+    the comment of another field, or if another moved field is directly above it. A comment at the start of a cell
+    describes the cell."""
     plain = {source.line_of(start) for start, _ in comments(source)}
     plain = {row for row in plain if texts[row].lstrip().startswith("#") and not MARK.search(texts[row])}
     moved = {row for first, last in spans.values() for row in range(first, last + 1)}
@@ -178,14 +190,18 @@ def _add_plain_comments(source: CellSource, texts: Sequence[str], spans: dict[in
             first -= 1
         while last + 1 in moved:
             last += 1
-        if not any(text.strip() for text in texts[last + 1 : last + 2]) and not _starts_cell(texts, first):
+        following = next((row for row in range(last + 1, len(texts)) if row not in plain), len(texts))
+        is_alone = not any(map(str.strip, texts[last + 1 : last + 2])) or (following > last + 1 and following in fields)
+        has_words = re.search(r"\w", "".join(texts[first : span[0]])) is not None
+        if has_words and (is_alone or first - 1 in moved) and not _starts_cell(texts, first):
             span[0] = first
 
 
 def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
     """The row of the field that the form texts `first` to `last` describe: the one below them, unless they name only
     the one above, are items of a list, or no field follows. Between a text and its field there may be blank lines,
-    which a form does not show, except at the start of a cell: that text describes the cell."""
+    which a form does not show, except at the start of a cell: that text describes the cell. Below a field, only a note
+    (a list, a quotation, in brackets or italic) may follow after blank lines."""
     run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
     is_of_below = above is None or _SECTION.search(run[0])
     if is_of_below and not _starts_cell(texts, first) and not _ITEM.search(run[0]):
@@ -195,6 +211,9 @@ def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[i
         words = re.findall(r"\w+", "\n".join(run))
         if below is None or (above in words and below not in words) or _ITEM.search(run[0]):
             return first - 1
+    if below is None and _NOTE.search(run[0]):
+        upper = next((row for row in range(first - 1, -1, -1) if texts[row].strip()), -1)
+        return upper if upper in names else None
     return following if below is not None else None
 
 

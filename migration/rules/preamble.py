@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.parameters import Parameter
 from migration.colab.forms import is_literal, written_literal
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
@@ -74,7 +73,7 @@ def add_preamble(
     were parsed before; one with the same text is not parsed again. `start` is the position of new cells if it is above
     the first code cell: that of the original's first code cell, which the rules may have removed.
     """
-    fields = {field.name: _written(field, facts) for field in facts.parameters if not field.stays}
+    fields = dict(_written(facts))
     first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if facts.language != "python" or first is None:
         return cells
@@ -112,10 +111,17 @@ def add_preamble(
     return [*cells[:at], *added, *cells[at:]]
 
 
-def _written(field: Parameter, facts: NotebookFacts) -> str:
-    """A parameter with the comments that describe it, between blank lines."""
-    line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
-    return "\n".join([*[""] * bool(field.above), *field.above, line, *field.below, *[""] * bool(field.below)])
+def _written(facts: NotebookFacts) -> Iterator[tuple[str, str]]:
+    """The parameters by their names, with the comments that describe them between blank lines. A field that was apart
+    from the fields below such a comment is also apart from them here."""
+    has_comment = False
+    for field in facts.parameters:
+        if field.stays:
+            continue
+        line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
+        is_new = bool(field.above) or (has_comment and field.apart)
+        has_comment = bool(field.above) or (has_comment and not field.apart)
+        yield field.name, "\n".join([*[""] * is_new, *field.above, line, *field.below, *[""] * bool(field.below)])
 
 
 def _joined(lines: Iterable[str]) -> str:

@@ -178,8 +178,8 @@ def test_a_text_moves_with_the_field_that_it_describes(text, fields, code):
 def test_a_text_above_blank_lines_moves_with_its_field():
     text = "a = 1\n#@markdown ### Text\n\nb = 2 #@param\n\n#@markdown - item\n\nc = 3 #@param"
     (parameters, cell), _ = _migrate(text)
-    assert parameters["source"].endswith("\n\n# Text\nb = 2  # type: int\nc = 3  # type: int")
-    assert cell["source"] == "a = 1\n\n#@markdown - item\n"
+    assert parameters["source"].endswith("\n\n# Text\nb = 2  # type: int\n# - item\n\nc = 3  # type: int")
+    assert cell["source"] == "a = 1\n"
     (parameters, cell), _ = _migrate("#@title A\n#@markdown Text\n\na = 1 #@param\nf(a)")
     assert cell["source"] == "#@title A\n#@markdown Text\n\nf(a)"
 
@@ -201,6 +201,10 @@ def test_texts_between_blank_lines_stay_together():
     [
         ("a()\n# Of b\nb = 2 #@param\n\nf(b)", True),
         ("a()\n\n# Of\n# both\nb = 2 #@param\nc = 3 #@param", True),
+        ("a()\n# Of b\nb = 2 #@param\n# Of c\nc = f() #@param", True),
+        ("a = 1 #@param\n# Of b\nb = 2 #@param\nf(b)", True),
+        ("a()\n# Of b\nb = 2 #@param\n# Of d()\nd(b)", False),
+        ("a()\n# ---\nb = 2 #@param\n\nf(b)", False),
         ("a()\n# Of b\nb = 2 #@param\nf(b)", False),
         ("# Of the cell\nb = 2 #@param\n\nf(b)", False),
         ('a("""\n# text""")\nb = 2 #@param\n', False),
@@ -208,9 +212,33 @@ def test_texts_between_blank_lines_stay_together():
 )
 def test_a_comment_moves_with_its_field_if_nothing_else_is_below(text, moves):
     (parameters, cell), _ = _migrate(text)
-    above = [line for line in text.split("\n") if line.startswith("# ")]
+    above = [line for line in text.partition("b = 2")[0].split("\n") if line.startswith("# ")]
     assert ("\n".join([*above, "b = 2"]) in parameters["source"]) is moves
     assert all((line in cell["source"]) is not moves for line in above)
+
+
+def test_a_note_after_a_blank_line_moves_with_the_field_above_it():
+    (parameters, cell), _ = _migrate("f()\na = 1 #@param\n\n#@markdown _empty for all_\n\nf(a)")
+    assert parameters["source"].endswith("a = 1  # type: int\n# _empty for all_")
+    assert cell["source"] == "f()\n\nf(a)"
+    (*_, cell), _ = _migrate("f()\na = 1 #@param\n\n#@markdown Run this cell.\n\nf(a)")
+    assert cell["source"] == "f()\n\n#@markdown Run this cell.\n\nf(a)"
+
+
+def test_a_heading_above_a_horizontal_line_stays_in_its_cell():
+    text = (
+        "import io\n#@markdown ## Train\n#@markdown ---\n#@markdown ### Rate\n#@markdown Per step\na = 1 #@param\nf(a)"
+    )
+    (parameters, cell), _ = _migrate(text)
+    assert parameters["source"].endswith("\n\n# Rate\n# Per step\na = 1  # type: int")
+    assert cell["source"] == "import io\n#@markdown ## Train\n#@markdown ---\nf(a)"
+
+
+def test_a_field_is_not_below_the_comment_of_others():
+    """A blank line separates it if something else did so in the cell, or if it is from another cell."""
+    cells, _ = _migrate("#@markdown ## Part\na = 1 #@param\nb = 2 #@param\nf(a)\nc = 3 #@param", "d = 4 #@param\nf(d)")
+    fields = "# Part\na = 1  # type: int\nb = 2  # type: int\n\nc = 3  # type: int\nd = 4  # type: int"
+    assert cells[0]["source"].endswith(f"\n\n{fields}")
 
 
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
