@@ -20,7 +20,7 @@ OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)[
 """Options of a form in its title."""
 HEADING = re.compile(r"\A(?:#{1,6}\s+|#{2,6}|#(?=[^\W\d]))")
 """The mark of a Markdown heading at the start of a text; Colab's forms need no space after it."""
-_LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,})\s*")
+_LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,}|(?:<[bh]r\s*/?>\s*)+)\s*")
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """Text in every cell with a `#@param`."""
 

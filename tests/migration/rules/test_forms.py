@@ -26,6 +26,7 @@ def _rewrite(text, *, facts=None):
         ("#@title\nx = 1", "x = 1"),
         ('x = 1\n\n#@title { run: "auto" }\n', "x = 1"),
         ("#@markdown ---\n#@markdown ### Text\n#@markdown\n", "# Text\n#\n"),
+        ("#@markdown <br><hr/>\n#@markdown Text<br>\n", "# Text<br>\n"),
         ("#@markdown ##Text\n#@markdown #Text\n#@markdown #1 of 2\n", "# Text\n# Text\n# #1 of 2\n"),
         ("#@title ## Part #1 in C# too {run: 'auto'}", "# Part #1 in C# too"),
         ("#@title #@markdown A", "# # A"),
