@@ -168,8 +168,8 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             for node in block.statements
             if id(node) in dropped or (isinstance(node, ast.Expr) and id(node.value) in mounts)
         ]
-        if taken:
-            mounts_here = any(isinstance(node, ast.Expr) for node in taken)
+        mounts_here = any(isinstance(node, ast.Expr) for node in taken)
+        if taken and (mounts_here or not mounts):  # the import last: without it a mount is not recognised
             message = "the drive is mounted: here it is a folder of this machine"
             if not mounts_here:
                 message = "Colab's `drive` is imported only to be mounted"

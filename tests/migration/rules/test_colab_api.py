@@ -100,6 +100,11 @@ def test_all_runtime_names_can_be_imported():
         ("from google.colab import drive as d\nd.mount('/content/drive'); a()", "a()"),
         ("from google.colab import drive\na(); drive.mount('/content/drive')", "a()"),
         ("if a:\n    from google.colab import drive\n    drive.mount('/content/drive')\nb()", "b()"),
+        (
+            "try:\n    from google.colab import drive\n    if not exists('x'):\n        drive.mount('/content/drive')\n"
+            "    a()\nexcept OSError: b()",
+            "try:\n    a()\nexcept OSError: b()",
+        ),
         ("def f(): from google.colab import drive; drive.mount('/content/drive')", "def f(): pass"),
         (
             "from google.colab import drive\ntry:\n    drive.mount('/a')\nexcept OSError: b()",
