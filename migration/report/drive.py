@@ -14,7 +14,7 @@ MOUNT_RULE = "LF203"
 _DRIVE_RULES = frozenset({MOUNT_RULE, "LF402", "LF404"})
 _PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
-_WORD = re.compile(r"""(?:\\.|[^\s"'`;|&<>()])*""")
+_WORD = re.compile(r"""(?:\\\W|[^\s"'`;|&<>()\\])*""")
 # Code before and after a path, or the name of one, that is written, or only printed or looked for.
 _INSIDE = r"""(?:(?!read|load|open)[\w.,\s=+*\[\]()])*(?:[frb]?["'][^"']*)?$"""
 _WRITES = re.compile(
@@ -80,7 +80,8 @@ def _of_line(line: str) -> Iterator[tuple[str, int, int]]:
         if opened := _OPENED.search(line[: place.start()]):
             text, start = rest.partition(opened[1])[0].rstrip("\\"), opened.start() + 1
         else:
-            text, start = _WORD.match(rest)[0], place.start()  # type: ignore[index]  # it matches an empty text, too
+            text = _WORD.match(rest)[0].rstrip(".,:")  # type: ignore[index]  # it matches an empty text, too
+            start = place.start()
             start = len(line[:start].rstrip(f"/.~_-{ascii_letters}"))
         parts: list[str] = []
         for part in filter(None, (text if opened else text.replace("\\", "")).split("/")):

@@ -37,6 +37,12 @@ def test_a_file_that_is_only_written(text):
     assert _listed(text) == ()
 
 
+def test_a_path_ends_before_a_line_break_or_a_full_stop():
+    text = r"raise ValueError('nothing in /content/drive/MyDrive/a b.\nCopy it. See /content/drive/MyDrive/c.\nStop')"
+    assert _listed(text) == ("MyDrive/a", "MyDrive/c")
+    assert _listed(r"!cp /content/drive/MyDrive/a\ b.csv .") == ("MyDrive/a b.csv",)
+
+
 @pytest.mark.parametrize(
     "text",
     [
