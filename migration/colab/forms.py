@@ -27,7 +27,7 @@ FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
-_FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step"})
+_FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step", "placeholder"})
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,8 @@ def plain_comment(text: str) -> str:
     blocks, rest = _blocks(text)
     declared = declaration(text)
     any_text = declared.setting("allow-input").lower() == "true"
-    kept = [", ".join(_range(declared)) if _is_of_form(block) else block for block in blocks]
+    shown = ", ".join(filter(None, [*_range(declared), declared.setting("placeholder")]))
+    kept = [shown if _is_of_form(block) else block for block in blocks]
     kept = [part for part in kept if part not in ("", "date", "time", "slider")]
     if kept and kept[0].startswith("["):
         kept[0] = f"one of {kept[0]}{', or another' if any_text else ''}"

@@ -74,6 +74,7 @@ def test_other_text_is_unchanged(text):
     [
         ("if a:\n    x = 1 #@param {type:'number'}", "if a:\n    x = 1", "inside a branch"),
         ("x = y #@param", "x = y", "expression"),
+        ("x = y #@param {type:'string', placeholder:'a.csv'}", "x = y # a.csv", "expression"),
         ("# x = 1 #@param [1, 2]", "# x = 1 # one of [1, 2]", "commented out"),
         ("x = 1 #@param\nx = 2", "x = 1\nx = 2", "also assigned in cell 0"),
         ("x = 1 #@param\nprint 2", "x = 1\nprint 2", "cannot be parsed"),
