@@ -37,7 +37,7 @@ _LOCAL_MEANING = re.compile(
 )
 
 
-_SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*|-{3}|_{3}|&nbsp;|$)")
+_SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*(?!.*[.!]\W*$)|-{3}|_{3}|&nbsp;|$)")
 _RULE = re.compile(r"@[ \t]*markdown[ \t]*(?:-{3,}|_{3,}|\*{3,})[ \t]*$")
 _ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
 _NOTE = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•>][ \t]|[↑^(_])")
@@ -148,7 +148,13 @@ def _described(
 ) -> Iterator[tuple[tuple[int, int], int | None]]:
     """Each group of form texts with the row of the field that it describes. A group without one belongs to the next or
     the previous group, if only blank lines separate them and the second does not begin a section."""
-    runs = list(_runs(source, texts, names))
+    titles = {source.line_of(mark.start) for mark in marks(source) if mark.kind == "title"}
+    # A text directly below a title describes the cell, except one that introduces what follows.
+    runs = [
+        (first, last)
+        for first, last in _runs(source, texts, names)
+        if first - 1 not in titles or texts[last].rstrip(" *_").endswith(":")
+    ]
     rows = [_described_row(texts, first, last, names) for first, last in runs]
     pairs = [
         (number, number + 1) for number in range(len(runs) - 1) if _are_adjacent(texts, runs[number], runs[number + 1])

@@ -241,6 +241,21 @@ def test_a_field_is_not_below_the_comment_of_others():
     assert cells[0]["source"].endswith(f"\n\n{fields}")
 
 
+@pytest.mark.parametrize("text, moves", [("Opens a link.", False), ("**Rates:**", True)])
+def test_a_text_below_a_title_describes_the_cell(text, moves):
+    (parameters, cell), _ = _migrate(f"import os\n#@title Run\n#@markdown ### {text}\na = 1 #@param\nf(a)")
+    assert (f"# {text}\na = 1" in parameters["source"]) is moves
+    assert (text in cell["source"]) is not moves
+
+
+def test_a_bold_sentence_continues_the_text_above_it():
+    text = "f()\na = 1 #@param\n#@markdown It flips.\n#@markdown **Turn it off for text.**\nb = 2 #@param\nf(a, b)"
+    (parameters, _), _ = _migrate(text)
+    assert parameters["source"].endswith(
+        "a = 1  # type: int\n\n# It flips.\n# **Turn it off for text.**\nb = 2  # type: int"
+    )
+
+
 def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
     text = "a1 = f() #@param\n#@markdown (a1: 0 for all)\nb1 = 1 #@param\n#@markdown ## Third\nc1 = 2 #@param\n"
     (parameters, cell), _ = _migrate(text)
