@@ -170,7 +170,7 @@ class Survey:
         for cell in before:
             for line in _text(cell).split("\n") if cell["cell_type"] == "code" else ():
                 words = _words(_PROSE_MARK.sub("", line)) if _PROSE.match(line) else ""
-                words = words if words.strip("_ ") else ""  # "___" is a line across a form
+                words = words if re.sub(r"\b[bh]r\b", "", words).strip("_ ") else ""  # "___" is a line across a form
                 self.count("comment lines", bool(words))
                 if words and words not in kept:
                     self.count("comment lines lost", example=f"{source}: {line.strip()!r:.120}")
