@@ -120,7 +120,7 @@ RULES: tuple[Rule, ...] = (
         "LF601",
         "form text",
         '`#@title X {display-mode: "form"}`, `#@markdown X`, also indented or after code',
-        "`# X`, without the marks of a heading; nothing for an empty title or a line such as `---`",
+        "`# X`, without the marks of a heading; nothing for an empty title or a line such as `---` or `<br>`",
         Keeps.EXACT,
         _find_texts,
         holding("title", "markdown", like=r"#[ \t]*@[ \t]*(?:title|markdown)\b"),
