@@ -103,7 +103,9 @@ def migrate(
             findings += found
     placed = _placed(migrated["cells"], texts, prose)
     cells = add_preamble(placed, facts, folders or Folders(), rewritten, start=_start(placed, kinds))
-    if added := [what for tag, what in _ADDED.items() if tagged(cells, tag) is not None and tagged(placed, tag) is None]:
+    if added := [
+        what for tag, what in _ADDED.items() if tagged(cells, tag) is not None and tagged(placed, tag) is None
+    ]:
         findings.append(_added(added))
     origins = tuple(cell.get(_ORIGIN) for cell in cells)
     now = {origin: index for index, origin in enumerate(origins) if origin is not None}

@@ -306,6 +306,7 @@ def test_simple_methods_reproduce_published_figures(method, error):
     assert masked.masked_mse(fill, masked.windows(series, "test")) == pytest.approx(error, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
     file = tmp_path / "pack" / "fdc" / "ett" / "short.csv"
     file.parent.mkdir(parents=True)

@@ -155,6 +155,7 @@ def test_a_missing_output_is_written_again(scored, caplog, written):
     assert summary(scored)["files"] == output["files"]
 
 
+@pytest.mark.slow
 def test_an_older_or_damaged_summary_is_ignored(scored, caplog):
     output = summary(scored)
     del output["made_of"]

@@ -322,11 +322,13 @@ def test_the_chosen_batch_stays_within_the_memory_limit(limited):
         assert answer["wall"], "the limit is real: eight times the batch is refused"
 
 
+@pytest.mark.slow
 def test_more_memory_allows_a_larger_batch(limited):
     small, large = (answer["result"]["largest"] for answer in limited)
     assert 8 <= small < large
 
 
+@pytest.mark.slow
 def test_the_linear_model_predicts_the_measured_peak(limited):
     """Compares the growth above the present memory: interpreter and torch would hide an error of the line."""
     result, held_mb = ProbeResult.from_json(limited[-1]["result"]), limited[-1]["held_mb"]

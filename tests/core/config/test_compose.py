@@ -323,6 +323,7 @@ def test_every_key_of_the_schema_is_rendered(workspace):
             value = value[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module, words",
     [

@@ -77,6 +77,7 @@ def test_a_process_keeps_to_its_affinity_mask():
     assert planned(str(min(affinity()))) == ["1", "1", "1 usable core"]
 
 
+@pytest.mark.slow
 def test_the_environment_is_not_changed():
     """OMP_WAIT_POLICY and GOMP_SPINCOUNT stay the user's own: docs/performance.md has what they cost."""
     program = "import os, runpy, sys; before = dict(os.environ); from core.devices.manager import DeviceManager;"

@@ -103,6 +103,7 @@ def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkey
     assert "exit code -6" in found.reason
 
 
+@pytest.mark.slow
 def test_the_library_is_queried_once_per_process(install):
     install("torch_xla", {"__init__": "raise ImportError"})
     tpu.detect_tpu()

@@ -37,6 +37,7 @@ def kept_and_left(kind="usual", **environment):
     return kept, left, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
 def test_a_tuned_process_keeps_freed_memory_until_it_is_released():
     kept, left, said = kept_and_left()
@@ -45,12 +46,14 @@ def test_a_tuned_process_keeps_freed_memory_until_it_is_released():
     assert "tune=false" in said
 
 
+@pytest.mark.slow
 def test_freed_memory_is_returned_without_tuning():
     kept, _, said = kept_and_left(LANDFALL_TUNE="0")
     assert kept < 50
     assert "freed memory" not in said
 
 
+@pytest.mark.slow
 def test_another_c_library_is_reported_and_left_alone():
     kept, _, said = kept_and_left("other")
     assert kept < 50
