@@ -53,7 +53,8 @@ def sniff(path: Path, scratch: Path | None = None, *, is_growing: bool = False) 
         )
     encoding = _encoding(head, is_cut)
     quoted = is_growing or _scan(path, scratch, is_text=not encoding.startswith("utf-16"))
-    lines = head.decode(encoding, errors="replace").splitlines()
+    # Only line feeds and carriage returns end a row, unlike in str.splitlines.
+    lines = io.StringIO(head.decode(encoding, errors="replace"), newline=None).read().split("\n")
     lines = [line for line in (lines[:-1] if is_cut else lines) if line.strip()][:100]
     if not lines:
         raise DataError("the file is empty", path=path, hint="remove it from data.splits or export it again")

@@ -437,6 +437,14 @@ def test_a_time_column_is_found_by_its_content(tmp_path, stamps, is_time):
     assert any("'Zeit' read" in note for note in recording.notes) == is_time
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x1c", "\x85"])
+def test_only_line_feeds_and_carriage_returns_end_the_header(tmp_path, mark):
+    rows = "".join(f"2026-01-05 00:00:0{n},2026-01-05 00:00:0{n},{n}\n" for n in range(5))
+    (tmp_path / "a.csv").write_text(f"{mark}time,x{mark},time\n{rows}", encoding="utf-8")
+    with pytest.raises(DataError, match="two columns have this name"):
+        read_recordings(tmp_path / "a.csv", root=tmp_path, stream="patchtst", settings=Data())
+
+
 def test_a_column_with_the_name_of_times_is_preferred(tmp_path):
     text = "Zeit,time,p\n" + "".join(f"2020-01-01 00:00:0{n},2026-01-01 00:00:0{n},{n}\n" for n in range(3))
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
