@@ -14,7 +14,8 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, edited
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource, compiles
-from migration.python.trees import walk
+from migration.python.statements import place_of, take_out
+from migration.python.trees import last_name, walk
 from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
@@ -27,10 +28,14 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     edits = {secret: _edit(source, secret) for secret in found}
     if source.is_python and compiles(source.text) and not _compiles_with(source, edits):
         edits = {secret: Edit(secret.start, secret.end, f"<{_variable(source, secret)}>") for secret in found}
-    imported = _import_edit(source, list(edits.values()))
+    removed = {secret: taken for secret in found if (taken := _removal(source, secret))}
+    imported = _import_edit(source, [edit for secret, edit in edits.items() if secret not in removed])
     for secret, edit in edits.items():
         variable = _variable(source, secret)
         action = f"set {variable} in the environment that the notebook runs in, and revoke the secret written here"
+        if secret in removed:
+            yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", removed[secret], action)
+            continue
         if f"<{variable}>" in edit.text:
             action = f"revoke the secret written here, and replace <{variable}> by a new one when the cell runs"
         both = (imported, edit) if imported else (edit,)
@@ -60,6 +65,34 @@ def _edit(source: CellSource, secret: Secret) -> Edit:
             if quotes[secret.start - text.start] in "ud" and not re.match(r"\w", after):
                 return Edit(secret.start, secret.end, f"${variable}")
     return Edit(secret.start, secret.end, f"<{variable}>")
+
+
+def _removal(source: CellSource, secret: Secret) -> tuple[Edit, ...]:
+    """Edits that remove the statement that only sets the secret's own environment variable: the user sets it now."""
+    place = place_of(source, secret.start) if source.is_python else None
+    value = source.text[secret.start : secret.end]
+    match place and place.statement:
+        case (
+            ast.Assign(
+                targets=[ast.Subscript(value=environment, slice=ast.Constant(value=name))],
+                value=ast.Constant(value=text),
+            )
+            | ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=environment, attr="setdefault"),
+                    args=[ast.Constant(value=name), ast.Constant(value=text)],
+                    keywords=[],
+                )
+            )
+        ) if last_name(environment) == "environ" and (name, text) == (_variable(source, secret), value):
+            return take_out(source, [place.statement]) if place else ()
+    return ()
+
+
+def removed_rows(source: CellSource) -> set[int]:
+    """The rows of the assignments that the rule for secrets removes."""
+    found = [secret for secret in find_secrets(source.text) if _removal(source, secret)]
+    return {source.line_of(secret.start) for secret in found}
 
 
 def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
@@ -99,7 +132,8 @@ RULES: tuple[Rule, ...] = (
         "LF801",
         "secret in the code",
         'a token, key or password written in a cell: `token = "hf_…"`, `!git clone https://user:…@host`',
-        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where no code is evaluated',
+        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where no code is evaluated; a line '
+        "that only sets this variable is removed",
         Keeps.NEEDS_HUMAN,
         _find_secrets,
         any_language=True,

@@ -11,6 +11,7 @@ from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, m
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
+from migration.rules.credentials import removed_rows
 from migration.rules.rule import Example, Match, Rule
 
 
@@ -28,7 +29,10 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
         return
     planned = _planned(source, facts)
+    removed = removed_rows(source) if "environ" in source.text else set()
     for field in form_fields(source):
+        if source.line_of(field.mark.start) in removed:
+            continue
         stays = planned[field.name].stays if field.name in planned else ""
         if field.name in planned and not (stays or field.obstacle):
             continue
