@@ -38,7 +38,7 @@ class Migration:
     """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it imports the module
     `landfall_runtime`; `hardware` is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the
     positions of its cells in the original, None for added cells. `drive` are the files on Google Drive that it may
-    read, `secrets` the names of the secrets that it reads with `userdata.get`.
+    read, `secrets` the names of the secrets that it reads with `userdata.get`, or from the environment instead.
     """
 
     notebook: dict[str, Any]

@@ -142,7 +142,7 @@ class NotebookReport(_Described):
     drive: dict[str, str] = field(default_factory=dict)
     """Files and folders on Google Drive that it may read, and where it looks for them here."""
     secret_names: tuple[str, ...] = ()
-    """Names of the secrets that it reads from the environment or the file `.env`."""
+    """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`."""
 
     @property
     def needs_human(self) -> list[FoundItem]:

@@ -52,7 +52,8 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
             yield f"    copy {len(files) - most} more; --report FILE.json lists them all"
     if notebook.output and notebook.secret_names:
         names = ", ".join(notebook.secret_names)
-        yield from wrapped(f"needs secrets: set {names} in the environment or in `.env` of the work folder", "  ", 4)
+        text = f"needs secrets: set {names} in the environment; `userdata.get` also reads `.env` in the work folder"
+        yield from wrapped(text, "  ", 4)
     todo = notebook.needs_human
     for item in todo[:most]:
         yield from wrapped(f"{place_of(item)}: {item.message} ({item.rule})", "  ! ", 4)
