@@ -21,6 +21,7 @@ from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
 from migration.rules.configurations import local_configs
+from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
 from migration.rules.rewriting import rewrite
@@ -88,6 +89,8 @@ def migrate(
         if kind == "code" and (source.was_parsed or new is not source) and new.error and (said := unparsed(source)):
             found = [said, *found]
         findings += found
+        if kind == "code":
+            findings += undefined_names(source, facts)
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)
             findings.append(_became_text(source))

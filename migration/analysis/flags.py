@@ -61,10 +61,10 @@ def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount
 
 
 def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: bool) -> frozenset[str]:
-    """Names that only removed branches bind, at module level, although remaining code reads them."""
+    """Names that only branches bind which do not run here, at module level, although remaining code reads them."""
     choices = ((source, choice) for source in cells for choice in colab.cell(source).choices)
-    removed = (only_bound_in(source, choice) for source, choice in choices if isinstance(choice.scope, ast.Module))
-    candidates = set().union(*removed) - colab.flags.keys()
+    idle = (only_bound_in(source, choice) for source, choice in choices if isinstance(choice.scope, ast.Module))
+    candidates = set().union(*idle) - colab.flags.keys()
     if static_mount:
         candidates -= {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
     if not candidates:
@@ -79,7 +79,8 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
             text = source.text if source.is_python else source.text[: source.body]
             used |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
             continue
-        left = [access for access in accesses(source) if id(access.node) not in colab.cell(source).removed]
+        idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
+        left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(left)
         stored |= bound(left)
     return frozenset(candidates & used - stored)

@@ -58,12 +58,20 @@ class Choice:
         """The branch for Colab is kept and creates files, folders or variables that other cells expect."""
         return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
+    @property
+    def idle(self) -> tuple[ast.stmt, ...]:
+        """The branch that does not run here: the removed one, or the handlers of a `try` that stays."""
+        if self.colab and self.stays and isinstance(self.node, ast.Try):
+            return tuple(statement for handler in self.node.handlers for statement in handler.body)
+        return self.removed
+
 
 @dataclass(frozen=True)
 class Context:
-    """What the notebook knows about its branches. `needed` are names that only Colab branches bind although other cells
-    need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that other folders are not
-    used. `repository` is the one that contains the notebook: a branch that clones it is not needed.
+    """What the notebook knows about its branches. `needed` are names that only branches bind which do not run here,
+    although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
+    other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
+    needed.
     """
 
     needed: frozenset[str] = frozenset()
@@ -160,12 +168,7 @@ class _Search:
     def _unless_needed(self, choice: Choice) -> Choice | None:
         """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one
         cannot run here."""
-        names = only_bound_in(self.source, choice)
-        if isinstance(choice.scope, ast.Module):
-            missing = names & self.context.needed
-        else:
-            outside = accesses_in(self.source, [choice.scope], [choice.node])
-            missing = names & read(outside, choice.scope) - bound(outside, choice.scope)
+        missing = missing_names(self.source, choice, self.context)
         if not missing:
             return choice
         if needs_colab(self.source, choice.removed):
@@ -173,10 +176,19 @@ class _Search:
         return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
 
 
+def missing_names(source: CellSource, choice: Choice, context: Context) -> set[str]:
+    """The names that only the branch binds which does not run here, although the rest of the notebook needs them."""
+    names = only_bound_in(source, choice)
+    if isinstance(choice.scope, ast.Module):
+        return names & context.needed
+    outside = accesses_in(source, [choice.scope], [choice.node])
+    return names & read(outside, choice.scope) - bound(outside, choice.scope)
+
+
 def only_bound_in(source: CellSource, choice: Choice) -> set[str]:
-    """The names that the removed branch binds, and the kept one does not."""
-    removed, kept = (accesses_in(source, block) for block in (choice.removed, choice.kept))
-    return bound(removed, choice.scope) - bound(kept, choice.scope)
+    """The names that the branch binds which does not run here, and the kept one does not."""
+    idle, kept = (accesses_in(source, block) for block in (choice.idle, choice.kept))
+    return bound(idle, choice.scope) - bound(kept, choice.scope)
 
 
 def _for_colab(source: CellSource, choice: Choice, *, because: str = "", effects: tuple[Effect, ...] = ()) -> Choice:

@@ -30,7 +30,7 @@ KeepsText = Literal["exact", "equivalent", "needs-human"]
 # Commands that change the machine, or delete its files.
 HAZARDS = frozenset({"LF822"})
 # Rules whose findings make the notebook fail until the user acts.
-BREAKS = frozenset({"LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
+BREAKS = frozenset({"LF218", "LF229", "LF308", "LF309", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
 
+from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.colab.effects import Effect, different, effects, of_expression, uncovered
-from migration.colab.local_branch import Choice
+from migration.colab.local_branch import Choice, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
-from migration.notebook.findings import Keeps
+from migration.notebook.findings import Finding, Keeps, listed
 from migration.notebook.texts import Edit
-from migration.python.scopes import accesses
+from migration.python.scopes import accesses, accesses_in
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
@@ -25,6 +27,7 @@ from migration.shell.installs import pipelines
 
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
+_ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
 
@@ -59,6 +62,28 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
             keeps = Keeps.NEEDS_HUMAN if scripts else None
             yield Match(*source.span(choice.node), message, edits, action if scripts else "", keeps)
+
+
+def undefined_names(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+    """The findings for names that the notebook needs although only the branch binds them that is not kept."""
+    context = facts.colab.context
+    for choice in facts.colab.cell(source).choices if context.needed else ():
+        names = missing_names(source, choice, context) - _ALWAYS_DEFINED if choice.colab else set()
+        if not names:
+            continue
+        places = [access.node for access in accesses_in(source, choice.idle) if access.binds and access.name in names]
+        lines = [source.line_span(*source.span(node)) for node in places]
+        shown = "; ".join(f"`{source.text[start:end].strip().splitlines()[0]}`" for start, end in sorted(set(lines)))
+        start = source.span(choice.node)[0]
+        yield Finding(
+            "LF309",
+            Keeps.NEEDS_HUMAN,
+            source.index,
+            source.line_of(start) + 1,
+            f"the branch for Colab is kept, but only the other branch defines {listed(names)}, which later code reads",
+            before=masked(source.text[slice(*source.line_span(start, start))]),
+            action=masked(f"add these lines of the other branch, or remove what needs them: {shown}"),
+        )
 
 
 def _scripts(source: CellSource, choice: Choice) -> str:
@@ -320,5 +345,13 @@ RULES: tuple[Rule, ...] = (
         _find_values,
         of_colab=True,
         example=Example('IN_COLAB = "google.colab" in sys.modules', "IN_COLAB = False"),
+    ),
+    Rule(
+        "LF309",
+        "A name of the other branch",
+        "a name that only the branch for other machines defines, such as `import wandb` in a handler, if the branch "
+        "for Colab is kept and later code reads the name",
+        "nothing: define the name, or remove what needs it",
+        Keeps.NEEDS_HUMAN,
     ),
 )
