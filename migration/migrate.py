@@ -17,6 +17,7 @@ from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource
+from migration.python.strings import without_comments
 from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
@@ -121,7 +122,7 @@ def migrate(
         secrets=secret_names(code, facts.colab),
         requirements=collect_requirements(code, facts.colab),
         hardware=hardware,
-        uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),
+        uses_runtime=any(_uses_runtime(cell["source"], language) for cell in cells if cell["cell_type"] == "code"),
     )
 
 
@@ -177,6 +178,11 @@ def _unix(text: str) -> str:
 def _with_ends_of(original: str, text: str) -> str:
     """The text with the line endings of the original, if `_unix` replaced them."""
     return text.replace("\n", "\r\n") if "\r\n" in original and _unix(original) != original else text
+
+
+def _uses_runtime(text: str, language: str) -> bool:
+    """Whether a code cell names the runtime outside of comments."""
+    return RUNTIME_MODULE in text and RUNTIME_MODULE in without_comments(CellSource(text, language=language))
 
 
 def _broke(before: CellSource, after: CellSource) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migration import shell
-from migration.notebook.texts import FIELD
+from migration.notebook.texts import FIELD, Edit, edited
 from migration.python.source import CellSource, once_a_cell
 
 _START = re.compile(r"#[^\n]*|(?:(?<!\w)(?:[rR][bBfF]?|[bBfF][rR]?|[uU]))?(?:\"\"\"|'''|\"|')")
@@ -241,6 +241,11 @@ def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Ma
     may_be_inside = any("#" in source.text[source.text.rfind("\n", 0, m.start()) + 1 : m.start() + 1] for m in found)
     spans = comments(source) if may_be_inside else ()
     return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
+
+
+def without_comments(source: CellSource) -> str:
+    """The text of a cell without its `#` comments."""
+    return edited(source.text, [Edit(start, end, "") for start, end in comments(source)])
 
 
 def _comments(source: CellSource) -> Iterator[tuple[int, int]]:

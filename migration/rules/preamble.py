@@ -12,6 +12,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.forms import is_literal, written_literal
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
+from migration.python.strings import without_comments
 from migration.rules.commands import needs_bash
 from migration.rules.configurations import localised
 from migration.rules.paths import needs_drive_links
@@ -132,14 +133,15 @@ def _joined(lines: Iterable[str]) -> str:
 def _needs(
     cells: Sequence[dict[str, Any]], facts: NotebookFacts, parameters: str, known: Mapping[str, CellSource]
 ) -> _Needs:
-    """The needs of the code cells and of the lines that are moved to the parameters cell."""
+    """The needs of the code cells and of the lines that are moved to the parameters cell; comments need nothing."""
     texts = [cell["source"] for cell in cells if cell["cell_type"] == "code" and SETUP_TAG not in _tags(cell)]
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
-    text = "\n".join(source.text for source in code)
+    names = (facts.work, facts.drive, _RUNTIME)
+    text = "\n".join(without_comments(source) for source in code if any(name in source.text for name in names))
     drive_links = any(needs_drive_links(source, facts) for source in code)
     drive = drive_links or _holds(text, facts.drive)
     # The runtime uses the current folder as the work folder.
-    moves = _RUNTIME in text and _CHANGES_FOLDER.search(text) is not None
+    moves = _RUNTIME in text and any(_CHANGES_FOLDER.search(source.text) for source in code)
     return _Needs(
         work=drive or moves or _holds(text, facts.work),
         drive=drive,

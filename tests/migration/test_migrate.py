@@ -230,3 +230,22 @@ def test_a_name_that_only_a_removed_branch_defines_is_reported():
     branch = "if 'google.colab' in sys.modules:\n    !pip install a\nelse:\n    import name"
     found = [item for item in migrate(notebook_of(branch, "name.init()")).findings if item.rule == "LF309"]
     assert [(item.cell, item.line) for item in found] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# drive.mount('/content/drive')\nx = 1",
+        "# from google.colab import drive\n# drive.mount('/content/drive')\n# !ls /content\nx = 1",
+        "x = 1  # from google.colab import files",
+    ],
+)
+def test_comments_need_no_added_cells_and_no_runtime(text):
+    migration = migrate(notebook_of(text, "f(x)"))
+    assert [cell["metadata"].get("tags") for cell in migration.notebook["cells"]] == [None, None]
+    assert not migration.uses_runtime
+
+
+def test_a_hash_in_a_string_is_no_comment():
+    migration = migrate(notebook_of("open('#/content', '/content/a') # from /content"))
+    assert "WORK_DIR = " in texts(migration)[1]
