@@ -112,6 +112,18 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _DOTTED = re.compile(r"[A-Za-z_][\w.]*")
+_PYTHON_FILE = re.compile(
+    r"(?<![\w./-])(?P<folders>[\w.{}$~/-]*/)?(?P<name>(?!__init__)[A-Za-z_]\w*)(?:\.py|/__init__\.py)\b"
+)
+_ENTERS_FOLDER = re.compile(r"^[ \t]*[!%]?(?:cd|pushd)[ \t]+\S|\bchdir\(|\bsys\.path\b", re.MULTILINE)
+# Packages whose name is also that of a module in many repositories, with what they define.
+_DEFINES = {
+    "distributed": re.compile(
+        r"[A-Z]\w*|as_completed|cli|client|comm|config|core|default_client|deploy|diagnostics|fire_and_forget|futures_of|"
+        r"get_client|get_task_\w+|get_worker|nanny|performance_report|print|progress|protocol|rejoin|scheduler|secede|"
+        r"security|utils\w*|wait|warn|worker\w*"
+    )
+}
 _WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\S*/)?(\w+)(?:\.py|/)", re.MULTILINE)
 
 
@@ -120,7 +132,7 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
     no table and not installed here as a package of its name, such as a file of the notebook, is omitted: another
     package on the index could have its name."""
     known = {_normal(name) for name in installed}
-    own = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
+    own = _own_modules(sources)
     found = {
         package
         for source in sources
@@ -128,6 +140,28 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
         if module.partition(".")[0] not in own and (package := _package(module))
     }
     return sorted(package for package in found if not {_normal(package), *_VARIANTS.get(_normal(package), ())} & known)
+
+
+def _own_modules(sources: Sequence[CellSource]) -> set[str]:
+    """Modules of the notebook: those that it writes, Python files that it names, and modules in a cloned repository,
+    known by what is imported from them."""
+    own = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
+    own |= {
+        found["name"]
+        for source in sources
+        if ".py" in source.text
+        for found in _PYTHON_FILE.finditer(source.text)
+        if "-packages/" not in (found["folders"] or "")
+    }
+    texts = [source.text for source in sources if source.language == "python"]
+    if not (any("git clone" in text for text in texts) and any(map(_ENTERS_FOLDER.search, texts))):
+        return own
+    for match in (match for text in texts for match in _IMPORT.finditer(text) if match["module"]):
+        top, _, inner = match["module"].partition(".")
+        parts = [inner.partition(".")[0]] if inner else _DOTTED.findall(re.sub(r"\bas\s+\w+", "", match["parts"]))
+        if top in _DEFINES and parts and not any(map(_DEFINES[top].fullmatch, parts)):
+            own.add(top)
+    return own
 
 
 def _modules(source: CellSource) -> Iterator[str]:

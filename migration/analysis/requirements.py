@@ -153,8 +153,9 @@ class _Lines:
             return
         for package in changes.packages:
             self.system[re.split("[=/]", package)[0]] = package
-        if changes.others:
-            line = _comment(masked(_shown(_without_user(text)[0])), "no package by name")
+        if changes.others or changes.sources:
+            why = "no package by name" if changes.others else "adds a package source"
+            line = _comment(masked(_shown(_without_user(text)[0])), why)
             self.system.setdefault(line, line)
 
     def _add_pip(self, call: PipCall) -> None:
@@ -177,7 +178,7 @@ class _Lines:
             return
         if not item.is_known:
             self._say(line, "a part of it is a Python expression")
-        elif option != "--trusted-host" and not _ADDRESS.fullmatch(value):
+        elif option != "--trusted-host" and not re.match(r"https?://", value) and not _ADDRESS.fullmatch(value):
             self._say(line, "a file in the notebook's folder")
         elif credentials or masked(line) != line:
             self._say(line, "needs credentials")
@@ -202,8 +203,8 @@ class _Lines:
             self._say(prefix + value, "needs credentials")
         elif _ADDRESS.fullmatch(url):
             self._put(_Entry(address["name"] if address else _name_in(url), prefix + value, bounds="@"), call)
-        elif re.match(r"[.~/]|file:", url) or "/" in url or re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", url):
-            self._say(prefix + value, "a folder or file of the notebook's machine")
+        elif prefix or re.match(r"[.~/]|file:", url) or "/" in url or re.search(r"\.(?:whl|zip|tar\.gz|tgz)$", url):
+            self._say(prefix + value, "a folder or file: run the cell that installs it")
         else:
             self._say(prefix + value, "pip does not accept it")
 

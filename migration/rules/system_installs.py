@@ -56,16 +56,21 @@ def _becomes_comment(found: ShellText, line: tuple[shell.Command, ...], calls: l
 def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     """The message, the action, and whether the behaviour is kept."""
     packages = list(dict.fromkeys(name for call in calls for name in call.packages))
-    others = list(dict.fromkeys(name for call in calls for name in call.others))
-    if not packages and not others:
+    wanted = ", ".join(dict.fromkeys([*packages, *(name for call in calls for name in call.others)]))
+    sources = ", ".join(dict.fromkeys(f"`{name}`" for call in calls for name in call.sources))
+    if not wanted and not sources:
         if chosen := sorted({call.command.program for call in calls} & _CHOOSES):
             message = f"`{chosen[0]}` changes which libraries or programs the system uses"
             return message, "run it by hand if this machine needs it", Keeps.NEEDS_HUMAN
         return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
-    message = "installs into the system: " + ", ".join([*packages, *others])
+    adds = f"adds a package source to the system: {sources}"
+    if not wanted:
+        action = "add this package source to the system's package manager if you install packages from it"
+        return adds, action, Keeps.NEEDS_HUMAN
+    message = f"installs into the system: {wanted}" + f"; {adds}" * bool(sources)
+    before = f"; before that, add the package source {sources}" * bool(sources)
     listed = " (the list of system requirements next to the notebook contains them)" if packages else ""
-    wanted = ", ".join([*packages, *others])
-    return message, f"install {wanted} with the system's package manager{listed}", Keeps.NEEDS_HUMAN
+    return message, f"install {wanted} with the system's package manager{listed}{before}", Keeps.NEEDS_HUMAN
 
 
 def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

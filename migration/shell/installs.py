@@ -200,13 +200,15 @@ def _items(words: tuple[shell.Word, ...]) -> Iterator[Item]:
 class SystemCall:
     """A command that changes the system's packages.
 
-    `packages` are the installed packages (`name` or `name=version`), `others` other sources (files, repositories);
-    `installs` is False for one that installs nothing (`apt-get update`).
+    `packages` are the installed packages (`name` or `name=version`), `others` other ones (files), `sources` the
+    repositories that it adds to those of the package manager; `installs` is False for one that installs nothing
+    (`apt-get update`).
     """
 
     command: shell.Command
     packages: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     installs: bool = False
 
 
@@ -217,10 +219,10 @@ def system_call(command: shell.Command) -> SystemCall | None:
     values = [word.value for word in arguments]
     if name in ("sh", "bash") and values[:1] == ["-c"] and len(values) > 1:
         return _in_a_shell(command, values[1])
-    if any(found.target and found.target.value.startswith("/etc/apt/") for found in command.redirections) or (
-        name in ("tee", "cp", "mv") and any(value.startswith("/etc/apt/") for value in values)
-    ):
-        return SystemCall(command, others=("a source of packages",), installs=True)
+    written = [found.target.value for found in command.redirections if found.target]
+    written += values if name in ("tee", "cp", "mv") else []
+    if sources := tuple(value for value in written if value.startswith("/etc/apt/")):
+        return SystemCall(command, sources=sources, installs=True)
     if name not in _SYSTEM_PROGRAMS or any(
         _LOOKS.match(" ".join([name, *given])) for given in (values, _without_options(values))
     ):
@@ -229,7 +231,7 @@ def system_call(command: shell.Command) -> SystemCall | None:
         files = tuple(value for value in values if not value.startswith("-"))
         return SystemCall(command, others=files, installs=bool(files))
     if name in ("add-apt-repository", "apt-add-repository"):
-        return SystemCall(command, others=tuple(value for value in values if not value.startswith("-")), installs=True)
+        return SystemCall(command, sources=tuple(value for value in values if not value.startswith("-")), installs=True)
     if name not in ("apt", "apt-get", "aptitude"):
         return SystemCall(command)
     plain = _plain_arguments(arguments)
@@ -250,6 +252,7 @@ def _in_a_shell(command: shell.Command, text: str) -> SystemCall | None:
         command,
         packages=tuple(name for call in calls for name in call.packages),
         others=tuple(name for call in calls for name in call.others),
+        sources=tuple(name for call in calls for name in call.sources),
         installs=any(call.installs for call in calls),
     )
 

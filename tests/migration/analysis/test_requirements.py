@@ -98,10 +98,12 @@ def test_other_languages_give_no_requirement():
         ("--no-deps x", "x  # the notebook installs it with --no-deps"),
         ("x=={version}", "# x=={version} (a part of it is a Python expression)"),
         ("$packages", "# $packages (a part of it is a Python expression)"),
-        (".", "# . (a folder or file of the notebook's machine)"),
-        ("-e '.[dev]'", "# -e .[dev] (a folder or file of the notebook's machine)"),
-        ("/content/x", "# /content/x (a folder or file of the notebook's machine)"),
-        ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file of the notebook's machine)"),
+        (".", "# . (a folder or file: run the cell that installs it)"),
+        ("-e '.[dev]'", "# -e .[dev] (a folder or file: run the cell that installs it)"),
+        ("/content/x", "# /content/x (a folder or file: run the cell that installs it)"),
+        ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file: run the cell that installs it)"),
+        ("-e a_folder", "# -e a_folder (a folder or file: run the cell that installs it)"),
+        ("--find-links https://example.org", "--find-links https://example.org"),
         ("-r requirements.txt", "# -r requirements.txt (a file in the notebook's folder)"),
         ("x==latest", "# x==latest (pip does not accept it)"),
         ("x,", "# x, (pip does not accept it)"),
@@ -174,7 +176,7 @@ def test_system_packages_are_listed():
         "libfoo2=1.2-3",
         "y/stable",
         "# sudo apt install x y/stable ./z.deb (no package by name)",
-        "# add-apt-repository ppa:a/b (no package by name)",
+        "# add-apt-repository ppa:a/b (adds a package source)",
         "w",
         "v",
         "u",
@@ -231,10 +233,28 @@ def test_preinstalled_modules_are_named_by_package():
         ["!pip install opencv-contrib-python==4", "import cv2"],
         ["!pip install git+https://github.com/huggingface/transformers", "import transformers"],
         ["text = 'import numpy'"],
+        ["!wget https://a.org/seaborn.py", "import seaborn"],
+        ["open('lib/seaborn/__init__.py')", "import seaborn.colors"],
+        ["!git clone https://a.org/b/c", "%cd c", "from distributed import apply_gradient_allreduce"],
+        ["!git clone https://a.org/b/c", "sys.path.append('c')", "from distributed.sync import all_reduce"],
     ],
 )
 def test_standard_modules_get_no_line(texts):
     assert not any(line.startswith("# Imported") for line in _python(*texts))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["from distributed import apply_gradient_allreduce"],
+        ["!git clone https://a.org/b/c", "from distributed import apply_gradient_allreduce"],
+        ["!git clone https://a.org/b/c\n%cd c", "from distributed import Client, wait as pause"],
+        ["!git clone https://a.org/b/c\n%cd c", "import distributed"],
+        ["!sed -i s/a/b/ /usr/lib/python3/dist-packages/distributed/__init__.py", "import distributed"],
+    ],
+)
+def test_a_package_with_the_name_of_a_possible_module_is_listed(texts):
+    assert _python(*texts)[-1] == "distributed"
 
 
 def test_google_subpackages_are_separate_packages():

@@ -99,3 +99,20 @@ def test_packages_to_install_are_named():
 )
 def test_read_only_commands_are_unchanged(text):
     assert rewritten(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("!add-apt-repository ppa:a/b", "adds a package source to the system: `ppa:a/b`"),
+        (
+            "!add-apt-repository ppa:a/b && apt install x",
+            "installs into the system: x; adds a package source to the system: `ppa:a/b`",
+        ),
+    ],
+)
+def test_a_package_source_is_added_and_not_installed(text, message):
+    found = rewritten(text)[1]
+    assert [item.message for item in found] == [message]
+    assert "install `ppa:a/b`" not in found[0].action
+    assert "package source" in found[0].action

@@ -82,8 +82,6 @@ def test_bounds_without_quotes(text, specs):
         ("apt-get update", (), (), False),
         ("dpkg -i a.deb", (), ("a.deb",), True),
         ("dpkg --configure -a", (), (), False),
-        ("add-apt-repository -y ppa:a/b", (), ("ppa:a/b",), True),
-        ("tee /etc/apt/sources.list.d/a.list", (), ("a source of packages",), True),
         ("bash -c 'apt update && apt install x'", ("x",), (), True),
         ("ldconfig", (), (), False),
     ],
@@ -91,6 +89,20 @@ def test_bounds_without_quotes(text, specs):
 def test_changes_of_the_system(text, packages, others, installs):
     call = system_call(shell.commands(text)[0])
     assert (call.packages, call.others, call.installs) == (packages, others, installs)
+
+
+@pytest.mark.parametrize(
+    "text, source",
+    [
+        ("add-apt-repository -y ppa:a/b", "ppa:a/b"),
+        ("tee /etc/apt/sources.list.d/a.list", "/etc/apt/sources.list.d/a.list"),
+        ("echo a >> /etc/apt/sources.list", "/etc/apt/sources.list"),
+        ("bash -c 'add-apt-repository ppa:a/b'", "ppa:a/b"),
+    ],
+)
+def test_package_sources_are_no_packages(text, source):
+    call = system_call(shell.commands(text)[0])
+    assert (call.packages, call.others, call.sources, call.installs) == ((), (), (source,), True)
 
 
 @pytest.mark.parametrize(
