@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
@@ -13,6 +14,11 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.credentials import removed_rows
 from migration.rules.rule import Example, Match, Rule
+
+_RETURNS_NONE = re.compile(
+    r"print|os\.(?:makedirs|mkdir|chdir|remove|unlink|rmdir|rename)|shutil\.rmtree|time\.sleep|sys\.path\.(?:append|insert)"
+    r"|warnings\.(?:filterwarnings|simplefilter)|(?:np\.|numpy\.)?random\.seed"
+)
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -78,13 +84,15 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         start, end = source.line_span(field.mark.start, field.mark.end)
         first, _, last = rows[field.name]
         low, high = source.line_starts[first], source.line_span(source.line_starts[last], source.line_starts[last])[1]
-        if field is kept:
+        hides = _hides_value(source, leaving) if field is kept else None
+        if field is kept and hides is None:
             edit = Edit(low, high, f"pass  # {field.name} is a parameter")
         elif high < len(source.text):
             edit = Edit(low, high + 1, "")
         else:
             edit = Edit(max(low - 1, 0), high, "")
-        yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", (edit,))
+        edits = (edit,) if hides is None else (hides, edit)
+        yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", edits)
 
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
@@ -110,13 +118,24 @@ def _needs_statement(source: CellSource, removed: list[FormField]) -> FormField 
     return statements[id(body[-1])]
 
 
+def _hides_value(source: CellSource, removed: list[FormField]) -> Edit | None:
+    """The semicolon after the last expression that is left, which IPython then does not display. Magics may ignore
+    it."""
+    statements = {id(field.statement) for field in removed}
+    left = [statement for statement in source.tree.body if id(statement) not in statements] if source.tree else []
+    if not left or source.magic or source.command_of(left[-1]) is not None:
+        return None
+    end = source.span(left[-1])[1]
+    return Edit(end, end, ";")
+
+
 def _shows_nothing(source: CellSource, statement: ast.Expr) -> bool:
     command = source.command_of(statement)
     if command is not None:
         return command.kind == "shell"
     call = statement.value
-    is_print = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
-    return is_print or source.text.startswith(";", source.span(statement)[1])
+    is_none = isinstance(call, ast.Call) and _RETURNS_NONE.fullmatch(ast.unparse(call.func))
+    return bool(is_none) or source.text[source.span(statement)[1] :].lstrip(" \t").startswith(";")
 
 
 RULES: tuple[Rule, ...] = (
