@@ -115,15 +115,6 @@ _DOTTED = re.compile(r"[A-Za-z_][\w.]*")
 _PYTHON_FILE = re.compile(
     r"(?<![\w./-])(?P<folders>[\w.{}$~/-]*/)?(?P<name>(?!__init__)[A-Za-z_]\w*)(?:\.py|/__init__\.py)\b"
 )
-_ENTERS_FOLDER = re.compile(r"^[ \t]*[!%]?(?:cd|pushd)[ \t]+\S|\bchdir\(|\bsys\.path\b", re.MULTILINE)
-# Packages whose name is also that of a module in many repositories, with what they define.
-_DEFINES = {
-    "distributed": re.compile(
-        r"[A-Z]\w*|as_completed|cli|client|comm|config|core|default_client|deploy|diagnostics|fire_and_forget|futures_of|"
-        r"get_client|get_task_\w+|get_worker|nanny|performance_report|print|progress|protocol|rejoin|scheduler|secede|"
-        r"security|utils\w*|wait|warn|worker\w*"
-    )
-}
 _WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\S*/)?(\w+)(?:\.py|/)", re.MULTILINE)
 
 
@@ -143,25 +134,15 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
 
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
-    """Modules of the notebook: those that it writes, Python files that it names, and modules in a cloned repository,
-    known by what is imported from them."""
-    own = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
-    own |= {
+    """Modules of the notebook: those that it writes, and Python files that it names."""
+    written = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
+    return written | {
         found["name"]
         for source in sources
         if ".py" in source.text
         for found in _PYTHON_FILE.finditer(source.text)
         if "-packages/" not in (found["folders"] or "")
     }
-    texts = [source.text for source in sources if source.language == "python"]
-    if not (any("git clone" in text for text in texts) and any(map(_ENTERS_FOLDER.search, texts))):
-        return own
-    for match in (match for text in texts for match in _IMPORT.finditer(text) if match["module"]):
-        top, _, inner = match["module"].partition(".")
-        parts = [inner.partition(".")[0]] if inner else _DOTTED.findall(re.sub(r"\bas\s+\w+", "", match["parts"]))
-        if top in _DEFINES and parts and not any(map(_DEFINES[top].fullmatch, parts)):
-            own.add(top)
-    return own
 
 
 def _modules(source: CellSource) -> Iterator[str]:

@@ -235,26 +235,15 @@ def test_preinstalled_modules_are_named_by_package():
         ["text = 'import numpy'"],
         ["!wget https://a.org/seaborn.py", "import seaborn"],
         ["open('lib/seaborn/__init__.py')", "import seaborn.colors"],
-        ["!git clone https://a.org/b/c", "%cd c", "from distributed import apply_gradient_allreduce"],
-        ["!git clone https://a.org/b/c", "sys.path.append('c')", "from distributed.sync import all_reduce"],
     ],
 )
 def test_standard_modules_get_no_line(texts):
     assert not any(line.startswith("# Imported") for line in _python(*texts))
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["from distributed import apply_gradient_allreduce"],
-        ["!git clone https://a.org/b/c", "from distributed import apply_gradient_allreduce"],
-        ["!git clone https://a.org/b/c\n%cd c", "from distributed import Client, wait as pause"],
-        ["!git clone https://a.org/b/c\n%cd c", "import distributed"],
-        ["!sed -i s/a/b/ /usr/lib/python3/dist-packages/distributed/__init__.py", "import distributed"],
-    ],
-)
-def test_a_package_with_the_name_of_a_possible_module_is_listed(texts):
-    assert _python(*texts)[-1] == "distributed"
+def test_a_package_that_is_edited_where_it_is_installed_is_listed():
+    text = "!sed -i s/a/b/ /usr/lib/python3/dist-packages/distributed/__init__.py"
+    assert _python(text, "import distributed")[-1] == "distributed"
 
 
 def test_google_subpackages_are_separate_packages():
