@@ -84,7 +84,7 @@ def test_a_figure_of_vibration_shows_waveform_and_scalogram_in_seconds_and_hertz
 
 
 def test_a_tone_has_its_level_in_the_row_of_its_frequency():
-    from tests.inference.detector.test_split_scores import windows_over
+    from tests.inference.simple_models import windows_over
 
     time_t = np.arange(1024) / 1000.0
     tone_ta = 0.1 * np.sin(2 * np.pi * 60 * time_t)[:, None]

@@ -21,7 +21,7 @@ from inference.events.panels import write_panels
 from inference.events.views import LONGEST_VIEW, Scored, shown_lines
 from inference.model_errors import split_errors
 from inference.run_scoring_example import ScoringResult, score_stream
-from tests.inference.detector.test_split_scores import OthersModel, coupled, scoring_with, windows_over
+from tests.inference.simple_models import OthersModel, coupled, scoring_with, windows_over
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 

@@ -10,7 +10,7 @@ from core.config.schema import Scalogram as ScalogramSettings
 from core.data.inputs import StandardisedScalogram
 from core.data.scalogram import Scalogram
 from inference.events.reconstruction import expected_levels
-from tests.inference.detector.test_split_scores import scoring_with, windows_over
+from tests.inference.simple_models import scoring_with, windows_over
 
 RATE_HZ = 1000.0
 

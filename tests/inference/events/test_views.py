@@ -15,7 +15,7 @@ from inference.entries import SplitErrors
 from inference.events.views import Scored, rows_view, window_view
 from inference.model_errors import split_errors
 from inference.scoring import ScoringModel
-from tests.inference.detector.test_split_scores import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
+from tests.inference.simple_models import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
 
 
 def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Scored:
