@@ -62,7 +62,7 @@ def test_current_scores_are_not_computed_again(scored, caplog):
     ("override", "reason"),
     [
         ("scoring.threshold.false_alarm_rate=0.02", "scoring.threshold.false_alarm_rate was 0.01, is 0.02"),
-        ("scoring.model_weight=0.5", 'scoring.model_weight was "auto", is 0.5'),
+        ("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4"),
         ("scoring.event_gap=4", "scoring.event_gap was 3, is 4"),
         ("data.score_stride=8", "data.score_stride was 16, is 8"),
     ],
