@@ -40,6 +40,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
 
+# Shared fixtures that take a minute: a run of the complete pipeline.
+_SLOW_FIXTURES = frozenset({"finished_workspace"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that needs a slow fixture is slow, before pytest leaves out tests by their marks."""
+    for item in items:
+        if _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _plain_environment() -> Iterator[None]:
     """Tests do not see the user's settings, nor settings of other tests: looking at the hardware prepares its

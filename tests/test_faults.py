@@ -99,6 +99,7 @@ def result_of(root: Path) -> dict:
 
 
 # ---------------------------------------------------------------------------------------------------- disks that refuse
+@pytest.mark.slow
 def test_a_workspace_is_created_completely_or_not_at_all(disk):
     new = disk.folder / "new"
     disk.fill(60_000)
@@ -109,6 +110,7 @@ def test_a_workspace_is_created_completely_or_not_at_all(disk):
     init_workspace(new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, leave, file",
     [
@@ -174,6 +176,7 @@ def test_a_notebook_on_a_full_disk_ends_with_its_error(disk):
     assert ended.executed is not None
 
 
+@pytest.mark.slow
 def test_a_notebook_copy_on_a_full_disk_is_reported(disk):
     notebook = write_notebook(disk.folder / "plant.ipynb", "1 + 1")
     disk.fill(0)
@@ -194,6 +197,7 @@ def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
     assert faults(disk.root) == []
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission_is_reported_in_one_line(workspace):
     """Without the privilege of root to ignore permissions."""
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", str(workspace)]
@@ -246,6 +250,7 @@ def test_a_truncated_file_of_any_kind_is_detected(workspace):
     assert {Path(fault.partition(":")[0]).suffix for fault in faults(workspace)} == kinds.keys()
 
 
+@pytest.mark.slow
 def test_training_resumes_from_the_state_before_a_damaged_one(workspace):
     last = last_path(workspace / "checkpoints/patchtst_ssl.pt")
     last.write_bytes(flipped(last.read_bytes()))
@@ -276,6 +281,7 @@ while os.getppid() == parent:
 """
 
 
+@pytest.mark.slow
 def test_files_that_vanish_during_an_export_do_not_stop_it(workspace):
     command = [sys.executable, "-c", _VANISHING, workspace, str(os.getpid())]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:

@@ -342,6 +342,7 @@ def test_links_in_a_bundle_are_rejected(workspace, cage, place):
         import_artifacts(cage / "drive", root=workspace)
 
 
+@pytest.mark.slow
 def test_a_bundle_that_would_fill_the_disk_is_rejected(workspace, cage):
     path = bundle(cage / "bomb.zip", {PLACES[2]: bytes(2 * 10**8)})
     assert path.stat().st_size < 10**6

@@ -155,6 +155,7 @@ def test_upload_without_an_answer_has_a_hint(work, monkeypatch):
         files.upload()
 
 
+@pytest.mark.slow
 def test_upload_in_a_kernel_without_input_has_a_hint(shown):
     (message,) = shown(
         "from landfall_runtime import files\ntry:\n    files.upload()\nexcept FileNotFoundError as e:\n    print(e)"

@@ -73,6 +73,7 @@ def test_a_link_to_a_drive_that_is_not_connected_is_named(workspace, capsys, nam
     assert f"{name} is a broken link" in last.replace(f"{name}: is", f"{name} is")
 
 
+@pytest.mark.slow
 def test_results_below_themselves_are_exported_and_imported_once(workspace, tmp_path, capsys):
     drive = tmp_path / "drive"
     losses = drive / "artifacts/loss/patchtst_loss_history.csv"

@@ -71,6 +71,7 @@ def run_restricted(wheel: Path, *commands: list[str]) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 def test_the_wheel_installs_no_common_package_names(wheel):
     names = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert names == {"landfall.py", "landfall_runtime.py", "landfall_home"}
@@ -84,6 +85,7 @@ def test_the_wheel_contains_all_code_and_no_results(wheel):
     assert not (home / "training_dashboard/data").exists()
 
 
+@pytest.mark.slow
 def test_a_wheel_creates_a_workspace_and_migrates_without_torch(wheel, tmp_path):
     folder, notebook = tmp_path / "plant", tmp_path / "colab_a.ipynb"
     shutil.copy(REPO_ROOT / "notebooks/colab_patchtst_ssl.ipynb", notebook)

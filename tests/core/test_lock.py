@@ -260,6 +260,7 @@ def outcome_of(process: subprocess.Popen) -> str:
     return output[0].strip() or output[1].strip()
 
 
+@pytest.mark.slow
 def test_a_parent_shares_its_lock_with_one_child_at_a_time(target, tmp_path):
     stranger = dict(os.environ)
     with Lock("run-1", command="landfall pipeline", is_shared=True) as mine:

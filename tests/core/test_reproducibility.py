@@ -68,6 +68,7 @@ def test_the_restart_keeps_the_process_id(folder):
     assert len(set(starts(folder))) == 1
 
 
+@pytest.mark.slow
 def test_a_process_without_its_environment_restarts_once(folder):
     result = run(folder, "-m", "seeded", "--forgetful")
     assert len(starts(folder)) == 2

@@ -129,6 +129,7 @@ def test_a_closed_terminal_is_heeded_once(tmp_path):
     assert (process.returncode, said) == (EXIT_RESUMABLE, "clean\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_after_a_command_does_not_change_its_exit_code(number, tmp_path):
     assert ended_by(number, _AFTER, tmp_path) == (3, [])

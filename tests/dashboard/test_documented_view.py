@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 
+import pytest
+
 from pipelines.dashboard.single_file import write_single_file
 from tests.dashboard.browsing import serving, show
 from tests.dashboard.builders import REPOSITORY
@@ -19,6 +21,7 @@ def add_documented_view(page):
     app.write_text(f'{source[:at]}import {{ checks }} from "./views/checks.mjs";\n{source[at:]}', encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_documented_example_view_works_served_and_in_a_single_file(whole, tmp_path, visit):
     root = shutil.copytree(whole, tmp_path / "workspace")
     page = root / "training_dashboard"

@@ -46,6 +46,7 @@ def plant(tmp_path_factory):
         yield url
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_many_machines_are_ranked_filtered_and_lead_to_their_pages(plant, visit):
     page = visit(plant)

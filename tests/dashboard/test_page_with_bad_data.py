@@ -17,12 +17,14 @@ from tests.support.small_workspace import install_page
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.slow
 def test_the_page_without_an_export_names_the_command(bare, visit):
     text = visit(bare[1]).locator("main").inner_text()
     assert "Nothing has been exported" in text
     assert "landfall pipeline" in text
 
 
+@pytest.mark.slow
 def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, visit):
     page_folder, url = bare
     export_state(page_folder.parent)
@@ -52,6 +54,7 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_the_anomalies_view_names_the_scoring_command(bare, visit):
     page_folder, url = bare
     root = page_folder.parent
@@ -72,6 +75,7 @@ def test_the_anomalies_view_names_the_scoring_command(bare, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content, expected",
     [
@@ -91,6 +95,7 @@ def test_a_state_the_page_cannot_read_is_explained(bare, visit, content, expecte
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_damaged_document_affects_only_its_content(bare, visit):
     page_folder, url = bare
     build_whole_workspace(page_folder.parent)
@@ -111,6 +116,7 @@ def test_a_damaged_document_affects_only_its_content(bare, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_an_older_export_is_shown_as_far_as_possible(bare, visit):
     """The fields that came later are missing, as in an export of an earlier release."""
     page_folder, url = bare
@@ -134,6 +140,7 @@ def test_an_older_export_is_shown_as_far_as_possible(bare, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_newer_writer_may_add_fields_and_states(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
@@ -148,6 +155,7 @@ def test_a_newer_writer_may_add_fields_and_states(bare, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_invalid_and_huge_losses_are_flagged_and_the_page_continues(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
@@ -172,6 +180,7 @@ def test_invalid_and_huge_losses_are_flagged_and_the_page_continues(bare, visit)
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_run_named_like_markup_stays_a_name(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
@@ -188,6 +197,7 @@ def test_a_run_named_like_markup_stays_a_name(bare, visit):
     assert "owned" not in page.title()
 
 
+@pytest.mark.slow
 def test_spreadsheet_formulas_are_saved_as_text(bare, visit):
     page_folder, url = bare
     build_workspace(page_folder.parent)
@@ -206,6 +216,7 @@ def test_a_page_that_is_not_served_says_how_to_serve_it(browser):
     page.close()
 
 
+@pytest.mark.slow
 def test_a_page_opened_from_disk_links_to_the_single_file_report(browser, tmp_path):
     folder = install_page(build_workspace(tmp_path))
     export_state(tmp_path)

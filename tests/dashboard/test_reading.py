@@ -41,6 +41,7 @@ def test_nothing_is_wider_than_the_window(site, visit, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address
 
 
+@pytest.mark.slow
 def test_every_control_is_reachable_by_keyboard(site, visit):
     page = visit(site)
     focused = lambda: page.evaluate("document.activeElement.id || document.activeElement.textContent")  # noqa: E731
@@ -57,6 +58,7 @@ def test_every_control_is_reachable_by_keyboard(site, visit):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+@pytest.mark.slow
 def test_a_chart_reads_its_values_by_key(site, visit):
     page = visit(f"{site}#training")
     settle(page)
@@ -69,6 +71,7 @@ def test_a_chart_reads_its_values_by_key(site, visit):
     assert figure.locator(".u-value").all_inner_texts() == ["11", "0.1156", "0.1548"]
 
 
+@pytest.mark.slow
 def test_ids_are_used_once_and_controls_have_names(site, visit):
     page = visit(site)
     for address in ADDRESSES:
@@ -77,6 +80,7 @@ def test_ids_are_used_once_and_controls_have_names(site, visit):
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["training", EVENT])
 def test_the_page_does_not_move_when_a_chart_is_drawn(site, visit, address):
     page = visit(f"{site}#{address}")
@@ -87,6 +91,7 @@ def test_the_page_does_not_move_when_a_chart_is_drawn(site, visit, address):
     assert heights(page) == pytest.approx(before, abs=1)
 
 
+@pytest.mark.slow
 def test_the_printed_page_has_every_chart_and_no_controls(site, visit):
     page = visit(f"{site}#training")
     page.emulate_media(color_scheme="dark")
@@ -107,6 +112,7 @@ def test_the_printed_page_has_every_chart_and_no_controls(site, visit):
 
 
 # ----------------------------------------------------------------------------------------------------------- takeaways
+@pytest.mark.slow
 def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
     page = visit(f"{site}#{EVENT}")
     settle(page)
@@ -119,6 +125,7 @@ def test_a_chart_is_saved_as_a_drawing_and_as_a_picture(site, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_chart_outside_the_screen_is_saved_as_well(site, visit):
     page = visit(f"{site}#training")
     button = "() => document.querySelector('[aria-label=\"Loss, Swin-MAE as SVG\"]').click()"
@@ -129,6 +136,7 @@ def test_a_chart_outside_the_screen_is_saved_as_well(site, visit):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_a_table_is_saved_as_it_is_shown(site, visit):
     page = visit(f"{site}#data")
     page.get_by_label("Filter Files of PatchTST-SSL").fill("lot_0")
@@ -139,6 +147,7 @@ def test_a_table_is_saved_as_it_is_shown(site, visit):
     assert files == [f"lot_{number:02}.parquet" for number in reversed(range(10))]
 
 
+@pytest.mark.slow
 def test_charts_fit_the_paper_and_are_restored(opened):
     show(opened, "anomalies?stream=patchtst&event=7")
     widths = "() => [...document.querySelectorAll('.uplot')].map((plot) => plot.offsetWidth)"
@@ -150,6 +159,7 @@ def test_charts_fit_the_paper_and_are_restored(opened):
     assert opened.evaluate(widths)[: len(before)] == before
 
 
+@pytest.mark.slow
 def test_touch_shows_values(site, browser):
     context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)
     context.set_default_timeout(PATIENCE_MS)

@@ -38,6 +38,7 @@ def test_every_view_is_drawn_without_a_server(address, visit, site, view):
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_an_event_opens_from_the_single_file(address, visit):
     page = show(visit(address), "anomalies")
     page.get_by_role("link", name="2026-01-09").first.click()

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.browser
 
 
 # ----------------------------------------------------------------------------------------------------------- every view
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_is_drawn_without_errors_or_external_requests(site, visit, view):
     page = visit(f"{site}#{view}")
@@ -30,6 +31,7 @@ def test_every_view_is_drawn_without_errors_or_external_requests(site, visit, vi
     assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_the_header_shows_verdict_time_and_zone(opened):
     show(opened, "overview")
     assert "Not ready" in opened.locator("#verdict").inner_text()
@@ -38,6 +40,7 @@ def test_the_header_shows_verdict_time_and_zone(opened):
     assert opened.title() == "Overview · Not ready · Landfall training dashboard"
 
 
+@pytest.mark.slow
 def test_texts_from_files_are_shown_as_texts_everywhere(opened):
     shown = {}
     for address in (*VIEWS, "anomalies?stream=swinmae&event=7", f"runs?run={SECOND}"):
@@ -51,6 +54,7 @@ def test_texts_from_files_are_shown_as_texts_everywhere(opened):
     assert opened.complaints == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 def test_numbers_stay_on_one_line_with_their_units(site, visit, width):
     page = visit(f"{site}#overview")
@@ -122,6 +126,7 @@ def test_machines_are_above_software_with_failures_first(opened):
     assert titles.index("Software") < titles.index("Validation checklist") < titles.index("PatchTST-SSL")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "light, detail",
     [("drift", "most scores have grown"), ("stale", "an older model"), ("no event", "nothing"), ("no model", "train")],
@@ -239,6 +244,7 @@ def test_several_runs_are_overlaid_under_one_address(opened):
     opened.wait_for_url(lambda url: url.endswith(f"#training?run={SECOND}"))
 
 
+@pytest.mark.slow
 def test_an_address_of_an_unknown_run_is_reported(site, visit):
     for run in ("20991231-000000-0000", "%3Cscript%3E", "%25", "../../dashboard-state"):
         page = visit(f"{site}#training?run={run}")
@@ -260,6 +266,7 @@ def test_runs_sort_by_any_column_and_filter_by_any_word(opened):
     assert list(data_of(opened, "Runs"))[:3] == ["Run", "State", "Started"]
 
 
+@pytest.mark.slow
 def test_the_executed_notebook_opens_from_the_served_page_and_from_the_single_file(whole, site, visit):
     from_disk = write_single_file(whole, whole / "reports/all.html").as_uri()
     for address in (site, from_disk):
@@ -270,6 +277,7 @@ def test_the_executed_notebook_opens_from_the_served_page_and_from_the_single_fi
         assert page.complaints == []
 
 
+@pytest.mark.slow
 def test_one_selected_run_shows_settings_and_two_show_differences(site, visit):
     page = visit(f"{site}#runs?run={FIRST}")
     details = card(page, "PatchTST-SSL")
@@ -329,6 +337,7 @@ def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
     assert "No labels" in opened.locator("main").inner_text()
 
 
+@pytest.mark.slow
 def test_the_timeline_shows_extremes_and_every_score_when_zoomed(opened):
     show(opened, "anomalies")
     title = "Anomaly score, data/07.csv"
@@ -450,6 +459,7 @@ def test_events_are_filtered_by_severity_channel_and_state(opened):
     opened.wait_for_url(lambda url: url.endswith("#anomalies?stream=patchtst&severity=1&state=open"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scores", "ticks"),
     [
@@ -557,6 +567,7 @@ def test_the_migration_view_shows_findings_and_manual_steps(opened):
     assert "local_plant.ipynb" in card(opened, "Notebooks").inner_text()
 
 
+@pytest.mark.slow
 def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
     page_folder, url = bare
     build_whole_workspace(page_folder.parent)
@@ -588,6 +599,7 @@ def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
     assert len(first_cells(page, "events")) == 1
 
 
+@pytest.mark.slow
 def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     page_folder, url = bare
     build_whole_workspace(page_folder.parent)

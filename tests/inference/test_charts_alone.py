@@ -36,6 +36,7 @@ def run(root: Path, stream: str, *arguments: str) -> int:
     return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
 
 
+@pytest.mark.slow
 @both_streams
 def test_scoring_by_charts_alone_writes_all_outputs(untrained, stream, capsys):
     assert run(untrained, stream, "--detector", "charts", "--json") == EXIT_OK
@@ -87,6 +88,7 @@ def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
     assert after.loc[later, "score"].mean() > 2 * before.loc[later, "score"].mean()
 
 
+@pytest.mark.slow
 def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(untrained):
     """Without the second training file, the reference of the first alone counts."""
     everything = score_stream(configuration("patchtst", untrained), root=untrained, detector="charts")
@@ -152,6 +154,7 @@ def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, c
     assert "charts alone" not in dict(against_labels(alone))
 
 
+@pytest.mark.slow
 def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(trained):
     first = score_stream(configuration("patchtst", trained), root=trained)
     path = detector_path(trained / "checkpoints/patchtst_ssl.pt")
@@ -167,6 +170,7 @@ def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(tr
     assert load_detector(path).threshold == first.threshold
 
 
+@pytest.mark.slow
 def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, capsys):
     score_stream(configuration("patchtst", trained), root=trained, detector="charts")
     problems = Problems(trained)
@@ -183,6 +187,7 @@ def test_calibration_dashboard_and_report_accept_the_summary_of_charts(trained, 
     assert json.loads(capsys.readouterr().out)["threshold"]["value"] > 0
 
 
+@pytest.mark.slow
 def test_without_a_stream_every_stream_in_use_is_scored(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     assert main(["--detector", "charts", "--repo-root", str(workspace), "max_threads=1"]) == EXIT_OK

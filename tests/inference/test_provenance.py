@@ -48,6 +48,7 @@ def scored(scored_once, tmp_path, caplog) -> Path:
     return Path(shutil.copytree(scored_once, tmp_path / "workspace"))
 
 
+@pytest.mark.slow
 def test_current_scores_are_not_computed_again(scored, caplog):
     before = summary_file(scored).read_bytes()
     assert score(scored) == EXIT_OK
@@ -75,6 +76,7 @@ def test_a_changed_setting_causes_a_new_scoring_and_is_named(scored, caplog, ove
     assert "the scores are current" in caplog.text
 
 
+@pytest.mark.slow
 def test_another_threshold_changes_the_files(scored):
     assert score(scored, "scoring.threshold.false_alarm_rate=0.1") == EXIT_OK
     output = summary(scored)["threshold"]
@@ -101,6 +103,7 @@ def test_scores_follow_a_calibration_and_its_undo(scored, caplog):
     assert summary(scored)["threshold"] == before["threshold"]
 
 
+@pytest.mark.slow
 def test_a_new_test_file_causes_a_new_scoring(scored, caplog):
     shutil.copy(scored / "data/fdc/test_2.csv", scored / "data/fdc/test_3.csv")
     assert score(scored) == EXIT_OK
@@ -108,6 +111,7 @@ def test_a_new_test_file_causes_a_new_scoring(scored, caplog):
     assert summary(scored)["recordings"] == 3
 
 
+@pytest.mark.slow
 def test_changed_values_cause_a_new_scoring(scored, caplog):
     file = scored / "data/fdc/test_2.csv"
     frame = pd.read_csv(file)
@@ -119,6 +123,7 @@ def test_changed_values_cause_a_new_scoring(scored, caplog):
     assert summary(scored)["alarms"] > before
 
 
+@pytest.mark.slow
 def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     file = scored / "data/fdc/test_1.labels.csv"
     frame = pd.read_csv(file)
@@ -131,6 +136,7 @@ def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     assert summary(scored)["detection"]["auroc"] < before
 
 
+@pytest.mark.slow
 def test_changed_reference_data_causes_a_new_detector(scored, caplog):
     file = scored / "data/fdc/train_2.csv"
     frame = pd.read_csv(file)
@@ -167,6 +173,7 @@ def test_an_older_or_damaged_summary_is_ignored(scored, caplog):
     assert "made_of" in summary(scored)
 
 
+@pytest.mark.slow
 def test_recognising_current_scores_does_not_import_torch(scored):
     program = (
         "import sys; from inference.run_scoring_example import main; "

@@ -84,6 +84,7 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
     assert "has not changed" in caplog.text
 
 
+@pytest.mark.slow
 def test_more_data_of_the_same_process_is_not_drift(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -93,6 +94,7 @@ def test_more_data_of_the_same_process_is_not_drift(trained, capsys):
     assert change["high_score_ratio"] == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.slow
 def test_no_drift_is_reported_without_a_previous_detector(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
@@ -117,6 +119,7 @@ def test_recordings_keep_their_own_reference(trained):
     assert load_detector(file_of(trained, "patchtst")).own_past == ()
 
 
+@pytest.mark.slow
 def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
     """At a plant without the training files."""
     write_newer(trained, "patchtst", drift=1.0)
@@ -130,6 +133,7 @@ def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
     assert json.loads(capsys.readouterr().out.split("\n}\n")[-2] + "\n}")["change"] is None
 
 
+@pytest.mark.slow
 def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -149,6 +153,7 @@ def test_drift_cannot_be_reported_with_other_settings(trained, capsys):
     assert "drift is unknown" in json.loads(capsys.readouterr().out)["change"]["sentence"]
 
 
+@pytest.mark.slow
 def test_a_failed_calibration_changes_nothing(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -163,6 +168,7 @@ def test_a_failed_calibration_changes_nothing(trained, capsys):
     assert not previous_path(file_of(trained, "patchtst")).exists()
 
 
+@pytest.mark.slow
 def test_scoring_with_other_settings_keeps_the_calibration(trained, caplog):
     write_newer(trained, "patchtst", drift=2.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
@@ -223,6 +229,7 @@ def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     assert calibrate(trained, stream, *ELSEWHERE, *TRAINED[stream], "--from-config") == EXIT_DATA
 
 
+@pytest.mark.slow
 def test_training_rows_are_recognised_in_an_extended_copy(trained, capsys):
     frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])
     later = frame.assign(timestamp=frame["timestamp"] + pd.Timedelta(len(frame), "s"))

@@ -23,6 +23,7 @@ def run(root: Path, stream: str, *arguments: str) -> int:
     return main(["--stream", stream, "--repo-root", str(root), *OVERRIDES[stream], *SHARED, *arguments])
 
 
+@pytest.mark.slow
 def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert run(trained, "patchtst") == EXIT_OK
     text = capsys.readouterr().out
@@ -38,6 +39,7 @@ def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert lines[-1].startswith("next: landfall export")
 
 
+@pytest.mark.slow
 def test_the_table_names_sample_files_with_their_folder(trained, capsys):
     (trained / "samples").mkdir()
     (trained / "data").rename(trained / "samples/data")
@@ -45,6 +47,7 @@ def test_the_table_names_sample_files_with_their_folder(trained, capsys):
     assert "samples/data/fdc/test_1.csv" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert run(trained, stream, "--json") == EXIT_OK
@@ -109,6 +112,7 @@ def test_calibration_alone_is_used_and_reported_without_training_files(trained, 
     assert result.summary["detection"]["auroc"] > 0.9
 
 
+@pytest.mark.slow
 def test_a_process_fault_is_found_and_named(trained):
     result = score_stream(configuration("patchtst", trained), root=trained)
     first = result.scores[result.scores["recording"] == "data/fdc/test_1.csv"]
@@ -129,6 +133,7 @@ def test_a_process_fault_is_found_and_named(trained):
     assert detection_table({"detection": None}).empty
 
 
+@pytest.mark.slow
 def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
     results = [score_stream(configuration("swinmae", trained), root=trained) for _ in range(2)]
     pd.testing.assert_frame_equal(results[0].scores, results[1].scores)
@@ -141,6 +146,7 @@ def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
     assert (loud["top_channel"] == "z").mean() > 0.9
 
 
+@pytest.mark.slow
 def test_errors_have_exit_codes_and_leave_no_outdated_summary(trained, capsys):
     assert run(trained, "patchtst", "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
     assert run(trained, "patchtst", "--checkpoint", "checkpoints/swinmae_ssl.pt") == EXIT_OUTPUT
@@ -156,6 +162,7 @@ def test_errors_have_exit_codes_and_leave_no_outdated_summary(trained, capsys):
     assert run(trained, "swinmae", "--config", "configs/patchtst_ssl_local.yaml") == EXIT_USAGE
 
 
+@pytest.mark.slow
 def test_help_and_print_config_never_import_torch():
     program = (
         "import sys; from inference.run_scoring_example import main; "
@@ -167,6 +174,7 @@ def test_help_and_print_config_never_import_torch():
     assert "  batch_size: 7" in done.stdout
 
 
+@pytest.mark.slow
 def test_scores_of_a_model_do_not_depend_on_how_many_rows_follow(trained):
     """Patches of 8 rows end at rows 288 and 296. The last window of each file ends at its end."""
     file, scores = trained / "data/fdc/test_2.csv", []

@@ -118,6 +118,7 @@ def test_fewer_scores_than_the_minimum_are_rejected():
     assert "scoring.threshold.min_calibration" in caught.value.hint
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5), st.sampled_from(["conformal", "pot"]))
 def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor, method):
     scores = sample_of(np.random.default_rng(seed).gamma(2, size=2000))
@@ -230,6 +231,7 @@ def test_a_quiet_part_that_is_too_short_does_not_set_a_low_threshold():
     assert calibrate(replace(enough, chart_mean=0.6), asked_for).value == calibrate(enough, asked_for).value
 
 
+@pytest.mark.slow
 def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
     """Peaks with a Pareto tail: as many events as requested exceed the threshold in a much longer time."""
     hours, per_day, decay = 12, 1.0, 0.4

@@ -216,6 +216,7 @@ def test_an_internal_error_is_one_line(monkeypatch):
     assert SECRET not in report.error
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_result_as_one():
     for number in range(5):
         save(Path(f"nb/{number}.ipynb"), code(f"x = '/content/{number}'"), code("!pip install numpy"))

@@ -308,6 +308,7 @@ def test_help_starts_fast():
 
 
 # ----------------------------------------------------------------------------------------------------------- pre-commit
+@pytest.mark.slow
 def test_the_hook_of_pre_commit_runs_the_linter_on_the_files_it_is_given():
     manifest = REPO_ROOT / ".pre-commit-hooks.yaml"
     (hook,) = load_manifest(manifest)

@@ -30,11 +30,13 @@ def append_cell(notebook: Path, source: str) -> None:
     notebook.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_this_repository_keeps_the_contract():
     of_the_user = "notebooks/local_"
     assert [violation for violation in violations(REPO_ROOT) if not violation.file.startswith(of_the_user)] == []
 
 
+@pytest.mark.slow
 def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
     write_text(copy / "samples/data/fdc/train_1.csv", "t,a\n0,1\n")
     shutil.rmtree(copy / "data", ignore_errors=True)
@@ -141,6 +143,7 @@ def test_every_local_asset_is_checked(copy, file, text, rule):
     assert file in {violation.file for violation in violations(copy, rules=[rule])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file, rule", [
     ("notebooks/local_third_ssl.ipynb", "local notebooks"), ("configs/trainer/mine.yaml", "configurations"),
     ("configs/third_ssl_local.yaml", "configurations"),
@@ -149,6 +152,7 @@ def test_tracked_files_must_exist(copy, file, rule):
     assert [violation.file for violation in violations(copy, [file, "core/x.py"], rules=[rule])] == [file]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file, rule",
     [
@@ -162,6 +166,7 @@ def test_each_missing_file_is_reported(copy, file, rule):
     assert (rule, file) in {(violation.rule, violation.file) for violation in violations(copy)}
 
 
+@pytest.mark.slow
 def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()
     found = {(violation.rule, violation.file) for violation in violations(copy)}

@@ -60,6 +60,7 @@ NOTEBOOKS = st.lists(
 ).map(lambda cells: notebook_of(*cells))
 
 
+@pytest.mark.slow
 @given(NOTEBOOKS)
 def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing(notebook):
     before = copy.deepcopy(notebook)
@@ -82,6 +83,7 @@ def test_any_notebook_becomes_a_valid_one_and_a_second_migration_changes_nothing
             assert cell["source"] == old or compiles(cell["source"]) or not compiles(old)
 
 
+@pytest.mark.slow
 @given(NOTEBOOKS)
 def test_manual_steps_have_a_place(notebook):
     rules = {rule.id for rule in RULES}

@@ -104,11 +104,13 @@ def faults(case: Case, outcome: Outcome) -> dict[str, object]:
     return {what: fault for what, fault in found.items() if fault}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TIERED)
 def test_a_migrated_notebook_has_the_same_effects(run: Run, case: Case):
     assert faults(case, run(case)) == {}
 
 
+@pytest.mark.slow
 def test_an_unchanged_notebook_is_reported_separately(run: Run):
     (case,) = [case for case in CASES if case.name == "paths on the drive"]
     outcome = run(case, Migration(notebook=notebook_of(case.cells), findings=[]))

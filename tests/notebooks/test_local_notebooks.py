@@ -56,6 +56,7 @@ def test_every_parameter_is_used(stream):
     assert [name for name in PARAMETERS if not re.search(rf"\b{name}\b", others)] == []
 
 
+@pytest.mark.slow
 @each_stream
 def test_a_work_folder_elsewhere_needs_a_workspace_and_the_error_says_how_to_make_one(stream, tmp_path):
     """In a separate process, because the set-up cell changes the folder and the module path."""

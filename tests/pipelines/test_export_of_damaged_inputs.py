@@ -147,6 +147,7 @@ def test_odd_yaml_values_are_written_as_text(workspace):
     assert config == {"when": "2026-11-21", "1": None, "raw": "b'hi'"}
 
 
+@pytest.mark.slow
 def test_a_lone_surrogate_is_written_as_a_question_mark(workspace):
     half = "\\ud800"
     folder = workspace / f"runs/patchtst_ssl/{SECOND}"

@@ -348,6 +348,7 @@ def test_the_command_prints_one_line_of_json(workspace, capsys):
     assert {path.name for path in out.parent.iterdir()} >= {"state.json", "runs", "quality"}
 
 
+@pytest.mark.slow
 def test_the_export_does_not_import_torch():
     code = "import sys; import pipelines.export_training_dashboard_state, pipelines.serve_dashboard; "
     code += "sys.exit(bool({'torch', 'plotly', 'pandas', 'matplotlib'} & sys.modules.keys()))"

@@ -106,6 +106,7 @@ def test_the_configuration_of_the_pool_reads_it_as_recordings_of_equal_channels(
     assert len(data.splits["train"]) == 2 * windows_each
 
 
+@pytest.mark.slow
 def test_a_model_of_the_pool_transfers_to_a_machine_with_other_channels(machines):
     """The three commands of docs/pretrain.md, on little data; then the attention between channels is that of the
     pool."""

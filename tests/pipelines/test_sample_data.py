@@ -42,6 +42,7 @@ def recordings(root, pattern, stream):
     ]
 
 
+@pytest.mark.slow
 def test_size_and_manifest(plant):
     root, manifest = plant
     assert json.loads((root / MANIFEST).read_text())["files"] == manifest["files"]
@@ -83,6 +84,7 @@ def test_files_of_the_user_are_not_overwritten(tmp_path):
     assert mine.stat().st_size > 1e6
 
 
+@pytest.mark.slow
 def test_chamber_files_are_valid(plant):
     root, _ = plant
     train, test = recordings(root, "data/fdc/train_*", "patchtst"), recordings(root, "data/fdc/test_*", "patchtst")
@@ -141,6 +143,7 @@ def test_rig_files_are_valid(plant):
     assert stamped.path.name == "train_8.csv"
 
 
+@pytest.mark.slow
 def test_healthy_recordings_cover_the_operating_points_of_the_test(plant):
     def points_of(prefix):
         runs = [file.run for file in RIG_FILES if file.name.startswith(prefix)]

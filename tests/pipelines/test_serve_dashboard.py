@@ -290,6 +290,7 @@ def test_no_browser_opens_over_ssh(monkeypatch):
     assert not has_display()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent differently on Windows")
 def test_ctrl_c_ends_the_server_cleanly(page):
     command = [sys.executable, "-m", "pipelines.serve_dashboard", "--port", "0", "--no-open"]

@@ -33,6 +33,7 @@ def test_the_pipeline_has_no_step_for_an_unused_stream(sensors_only, capsys):
     assert "swinmae" not in steps
 
 
+@pytest.mark.slow
 def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--json", "--skip-smoke"]
     code = validate_training_outputs.main(arguments)
@@ -42,6 +43,7 @@ def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     assert not any("swinmae" in item["id"] for item in report["items"])
 
 
+@pytest.mark.slow
 def test_the_dashboard_explains_an_unused_stream(sensors_only, capsys):
     validate_training_outputs.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--skip-smoke"])
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS]

@@ -74,6 +74,7 @@ def test_there_is_a_report_before_the_first_section_ends(tmp_path):
     assert {section["status"] for section in report(tmp_path).values()} == {"not run"}
 
 
+@pytest.mark.slow
 def test_the_same_command_continues_with_what_has_no_result_then_with_what_failed(tmp_path):
     first = proof_of(tmp_path, "passes", "repaired")
     assert first.run(first.order(), 600) == EXIT_FAILURE
@@ -123,6 +124,7 @@ def test_a_damaged_result_is_measured_again(tmp_path):
     assert len(proof_of(tmp_path, "passes").order()) == 1
 
 
+@pytest.mark.slow
 def test_a_section_without_time_is_left_to_the_next_call(tmp_path):
     """One of 60 seconds is not started with 20 left; one of two seconds is."""
     proof = proof_of(tmp_path, "passes", "hangs")

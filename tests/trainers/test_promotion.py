@@ -29,6 +29,7 @@ def test_the_first_run_is_the_model(plant):
     assert _model(plant) == checkpoint.verify(result.checkpoint)
 
 
+@pytest.mark.slow
 def test_a_worse_run_on_the_same_data_keeps_its_weights_and_leaves_the_model(plant, caplog):
     run_training(plant, "training.epochs=6")
     before = _model(plant)
@@ -40,6 +41,7 @@ def test_a_worse_run_on_the_same_data_keeps_its_weights_and_leaves_the_model(pla
     assert f"{before['val_loss']:.5f}" in warning
 
 
+@pytest.mark.slow
 def test_a_better_run_replaces_the_model_and_the_old_weights_are_kept(plant):
     worse = run_training(plant, "training.epochs=1")
     old = _model(plant)
@@ -48,6 +50,7 @@ def test_a_better_run_replaces_the_model_and_the_old_weights_are_kept(plant):
     assert checkpoint.verify(worse.checkpoint)["sha256"] == old["sha256"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", ["data.splits.validation.stop=0.72", "model.mask_ratio=0.6", "training.promote=always"]
 )
@@ -74,6 +77,7 @@ def test_a_run_that_may_not_be_promoted_leaves_no_model(plant):
     assert not (plant / MODEL).exists()
 
 
+@pytest.mark.slow
 def test_a_model_without_a_run_of_its_own_is_kept_before_it_is_replaced(plant):
     """Such as one that was imported, or that an earlier version of Landfall trained."""
     result = run_training(plant, "training.epochs=1")
@@ -84,6 +88,7 @@ def test_a_model_without_a_run_of_its_own_is_kept_before_it_is_replaced(plant):
     assert checkpoint.verify(result.checkpoint)["sha256"] == sha256
 
 
+@pytest.mark.slow
 def test_promote_switches_and_switches_back_with_the_detectors(plant, capsys):
     run_training(plant, "training.epochs=6")
     run_training(plant, "training.epochs=1", run_id="run-2")
@@ -108,6 +113,7 @@ def test_promote_switches_and_switches_back_with_the_detectors(plant, capsys):
     assert detector.read_bytes() == b"of run-1"
 
 
+@pytest.mark.slow
 def test_promote_refuses_a_run_without_weights_or_with_damaged_ones(plant, capsys):
     result = run_training(plant, "training.epochs=1")
     before, root = _model(plant), ["--repo-root", str(plant)]

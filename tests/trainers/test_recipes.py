@@ -51,6 +51,7 @@ def test_the_recipes_train_one_after_the_other_in_one_workspace(plant, train):
             assert errors.count("1 process trains") == (" devices=" in recipe), "reported once"
 
 
+@pytest.mark.slow
 def test_auto_refuses_a_finished_run_that_was_not_named(train):
     words = ("local/devices=cpu", "training.epochs=1")
     code, first, _ = train(*words, "--run-id", "first")

@@ -95,6 +95,7 @@ def asks_later(monkeypatch) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- rolling back
+@pytest.mark.slow
 def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
     result = run_training(spiked, *BARE, "training.learning_rate=0.003")
     assert result.history[-1].val_loss < result.history[0].val_loss
@@ -117,6 +118,7 @@ def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
     assert "(recovery 8 of 20)" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_origin_is_saved(spiked):
     run_training(spiked, *BARE, "training.batch_size=8")
     first = json.loads((folder(spiked) / "skipped-step-1.json").read_text())
@@ -179,6 +181,7 @@ def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     assert records(spiked, "recovery") == logged
 
 
+@pytest.mark.slow
 def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
     run_training(plant)
     at_once = last_state(plant)
@@ -270,6 +273,7 @@ def test_an_overflow_of_float16_raises_the_precision(plant, machine, raised, cap
     assert len(records(plant, "recovery")) == 1
 
 
+@pytest.mark.slow
 def test_after_validation_has_raised_the_precision_skipped_steps_are_reported(plant, monkeypatch):
     """An overflow of the gradient is normal only with loss scaling."""
     validate, clip, overflows = Objective.mean_loss, SingleDevice.clip_gradients, []

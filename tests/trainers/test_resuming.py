@@ -95,6 +95,7 @@ def test_a_run_has_a_state_before_its_first_step(workspace):
     assert (again.state.steps_done, trainer.model.seen) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_request_during_validation_is_not_lost_and_no_step_is_repeated(workspace):
     """The epoch has three steps of eight windows, so the fourth check is within validation."""
     expected = losses(fit(make_trainer(workspace, "training.epochs=2")).history)
@@ -252,6 +253,7 @@ def test_a_damaged_state_is_replaced_by_the_previous_one_with_a_warning(trained,
     assert checkpoint.verify(last)["epoch"] == 3, "there is a valid one again"
 
 
+@pytest.mark.slow
 def test_where_all_states_are_damaged_the_newest_is_named(trained):
     root, _ = trained
     for name in (LAST, "checkpoints/patchtst_ssl.last.1.pt"):
@@ -260,6 +262,7 @@ def test_where_all_states_are_damaged_the_newest_is_named(trained):
         run_training(root, *AGAIN)
 
 
+@pytest.mark.slow
 def test_a_requested_file_is_not_replaced_by_another(trained):
     root, _ = trained
     (root / LAST).write_bytes(b"nothing")
@@ -267,6 +270,7 @@ def test_a_requested_file_is_not_replaced_by_another(trained):
         run_training(root, "training.epochs=3", f"training.resume={LAST}")
 
 
+@pytest.mark.slow
 def test_the_requested_number_of_states_is_kept(plant):
     run_training(plant, "training.epochs=4", "training.keep=3")
     kept = sorted(path.name for path in (plant / "checkpoints").glob("*.last*.pt"))
@@ -275,6 +279,7 @@ def test_the_requested_number_of_states_is_kept(plant):
     assert epochs == [3, 2, 4]
 
 
+@pytest.mark.slow
 def test_unfinished_with_the_name_of_a_completed_run_does_not_train_again(trained, caplog):
     """A job that is restarted after its training was complete does not train again."""
     root, first = trained
@@ -284,6 +289,7 @@ def test_unfinished_with_the_name_of_a_completed_run_does_not_train_again(traine
     assert "resuming run-1 after 3 epochs" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_state_of_an_older_version_is_rejected(trained):
     root, _ = trained
     state, described = checkpoint.load_described(root / LAST)
@@ -294,6 +300,7 @@ def test_the_state_of_an_older_version_is_rejected(trained):
 
 
 # ------------------------------------------------------------------------------------------------------------ exactness
+@pytest.mark.slow
 def test_changes_that_affect_the_last_digits_are_reported(trained, caplog):
     root, _ = trained
     hardware = checkpoint.describe(root / LAST)["hardware"]

@@ -53,6 +53,7 @@ def command(root: Path, *words: str, **environment: str) -> subprocess.Completed
 
 
 # --------------------------------------------------------------------------------------------------------------- batch
+@pytest.mark.slow
 def test_a_measured_batch_size_is_reported_cached_and_used_again(plant, caplog):
     caplog.set_level("INFO")
     run_training(plant, "training.epochs=2", words=MEASURED)
@@ -72,6 +73,7 @@ def test_a_measured_batch_size_is_reported_cached_and_used_again(plant, caplog):
     assert "cached from" in caplog.text
 
 
+@pytest.mark.slow
 def test_measuring_does_not_change_the_result(plant):
     measured = run_training(plant, "training.epochs=2", words=MEASURED)
     fixed = run_training(plant, "training.epochs=2", "training.batch_size=8")
@@ -93,6 +95,7 @@ def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, eff
     assert batch["micro"] == micro if micro is not None else batch["micro"] <= effective
 
 
+@pytest.mark.slow
 def test_a_run_resumes_in_another_precision_with_a_warning(plant, caplog):
     """Loss scaling has a state in float16 only."""
     caplog.set_level("INFO")
@@ -128,6 +131,7 @@ class Cramped:
         return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [("model.norm=layer",), ("model.norm=batch", "model.norm_windows=4")])
 def test_a_run_that_runs_out_of_memory_has_the_same_result(plant, monkeypatch, caplog, overrides):
     """In float64, so that rounding errors do not grow over the steps."""
@@ -147,6 +151,7 @@ def test_a_run_that_runs_out_of_memory_has_the_same_result(plant, monkeypatch, c
         assert other == pytest.approx(one, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("switch", ["true", "false"])
 def test_gradient_checkpointing_changes_nothing_but_memory(plant, switch):
     result = run_training(plant, "training.epochs=2", f"training.gradient_checkpointing={switch}", "model.dropout=0.1")
@@ -224,6 +229,7 @@ def test_kernels_are_deterministic_unless_speed_is_requested(plant, words, deter
     assert torch.backends.cudnn.benchmark is not deterministic
 
 
+@pytest.mark.slow
 def test_a_profile_of_the_first_steps_is_written(plant):
     result = run_training(plant, "training.epochs=2", "profile_runtime=true")
     trace = json.loads((result.folder / "trace.json").read_text())

@@ -35,6 +35,7 @@ def weights(root, path: str = "checkpoints/patchtst_ssl.pt") -> dict[str, torch.
     return checkpoint.load(root / path)["model"]
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     caplog.set_level(logging.INFO)
     untrained = run_training(pretrained, *STILL)
@@ -53,6 +54,7 @@ def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     assert environment_of(pretrained)["model"]["started_from"] == origin
 
 
+@pytest.mark.slow
 def test_only_the_weights_are_loaded(pretrained):
     """Epoch, schedule, masks and order of windows are those of a new run."""
     result = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
@@ -62,6 +64,7 @@ def test_only_the_weights_are_loaded(pretrained):
     assert losses(again) == losses(result)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_does_not_load_initial_weights(pretrained):
     whole = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
     (pretrained / PRE).unlink()
@@ -69,6 +72,7 @@ def test_a_resumed_run_does_not_load_initial_weights(pretrained):
     assert losses(resumed) == losses(whole)
 
 
+@pytest.mark.slow
 def test_an_automatic_size_follows_the_initial_weights(pretrained):
     words = tuple(word for word in TINY if not word.startswith(("model.d_", "model.num_")))
     run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "model.size=auto", words=words)
@@ -77,6 +81,7 @@ def test_an_automatic_size_follows_the_initial_weights(pretrained):
     assert checkpoint.load(pretrained / "checkpoints/patchtst_ssl.pt")["config"]["model"]["d_model"] == 16
 
 
+@pytest.mark.slow
 def test_stride_and_number_of_windows_follow_from_the_new_data(pretrained):
     """Those of a pool would leave a machine with little history a handful of windows."""
     run_training(pretrained, f"training.start_from={PRE}", "training.epochs=1", "data.stride=auto",
@@ -89,6 +94,7 @@ def test_stride_and_number_of_windows_follow_from_the_new_data(pretrained):
     assert started["training"]["windows_per_epoch"] > 0
 
 
+@pytest.mark.slow
 def test_embeddings_of_other_channels_have_the_spread_of_those_learned(pretrained):
     state = checkpoint.load(pretrained / PRE)
     state["model"][CHANNEL_WEIGHTS] *= 100
@@ -100,6 +106,7 @@ def test_embeddings_of_other_channels_have_the_spread_of_those_learned(pretraine
     assert not torch.allclose(found[0], found[1])
 
 
+@pytest.mark.slow
 def test_a_model_of_another_shape_is_rejected_with_the_differences(pretrained):
     with pytest.raises(CheckpointError) as caught:
         run_training(pretrained, f"training.start_from={PRE}", "data.window=48", "model.d_model=32")
@@ -109,6 +116,7 @@ def test_a_model_of_another_shape_is_rejected_with_the_differences(pretrained):
     assert "model.size=auto takes its size" in described
 
 
+@pytest.mark.slow
 def test_another_stream_a_damaged_and_a_missing_file_are_rejected(pretrained):
     path = pretrained / PRE
     state, described = checkpoint.load(path), json.loads(checkpoint.sidecar_path(path).read_text())

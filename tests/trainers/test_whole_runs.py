@@ -31,6 +31,7 @@ def stop_after(monkeypatch):
     return lambda steps: monkeypatch.setattr(training_run, "StopRequest", lambda hours: StopAfter(steps))
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_writes_all_outputs(plant):
     result = run_training(plant, "training.epochs=8")
     assert result.history[-1].val_loss < 0.7 * result.history[0].val_loss
@@ -59,6 +60,7 @@ def test_a_run_learns_and_writes_all_outputs(plant):
     assert [record["step"] for record in steps] == list(range(1, status_of(plant)["steps"] + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [5, 11])
 def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(plant, stop_after, stop_at):
     """Dropout uses the global generator, so the test fails if its state is not restored."""
@@ -101,18 +103,21 @@ def assert_equal_trees(one, other) -> None:
         assert one == other
 
 
+@pytest.mark.slow
 def test_runs_are_equal_with_one_seed_and_different_with_two(plant):
     histories = [run_training(plant, "training.epochs=1", f"seed={seed}").history for seed in (1, 1, 2)]
     assert losses(histories[0]) == losses(histories[1])
     assert losses(histories[0]) != losses(histories[2])
 
 
+@pytest.mark.slow
 def test_a_new_run_with_a_used_name_starts_a_new_log(plant):
     for _ in range(2):
         run_training(plant, "training.epochs=1")
     assert len(metrics_of(plant, "epoch")) == 1
 
 
+@pytest.mark.slow
 def test_a_finished_run_resumes_to_the_same_result(plant):
     first = run_training(plant, "training.epochs=2")
     again = run_training(plant, "training.epochs=2", "training.resume=auto")
@@ -145,6 +150,7 @@ def test_a_changed_configuration_is_rejected_by_key_and_the_log_is_unchanged(sto
     assert [file.read_bytes() for file in files] == before
 
 
+@pytest.mark.slow
 def test_settings_that_do_not_affect_learning_may_change(stopped):
     changes = (
         *("logging.every_steps=1", "scoring.batch_size=2", "data.score_stride=4", "training.resume=auto"),
@@ -169,6 +175,7 @@ def test_other_values_in_the_same_file_are_rejected(stopped):
         run_training(stopped, "training.epochs=2", "training.resume=auto")
 
 
+@pytest.mark.slow
 def test_changes_can_be_allowed(stopped, caplog):
     (stopped / "data/fdc/train_1.csv").unlink()
     changes = ("training.resume=auto", "training.allow_changes=true", "training.weight_decay=0.01")
@@ -192,11 +199,13 @@ def test_another_model_cannot_be_allowed(stopped):
 UNFINISHED = ("training.epochs=2", "training.resume=unfinished")
 
 
+@pytest.mark.slow
 def test_unfinished_resumes_a_stopped_run_and_starts_a_new_one_after_a_complete_run(stopped):
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id != "run-1"
 
 
+@pytest.mark.slow
 def test_unfinished_resumes_a_run_that_died(stopped):
     """A killed process leaves its last state."""
     status = stopped / "runs/patchtst_ssl/run-1/status.json"
@@ -204,10 +213,12 @@ def test_unfinished_resumes_a_run_that_died(stopped):
     assert run_training(stopped, *UNFINISHED, run_id=None).run_id == "run-1"
 
 
+@pytest.mark.slow
 def test_unfinished_starts_a_new_run_if_another_one_is_requested(stopped):
     assert run_training(stopped, *UNFINISHED, run_id="run-2").run_id == "run-2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["another configuration", "torn", "no run"])
 def test_unfinished_starts_a_new_run_if_the_checkpoint_does_not_fit(stopped, damage, caplog):
     last, seed = stopped / "checkpoints/patchtst_ssl.last.pt", 42
@@ -224,6 +235,7 @@ def test_unfinished_starts_a_new_run_if_the_checkpoint_does_not_fit(stopped, dam
     assert ("restarting from the beginning" in caplog.text) == (damage != "no run")
 
 
+@pytest.mark.slow
 def test_memory_of_a_failed_resume_is_released_before_training_restarts(stopped, monkeypatch):
     """Two models and two copies of the data may not fit into memory."""
     build, models = training_run.build_model, []
@@ -250,6 +262,7 @@ def test_no_process_continues_before_all_have_read_the_state(workspace, monkeypa
     assert done == ["read", "met"]
 
 
+@pytest.mark.slow
 def test_a_model_without_training_state_is_rejected(plant):
     run_training(plant, "training.epochs=1")
     with pytest.raises(CheckpointError, match=r"patchtst_ssl\.pt.* no training state"):

@@ -78,6 +78,7 @@ def test_sample_data_is_used_only_without_own_data(workspace):
     assert load(workspace, "data.root=samples").config.data.root == "samples"
 
 
+@pytest.mark.slow
 def test_the_command_line_overrides_a_group_of_the_environment(workspace):
     environment = {"LANDFALL_TRAINER": "quick", "LANDFALL_LOCAL__DEVICES": "cpu", "PATH": "/bin"}
     config = load(workspace, environment=environment).config
@@ -101,6 +102,7 @@ def test_a_profile_on_the_command_line_overrides_file_and_environment_completely
     assert settings("local/devices=cpu", "device.prefer=auto")[0] == "auto"
 
 
+@pytest.mark.slow
 def test_groups_on_the_command_line_override_the_file(workspace):
     file = write(workspace, "configs/site.yaml", "defaults: [patchtst_ssl_local, _self_]\ntraining: {epochs: 7}\n")
     loaded = load(workspace, "trainer=quick", file=file, environment={"LANDFALL_TRAINING__EPOCHS": "9"})

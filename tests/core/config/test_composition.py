@@ -47,6 +47,7 @@ def test_equal_texts_are_composed_once(workspace, compositions):
     assert compositions == ["site"]
 
 
+@pytest.mark.slow
 def test_a_changed_text_or_choice_is_composed_again(workspace, compositions):
     write(workspace, "trainer: seven", epochs=7)
     assert load(workspace).config.training.epochs == 7
@@ -59,6 +60,7 @@ def test_a_changed_text_or_choice_is_composed_again(workspace, compositions):
         load(workspace)
 
 
+@pytest.mark.slow
 def test_a_configuration_with_an_unlisted_file_is_composed_each_time(workspace, compositions):
     """An option that is named by another choice, so its text is not known in advance."""
     for epochs in (7, 8):

@@ -104,6 +104,7 @@ def test_bundled_tables_are_read_outside_a_workspace(tmp_path, monkeypatch):
     assert load_tiers() == load_tiers(REPO_ROOT)
 
 
+@pytest.mark.slow
 def test_the_full_sizes_are_the_published_ones():
     models = load_tiers(REPO_ROOT).models
     colab = load_config("configs/swinmae_ssl.yaml", root=REPO_ROOT, environment={}).config.model_dump(mode="json")

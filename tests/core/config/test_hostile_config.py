@@ -47,6 +47,7 @@ def faults(workspace: Path, text: str, *overrides: str) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------------------------------------- the text
+@pytest.mark.slow
 def test_references_that_grow_exponentially_are_rejected_immediately(workspace):
     texts = [f"x{n + 1}: '${{x{n}}}${{x{n}}}'\n" for n in range(40)]
     sections = [f"s{n + 1}: {{a: '${{s{n}}}', b: '${{s{n}}}'}}\n" for n in range(40)]
@@ -113,6 +114,7 @@ def test_a_yaml_bomb_in_an_included_file_is_rejected(workspace):
 
 
 # ----------------------------------------------------------------------------------------------------------- the values
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "1.0e-4", "0.0001"])
 def test_small_numbers_can_be_written_in_any_notation(workspace, text):
     assert load(workspace, f"{BASE}training: {{learning_rate: {text}}}\n").config.training.learning_rate == 1e-4
@@ -120,6 +122,7 @@ def test_small_numbers_can_be_written_in_any_notation(workspace, text):
     assert load(workspace, BASE, LANDFALL_TRAINING__LEARNING_RATE=text).config.training.learning_rate == 1e-4
 
 
+@pytest.mark.slow
 def test_all_faults_and_contradictions_are_reported_with_file_and_line(workspace):
     text = f"""\
 {BASE}seed: true
@@ -162,6 +165,7 @@ scoring:
         assert f"(set by plant/site.yaml:{line})" in found[key], key
 
 
+@pytest.mark.slow
 def test_a_contradiction_between_sections_is_reported_with_other_faults(workspace):
     found = faults(workspace, f"{BASE}data: {{window: 250}}\nmodel: {{patch_length: 16}}\ntraining: {{epochs: 0}}\n")
     assert "data.window = 250" in found["data.window"]
@@ -198,6 +202,7 @@ def test_values_of_other_keys_may_be_referenced(workspace):
     assert load(workspace, f"{BASE}data: {{stride: '${{model.d_model}}'}}\n").config.data.stride == 128
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", ["extra", "model", "data", "training"])
 def test_targets_are_unknown_keys(workspace, monkeypatch, section):
     monkeypatch.chdir(workspace)
@@ -271,6 +276,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
 def test_any_values_give_a_configuration_or_faults(values, stream):
     whole = {
@@ -284,6 +290,7 @@ def test_any_values_give_a_configuration_or_faults(values, stream):
         assert config_from_dict(config.model_dump(mode="json"), source="again") == config
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(alphabet=st.sampled_from(list("ab: -[]{}&*!|>'\"#\n\t,.0123${}@_")), max_size=60))
 def test_any_text_is_read_or_rejected(workspace, text):

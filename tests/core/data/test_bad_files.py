@@ -127,6 +127,7 @@ _LARGEST = float(np.nextafter(np.float32(SENTINEL), np.float32(0)))
 _CELLS = st.one_of(st.floats(-_LARGEST, _LARGEST, width=32), st.integers(-(2**20), 2**20))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     values=st.integers(1, 30).flatmap(
@@ -182,6 +183,7 @@ def parts_of(file: str) -> list[str]:
     return [f"data.splits.{name}.files=['{file}']" for name in SPLIT_NAMES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])
 def test_the_command_prints_one_line_and_more_on_request(identity, more, workspace):
     (bad,) = (bad for bad in bad_files.TABLES_REFUSED if bad.id == identity)

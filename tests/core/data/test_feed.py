@@ -106,6 +106,7 @@ def test_a_series_that_is_already_on_the_device_is_not_moved(windows):
     assert torch.equal(feed.batch(STEPS[0]), windows.batch(STEPS[0]))
 
 
+@pytest.mark.slow
 def test_training_requests_only_expected_batches(workspace, monkeypatch):
     def losses() -> list[tuple[float, float]]:
         history = fit(make_trainer(workspace, "training.epochs=2", "training.accumulate=2")).history

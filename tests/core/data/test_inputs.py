@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from core import checkpoint
@@ -79,6 +80,7 @@ def test_the_mean_input_of_one_axis_has_missing_planes_for_the_others():
     assert mean.isnan().flatten(1).all(1).tolist() == [False, True, True]
 
 
+@pytest.mark.slow
 def test_the_published_size_takes_the_standardised_images():
     config = load_config(
         local_config_file("swinmae"),

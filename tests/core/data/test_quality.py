@@ -251,6 +251,7 @@ def test_segments_are_free_of_gaps():
     assert cleaned(recording(np.ones((1, 1))), 10.0).segments_s2.tolist() == [[0, 1]]
 
 
+@pytest.mark.slow
 def test_a_large_recording_is_checked_within_seconds():
     values_tc = np.random.default_rng(0).standard_normal((200_000, 40), dtype=np.float32)
     found = dataclasses.replace(recording(values_tc[:, :1]), values_tc=values_tc, channels=tuple(map(str, range(40))))
@@ -259,6 +260,7 @@ def test_a_large_recording_is_checked_within_seconds():
     assert time.process_time() - began < 20
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_real_data_is_kept_and_clipped_axes_are_reported():
     def reports(pattern, stream):

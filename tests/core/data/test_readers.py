@@ -378,6 +378,7 @@ def test_file_types_of_another_stream_are_rejected(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------------------ real data
+@pytest.mark.slow
 @needs_shared_data
 def test_every_real_fdc_file():
     files = expand(["fdc/*/*.csv.gz", "fdc/*/*.parquet"], SHARED_DATA)
@@ -398,6 +399,7 @@ def test_every_real_fdc_file():
     assert ett.channels[-1] == "OT"
 
 
+@pytest.mark.slow
 @needs_shared_data
 def test_every_real_vibration_file():
     found = {}

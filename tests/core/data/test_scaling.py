@@ -201,6 +201,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     parts=st.integers(1, 9).flatmap(
         lambda channels: st.lists(

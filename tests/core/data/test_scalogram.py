@@ -42,6 +42,7 @@ def many_sines(rate, num_samples):
     return sum(rng.normal() * np.sin(2 * np.pi * (hz * time + rng.uniform())) for hz in np.geomspace(30, 440, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_samples", [1024, 1000])
 @pytest.mark.parametrize("omega0", [6.0, 12.0])
 def test_same_as_pywavelets_away_from_the_edges(num_samples, omega0):

@@ -340,6 +340,7 @@ def test_this_machine_is_detected_fast():
     assert min(durations) < 2.0, "it imports nothing large and asks no slow program"
 
 
+@pytest.mark.slow
 def test_detection_imports_no_framework_but_torch():
     program = """
 import sys

@@ -441,6 +441,7 @@ def test_device_information_equals_the_report(fresh):
     assert get_device_info()["plan"]["kind"] == get_device_manager().capabilities.kind
 
 
+@pytest.mark.slow
 def test_the_package_offers_its_names_without_torch():
     program = (
         "import sys, core.devices; assert 'torch' not in sys.modules; from core.devices import has_gpu, DeviceManager"

@@ -126,6 +126,7 @@ def python(script: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),
     reason="this torch does not report its allocator's settings, or has none for this system",
@@ -213,6 +214,7 @@ GUARDED_TRAINING = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
 def test_a_limit_on_a_cpu_raises_memory_errors_and_ends_with_the_run():
     answer = python(GUARDED_TRAINING)

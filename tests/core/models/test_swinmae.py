@@ -386,6 +386,7 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean():
 TWO_STAGES = {"depths": (2, 2), "num_heads": (1, 2), "decoder_depths": (2,), "window_size": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, steps",
     [({}, 70), ({**TWO_STAGES, **FORMS["visible"]}, 120), ({**TWO_STAGES, **FORMS["light"]}, 120)],

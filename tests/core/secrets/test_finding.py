@@ -138,6 +138,7 @@ def test_placeholders_expressions_and_hashes_are_not_secrets(text):
     assert find_secrets(text) == []
 
 
+@pytest.mark.slow
 def test_base64_of_pictures_is_not_searched():
     for seed in range(20):
         picture = base64.b64encode(random.Random(seed).randbytes(200_000)).decode()

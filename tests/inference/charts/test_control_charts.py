@@ -34,6 +34,7 @@ def test_errors_of_new_and_reference_rows_are_about_one():
     assert errors_of(charts, new_nc, whole(new_nc)).mean() == pytest.approx(reference_sc.mean(), rel=0.1)
 
 
+@pytest.mark.slow
 def test_reference_errors_equal_new_errors_even_with_many_regressors():
     """In sample, 121 regressors would explain most of 300 rows of noise."""
     values_nc = np.random.default_rng(0).normal(size=(5300, 20)).astype(np.float32)
@@ -267,6 +268,7 @@ def test_errors_do_not_depend_on_another_segment():
     np.testing.assert_array_equal(errors_of(charts, changed_nc, apart_k2), apart_sc)
 
 
+@pytest.mark.slow
 def test_computing_in_pieces_changes_nothing(monkeypatch):
     values_nc = plant(1000, seed=0)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
@@ -294,6 +296,7 @@ def test_charts_are_restored_from_arrays():
     np.testing.assert_array_equal(again.errors(splits["test"]), learned.errors(splits["test"]))
 
 
+@pytest.mark.slow
 def test_charts_of_many_channels_can_be_tried_out():
     values_nc = np.random.default_rng(0).normal(size=(80, 150)).astype(np.float32)
     charts = fit(values_nc, whole(values_nc), span=10, settings=ProcessCharts(lags=1))
@@ -324,6 +327,7 @@ def test_calibration_rows_are_scored_by_the_other_reference_splits():
     np.testing.assert_array_equal(calibration_sc, errors_of(unaware, values_nc, np.array([[700, 1000]])))
 
 
+@pytest.mark.slow
 def test_calibration_rows_are_scored_out_of_fold_if_other_splits_are_short(caplog):
     values_nc = plant(1000, seed=0)
     splits = Splits([values_nc]).of(train={0: (0, 400)}, calibration={0: (400, 1000)})
@@ -349,6 +353,7 @@ def test_a_common_regression_scores_recordings_without_reference_rows():
     assert 0.5 < learned.errors(splits["test"]).mean() < 2
 
 
+@pytest.mark.slow
 def test_errors_of_unrelated_channels_are_also_about_one():
     values_nc = np.random.default_rng(0).normal(size=(4000, 4)).astype(np.float32)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)

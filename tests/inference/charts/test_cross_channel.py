@@ -48,6 +48,7 @@ def scores(chart: CrossChannelChart, values_nc: np.ndarray) -> np.ndarray:
     return np.nanmean(errors_of(chart, values_nc, whole(values_nc)), axis=1)
 
 
+@pytest.mark.slow
 def test_errors_of_new_reference_rows_are_about_one(chart):
     assert scores(chart, recipe(6000, seed=1)).mean() == pytest.approx(1.0, rel=0.35)
 
@@ -185,6 +186,7 @@ def test_named_context_channels_describe_the_context_and_must_exist():
         fit_process(reference_of(splits), span=10, context_channels=("setpoint",))
 
 
+@pytest.mark.slow
 def test_calibration_errors_are_as_large_as_those_of_new_rows():
     """The chart that scores the calibration rows has not seen them: their errors are as large as those of new rows."""
     splits = splits_of([recipe(8000, seed=0), recipe(8000, seed=1)])
@@ -195,6 +197,7 @@ def test_calibration_errors_are_as_large_as_those_of_new_rows():
     assert quantiles[0] == pytest.approx(quantiles[1], rel=0.3)
 
 
+@pytest.mark.slow
 def test_calibration_rows_alone_are_scored_out_of_fold():
     values_nc = recipe(4000, seed=0)
     splits = Splits([values_nc]).of(calibration={0: (0, 4000)})

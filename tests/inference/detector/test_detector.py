@@ -110,6 +110,7 @@ def test_the_benchmark_uses_the_scores_of_the_detector(trained, stream, override
     np.testing.assert_array_equal(detected.detector.sample.score_n, known)
 
 
+@pytest.mark.slow
 @both_streams
 def test_scores_are_equal_without_the_training_data(trained, stream, tmp_path, caplog):
     fresh = score(trained, stream)
@@ -133,6 +134,7 @@ def test_scores_are_equal_without_the_training_data(trained, stream, tmp_path, c
     assert f"copy {stream}_ssl.detector.npz" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_another_threshold_is_computed_without_a_new_fit(trained, caplog):
     score(trained, "patchtst")
     written = file_of(trained, "patchtst").read_bytes()
@@ -190,6 +192,7 @@ def test_an_outdated_detector_is_fitted_again_with_a_reason(trained, change, exp
     assert_same(score(trained, "patchtst", *overrides), again)
 
 
+@pytest.mark.slow
 def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained, caplog):
     both = score(trained, "patchtst", *OWN_PAST)
     caplog.set_level(logging.INFO)
@@ -203,6 +206,7 @@ def test_the_score_of_a_recording_does_not_depend_on_what_else_is_scored(trained
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
+@pytest.mark.slow
 def test_a_detector_file_is_read_back_unchanged(trained):
     score(trained, "patchtst", *OWN_PAST)
     file = file_of(trained, "patchtst")
@@ -259,6 +263,7 @@ def made_up_errors(splits: dict, name: str, seed: int) -> SplitErrors:
     return SplitErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
 
 
+@pytest.mark.slow
 def test_an_unknown_recording_is_scored_by_all_references(caplog):
     """Two machines with reference data, and a later one that is similar."""
     machines = Splits([plant(3000, seed=0), plant(3000, seed=1), plant(1500, seed=2)])
@@ -278,6 +283,7 @@ def test_an_unknown_recording_is_scored_by_all_references(caplog):
         assert np.quantile(known, 0.9) == pytest.approx(np.quantile(detector.sample.score_n, 0.9), rel=0.25)
 
 
+@pytest.mark.slow
 def test_the_charts_know_how_quiet_the_calibration_data_is():
     """Their mean is about 1 in all reference data, and less in a part with smaller disturbances."""
     values_nc = plant(1600, 3)
@@ -306,6 +312,7 @@ def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):
     assert data_of(trained, "data.score_stride=4") != data_of(trained)
 
 
+@pytest.mark.slow
 def test_the_calibration_sample_is_ordered_in_time_with_its_rate(trained):
     """The files of the sample data are a day apart, and a row takes a second; vibration has no time stamps."""
     sample = score(trained, "patchtst").detector.sample
@@ -315,6 +322,7 @@ def test_the_calibration_sample_is_ordered_in_time_with_its_rate(trained):
     assert sample.seconds_per_score == pytest.approx(0.064)
 
 
+@pytest.mark.slow
 def test_an_unwritable_folder_does_not_stop_scoring(trained, caplog, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")

@@ -98,6 +98,7 @@ def test_events_of_recordings_without_labels_or_time_stamps(make_table):
     assert found[["start_seconds", "end_seconds", "scores", "alarms"]].iloc[0].tolist() == [1, 3, 3, 2]
 
 
+@pytest.mark.slow
 def test_a_million_scores_are_grouped_like_a_plain_loop(make_table):
     rng = np.random.default_rng(0)
     score_s = (rng.random(1_000_000) < 0.02) * 2.0

@@ -146,6 +146,7 @@ def test_dollar_signs_in_names_are_drawn_literally(tmp_path, make_table):
     assert len(write_panels(tmp_path, scored, events, root=tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stamped", [True, False])
 def test_a_long_event_is_shown_around_its_peak_and_lines_break_at_segments(tmp_path, make_table, stamped):
     score = np.where(np.arange(1000) > 20, 2.0, 0.5)

@@ -52,6 +52,7 @@ def test_any_number_of_recordings_fits_into_one_picture(tmp_path, make_table, le
     assert [path.name for path in tmp_path.iterdir()] == ["t.png"]
 
 
+@pytest.mark.slow
 def test_unscored_zero_and_empty_recordings_are_drawn(tmp_path, make_table):
     draw(tmp_path / "gaps.png", make_table({"a": [np.nan, 0.0, 0.5, np.nan, 2.0, 0.0]}))
     draw(tmp_path / "nothing.png", make_table({"a": [np.nan, np.nan]}))

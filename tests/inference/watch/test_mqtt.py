@@ -200,6 +200,7 @@ def test_a_row_that_does_not_fit_on_the_disk_leaves_no_part_and_is_sent_again(
     assert path.read_text() == "timestamp,p,q,r,s\n2026-02-01 00:00:00,1.0,,,\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{"username": "stranger"}, {"ca_file": None}], ids=["password", "certificate"])
 def test_a_broker_that_refuses_or_is_not_trusted_is_logged_and_tried_again(
     tmp_path, broker, more, monkeypatch, caplog

@@ -97,6 +97,7 @@ def test_an_event_in_pieces_is_attributed_as_a_whole():
     assert reports[1]["channels"][0]["name"] == "s"
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_batch_and_incremental_events_are_equal(data):
     """Exactly, for any scores, gaps, settings and pieces: the errors are eighths, so that their sums are exact."""

@@ -90,6 +90,7 @@ def scored_live(root: Path) -> Any:
     return scored_by_files(root, LIVE)
 
 
+@pytest.mark.slow
 def test_rows_of_a_growing_file_are_scored_as_soon_as_they_are_complete(trained):
     logger, monitor = Logger(trained), monitor_of(trained, LIVE)
     watch = Watch(monitor, root=trained, keeps_scores=True)
@@ -165,6 +166,7 @@ def _live(monitor: Any, root: Path, *, die_at: int) -> None:
         watch._stored_at = 0.0 if next(left, 0) % 2 else watch._stored_at  # some store after every round
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows_that_wait(trained, monkeypatch):
     monkeypatch.setattr(watching, "STORE_EVERY_S", 3600.0)  # not in the rounds that are measured
     monitor, peaks, states = monitor_of(trained, LIVE), [], []
@@ -250,6 +252,7 @@ def test_late_repeated_and_bad_rows_are_left_out_and_named(trained, live, caplog
         assert any(f"{live}, row {row}" in said and words in said for said in caplog.messages), words
 
 
+@pytest.mark.slow
 def test_a_gap_begins_a_segment_and_a_missing_row_does_not(trained, live):
     with live.open("a") as file:
         file.write(rows(22, 20) + rows(100, 20))
@@ -288,6 +291,7 @@ def test_a_file_that_became_shorter_is_not_followed(trained, live, caplog):
     assert any(str(live) in said and "shorter" in said for said in caplog.messages)
 
 
+@pytest.mark.slow
 def test_files_that_the_detector_was_fitted_to_are_not_followed(trained, caplog):
     """They have rows after the reference, so each has separate charts; the other files have those of all."""
     parts = ["data.splits.calibration.stop=0.85", "data.splits.test.start=0.9", "data.splits.test.files=[data/fdc/*]"]
@@ -299,6 +303,7 @@ def test_files_that_the_detector_was_fitted_to_are_not_followed(trained, caplog)
     assert any("for 2 recordings" in said for said in caplog.messages)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_watched_is_refused(trained, live, capsys):
     from inference.watch.command import main
 

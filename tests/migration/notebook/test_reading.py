@@ -169,6 +169,7 @@ def big_notebook(kind, megabytes):
     return json.dumps(value, indent=1, ensure_ascii=False).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["picture", "stream", "emoji"])
 def test_a_large_notebook_needs_less_than_five_times_its_size(tmp_path, kind):
     path = tmp_path / "big.ipynb"

@@ -3,6 +3,7 @@ import json
 import tracemalloc
 
 import nbformat
+import pytest
 from nbformat.notebooknode import from_dict
 
 from migration.notebook.writing import write
@@ -53,6 +54,7 @@ def test_a_notebook_is_written_as_nbformat_writes_it():
     assert written(notebook(source="")) == nbformat.writes(from_dict(notebook(source=""))) + "\n"
 
 
+@pytest.mark.slow
 def test_long_values_are_written_in_pieces_to_the_same_json():
     text = "".join(f"line {number} é\n" for number in range(200_000)) + "no end"
     value = notebook(
@@ -75,6 +77,7 @@ def test_a_lone_surrogate_is_written_as_valid_utf8():
     assert json.loads(buffer.getvalue())["cells"][0]["source"] == ["x = '?'"]
 
 
+@pytest.mark.slow
 def test_writing_needs_memory_for_the_lines_of_one_text_only(tmp_path):
     text = "0123456789" * 7 + "\n"
     value = notebook({"output_type": "stream", "name": "stdout", "text": text * 300_000})

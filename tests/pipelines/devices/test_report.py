@@ -370,6 +370,7 @@ def test_help_starts_without_torch():
     assert "torch" not in imported
 
 
+@pytest.mark.slow
 def test_a_torch_that_does_not_start_is_one_line(tmp_path):
     (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO_ROOT}"}

@@ -46,6 +46,7 @@ def test_every_fault_is_reported_with_its_machine(workspace):
     ]
 
 
+@pytest.mark.slow
 def test_a_machine_has_the_settings_of_its_tags_and_its_own(workspace):
     """The configuration of its workspace says what is different, so that every command there uses it."""
     tags = {"x": {"overrides": ["trainer=quick", "training.batch_size=4"], "start_from": "checkpoints/pool.pt"}}

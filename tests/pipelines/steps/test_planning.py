@@ -40,6 +40,7 @@ def steps_of(root: Path, *overrides: str) -> dict[str, Step]:
 
 
 # ------------------------------------------------------------------------------------------------------------ choosing
+@pytest.mark.slow
 def test_every_step_is_after_its_dependencies(root):
     steps = pipeline_steps(order_of(root), root)
     assert tuple(step.name for step in steps) == EVERY
@@ -103,6 +104,7 @@ def done(root):
     return reason
 
 
+@pytest.mark.slow
 def test_another_run_name_is_not_a_reason(done):
     assert done() is None
 
@@ -120,6 +122,7 @@ def test_the_quality_check_depends_on_its_own_settings(root, override, is_reason
     assert bool(changes(before, after)) == is_reason
 
 
+@pytest.mark.slow
 def test_other_weights_to_start_from_are_reported(done, root):
     """The configuration names a file; its content affects the result."""
     start = "training.start_from=checkpoints/elsewhere.pt"
@@ -137,6 +140,7 @@ def test_a_changed_parameter_is_reported(done):
     assert done(bundle=True) == "parameters: bundle is new"
 
 
+@pytest.mark.slow
 def test_a_changed_sensor_or_label_file_is_reported(done, root):
     data = root / "data/fdc"
     (data / "test_1.labels.csv").write_text("timestamp,anomaly\n", encoding="utf-8")
@@ -175,6 +179,7 @@ def test_changed_code_is_reported(done, root, monkeypatch):
     assert done() == "code: trainers/optimizer.py changed"
 
 
+@pytest.mark.slow
 def test_a_missing_or_foreign_result_is_reported(done, root):
     (root / "checkpoints/patchtst_ssl.pt").write_text("of another run", encoding="utf-8")
     assert done().startswith("checkpoints/patchtst_ssl.pt has changed")
