@@ -64,7 +64,8 @@ def test_scoring_by_charts_alone_writes_all_outputs(untrained, stream, capsys):
     assert not (untrained / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
     """The second half of a test file changes, the scores of the first half do not."""
     before = score_stream(configuration(stream, untrained), root=untrained, detector="charts").scores
@@ -133,7 +134,8 @@ def test_a_checkpoint_option_is_rejected_for_charts(untrained, capsys):
     assert "--checkpoint" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, caplog):
     """Exactly the report of charts alone; for vibration, the scaler of the model is that of the same training data."""
     weight = "scoring.model_weight=0.5"

@@ -93,7 +93,8 @@ def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(traine
     np.testing.assert_allclose(of_copy_sc, own.error_sc[has_windows][: len(of_copy_sc)], rtol=1e-5)
 
 
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 def test_scoring_chooses_stores_and_explains_the_weight(trained, stream, caplog):
     caplog.set_level("INFO")
     choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]

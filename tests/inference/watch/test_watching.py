@@ -45,7 +45,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "model without weight" else kind for kind in KINDS]
+    "kind", [kind if kind == "charts" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
 def test_scores_and_events_are_those_of_complete_files(trained, kind):
     """The files have a gap, missing values, a fault, and a last patch that is not complete."""
