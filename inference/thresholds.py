@@ -109,6 +109,7 @@ class CalibrationSample:
     score's segment, ascending. seconds_per_score: None if the recordings have no time. span: smoothing span, in scores.
     changed: file ids of the recordings without scores here, because they changed within the calibration data.
     chart_mean: the mean score of the control charts in this data; in all reference data it is about 1.
+    margin: factor of a threshold for which there is too little data; 1, or more where faults have much higher scores.
     """
 
     score_n: np.ndarray
@@ -117,6 +118,7 @@ class CalibrationSample:
     span: int = 1
     changed: tuple[str, ...] = ()
     chart_mean: float = 1.0
+    margin: float = 1.0
 
     @property
     def days(self) -> float | None:
@@ -261,7 +263,8 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
 
     A short part may be quieter than normal operation as a whole. The mean of the charts in all reference data is known,
     so the threshold is then divided by the mean in this part (ratio estimation: Cochran, Sampling Techniques, 1977). A
-    louder part does not lower the threshold.
+    louder part does not lower the threshold. If no event remains in the calibration data, as much new data has one with
+    a probability of a half; the threshold is then multiplied by the margin of the charts.
     """
     sorted_n, allowed = sample.sorted_n, max(0, math.floor(per_day * sample.days + 1e-9) - 1)
     most = len(sorted_n) - 1 - int(np.searchsorted(sorted_n, value, side="left"))
@@ -292,11 +295,17 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
         if plain(quiet, 2) != plain(1.0, 2)
         else ""
     )
-    return float(np.float32(max(value, extrapolated or value) / quiet)), (
+    margin = sample.margin if extrapolated is None else 1.0
+    raised = (
+        f"Lasting faults have much higher scores in this process, so it is multiplied by {plain(margin, 2)}. "
+        if plain(margin, 2) != plain(1.0, 2)
+        else ""
+    )
+    return float(np.float32(max(value, extrapolated or value) / quiet * margin)), (
         f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
         f"{'event' if per_day == 1 else 'events'} per day. {source}, but "
-        f"the true number is unknown{truth}. {divided}To apply the limit, calibrate on {needed} of normal operation or "
-        "more"
+        f"the true number is unknown{truth}. {divided}{raised}To apply the limit, calibrate on {needed} of normal "
+        "operation or more"
     )
 
 

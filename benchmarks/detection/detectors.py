@@ -40,7 +40,7 @@ _CLIP = 1e9
 @dataclass(frozen=True)
 class Scored:
     """One detector on one unit: score tables (`inference.detector.score_table`) of normal rows and of test rows.
-    chart_mean: as in `inference.thresholds.CalibrationSample`."""
+    chart_mean, margin: as in `inference.thresholds.CalibrationSample`."""
 
     detector: str
     normal: pd.DataFrame
@@ -48,6 +48,7 @@ class Scored:
     train_seconds: float
     score_seconds: float
     chart_mean: float = 1.0
+    margin: float = 1.0
 
 
 def load(
@@ -144,7 +145,7 @@ def scored(model: Trained, data: StreamData, weights: Mapping[str, float | Liter
                 table_of(own, data.splits[which].segments.rows_k2, data)
                 for which, own in (("calibration", of_normal), ("test", scores))
             )
-            yield Scored(name, *tables, model.seconds, seconds, detector.sample.chart_mean)
+            yield Scored(name, *tables, model.seconds, seconds, detector.sample.chart_mean, detector.sample.margin)
 
 
 def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig:

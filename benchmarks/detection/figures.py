@@ -45,7 +45,9 @@ def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scori
     by_row = benchmark.decision == "row"
     score_n, label_n = evaluated["score"].to_numpy(), evaluated["label"].to_numpy(dtype="int8")
     settings = _of_decisions(settings, by_row=by_row)
-    sample = replace(sample_of(normal, span=settings.smoothing_span), chart_mean=scored.chart_mean)
+    sample = replace(
+        sample_of(normal, span=settings.smoothing_span), chart_mean=scored.chart_mean, margin=scored.margin
+    )
     calibrated = calibrate(sample, settings)
     threshold = calibrated.value
     at = detection_metrics(score_n, label_n, threshold)

@@ -57,9 +57,10 @@ _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
 # Where the other channels leave less than this share of the variance of a channel unexplained, the third and the fifth
 # chart have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
-# Limit of the sixth chart: without it, a large fault would raise the score for minutes after its end. Chosen on
-# simulated pumps with the seeds 401 to 410 (dev/LOG.md).
-_SHIFT_LIMIT = 10.0
+# Limit of the sixth chart: without it, a large fault would raise the score for minutes after its end. Chosen, with the
+# margin of the threshold, on simulated pumps with the seeds 401 to 424 and 701 to 708 (dev/LOG.md, 2026-11-28).
+_SHIFT_LIMIT = 40.0
+_MARGIN = 1.3
 # The time of the regression on other channels grows with the cube of the number of regressors. With many channels there
 # are fewer lags and means and no squares; with more than `_MOST_CHANNELS` there is no such regression.
 _MOST_REGRESSORS, _MOST_CHANNELS = 512, 1024
@@ -175,6 +176,13 @@ class ControlCharts:
     @property
     def cross_regression(self) -> CrossChannelRegression | None:
         return None if self.cross is None else self.cross.regression
+
+    @property
+    def margin(self) -> float:
+        """The factor by which a threshold from little data may be raised, 1 to `_MARGIN`: where the sixth chart has
+        weight, the scores of lasting faults are several times the threshold, and those of a change of the load are
+        not."""
+        return 1.0 + (_MARGIN - 1.0) * (1.0 - _unexplained(self.cross))
 
     @property
     def _rows_at_a_time(self) -> int:

@@ -53,6 +53,11 @@ class ProcessChartSet:
         """The channels that are scored, bool (C,)."""
         return next(iter(self.charts.values())).scored_c
 
+    @property
+    def margin(self) -> float:
+        """The smallest `ControlCharts.margin` of a group."""
+        return min(each.margin if isinstance(each, ControlCharts) else 1.0 for each in self.charts.values())
+
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
         values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, windows.segments.lengths_k

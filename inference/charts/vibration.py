@@ -143,6 +143,7 @@ class VibrationChartSet:
     settings: VibrationCharts
 
     scored_c = None  # all axes
+    margin = 1.0
 
     def cross_regression(self, file_id: str) -> None:
         """Events are attributed by the errors of the axes, which no regression mixes."""

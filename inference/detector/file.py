@@ -24,7 +24,7 @@ from inference.thresholds import CalibratedThreshold, CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-FORMAT_VERSION = 15
+FORMAT_VERSION = 16
 _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"
@@ -185,6 +185,7 @@ def _calibration_header(detector: Detector) -> dict[str, Any]:
         "threshold": detector.threshold.to_json(),
         "seconds_per_score": [each.seconds_per_score for each in samples],
         "chart_mean": [each.chart_mean for each in samples],
+        "margin": [each.margin for each in samples],
         "span": detector.sample.span,
         "changed": list(detector.sample.changed),
         "groups": list(detector.scales.scale),
@@ -194,12 +195,17 @@ def _calibration_header(detector: Detector) -> dict[str, Any]:
 def _calibration(prefix: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """`scales`, `sample`, `halves` and `threshold` of a detector."""
     seconds_of = TypeAdapter(list[float | None]).validate_python(header["seconds_per_score"])
-    mean_of = TypeAdapter(list[float]).validate_python(header["chart_mean"])
+    mean_of, margin_of = (TypeAdapter(list[float]).validate_python(header[name]) for name in ("chart_mean", "margin"))
     sample, *halves = (
         CalibrationSample(
-            arrays[f"{prefix}{of}sample_n"], arrays[f"{prefix}{of}segment_n"], seconds, header["span"], chart_mean=mean
+            score_n=arrays[f"{prefix}{of}sample_n"],
+            segment_n=arrays[f"{prefix}{of}segment_n"],
+            seconds_per_score=seconds,
+            span=header["span"],
+            chart_mean=mean,
+            margin=margin,
         )
-        for of, seconds, mean in zip(("", "half.0.", "half.1."), seconds_of, mean_of, strict=False)
+        for of, seconds, mean, margin in zip(("", "half.0.", "half.1."), seconds_of, mean_of, margin_of, strict=False)
     )
     sample = replace(sample, changed=tuple(header["changed"]))
     scale = dict(zip(header["groups"], arrays[f"{prefix}level_g"], strict=True))

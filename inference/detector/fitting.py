@@ -119,7 +119,7 @@ def fit_with_scores(
         """Calibration scores (S,), and `scales`, `sample` and `threshold` of a detector with them."""
         score_s, scales, changed = _normalised(scores, second_s, calibration, own_past)
         sample = calibration_sample(score_s, of_calibration, calibration, config.scoring.smoothing_span)
-        sample = replace(sample, changed=changed, chart_mean=chart_mean)
+        sample = replace(sample, changed=changed, chart_mean=chart_mean, margin=charts.margin)
         threshold = calibrate(sample, config.scoring)
         return score_s, {"scales": scales, "sample": sample, "halves": None, "threshold": threshold}
 

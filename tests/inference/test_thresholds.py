@@ -231,6 +231,18 @@ def test_a_quiet_part_that_is_too_short_does_not_set_a_low_threshold():
     assert calibrate(replace(enough, chart_mean=0.6), asked_for).value == calibrate(enough, asked_for).value
 
 
+def test_a_margin_raises_a_threshold_from_too_few_events():
+    threshold = {"false_alarm_rate": 0.1, "false_events_per_day": 1.0}
+    few, many = Scoring(event_min_length=5, threshold=threshold), Scoring(event_min_length=1, threshold=threshold)
+    half, enough = hourly(0.5, [2.0, 3.0]), hourly(4, [2.0, 3.0])
+    found = calibrate(replace(half, chart_mean=0.6, margin=1.3), few)
+    assert found.value == pytest.approx(3.0 / 0.6 * 1.3)
+    assert "multiplied by 1.3." in found.shortfall
+    assert "multiplied" not in calibrate(half, few).shortfall
+    for sample, settings in ((half, many), (enough, few)):  # extrapolated from fifteen events; long enough
+        assert calibrate(replace(sample, margin=1.3), settings).value == calibrate(sample, settings).value
+
+
 @pytest.mark.slow
 def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
     """Peaks with a Pareto tail: as many events as requested exceed the threshold in a much longer time."""
