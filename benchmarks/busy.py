@@ -76,7 +76,7 @@ def comparisons(effort: Effort) -> Iterator[Shared]:
 
 def measured(title: str, *, rounds: int, seconds: float = MEASURED_S) -> Shared:
     """Each round measures the workload alone and under every condition, for some seconds."""
-    from core.devices.host import usable_cores
+    from core.host import usable_cores
 
     alone: list[float] = []
     others = 0.0

@@ -21,7 +21,7 @@ _OFF = {"LANDFALL_TUNE": "0"}
 
 class Implementation:
     """A process that runs one workload on request and reports its duration. maker: `module:function` that builds the
-    workload, a callable without arguments, from `settings`. tuned: whether the process uses `core.devices.process`, as
+    workload, a callable without arguments, from `settings`. tuned: whether the process uses `tune_process`, as
     Landfall's commands do and users of other libraries do not. limit_s: seconds until it must be ready.
     Raises RuntimeError with the error of the process if it ends early.
     """
@@ -79,10 +79,10 @@ def serve(maker: str, settings: dict[str, Any], requests: TextIO, replies: TextI
     """Builds the workload, warms it up twice, and serves requests until the input ends."""
     import torch
 
+    from core import process_memory
     from core.config.compose import environment_settings
-    from core.devices import process_memory
-    from core.devices.host import thread_limit, usable_cores
-    from core.devices.process import tune_process
+    from core.host import thread_limit, usable_cores
+    from core.process_memory import tune_process
 
     if environment_settings()[0].tune:
         tune_process()

@@ -27,8 +27,8 @@ from core.checkpoint import exported_path
 from core.cli import run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import Stream
-from core.devices.host import cpu_model
 from core.errors import EXIT_OK
+from core.host import cpu_model
 from core.workspace import json_text
 from inference.predictor import OnnxPredictor
 

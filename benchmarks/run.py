@@ -40,7 +40,7 @@ def environment() -> dict[str, Any]:
     """The environment that results depend on."""
     import torch
 
-    from core.devices.host import cpu_model, usable_cores
+    from core.host import cpu_model, usable_cores
 
     packages = ("torch", "numpy", "transformers", "PyWavelets")
     return {

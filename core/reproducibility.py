@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from core.config.execution import Profile
-from core.devices.process import choose_kernels, prepare_cublas
+from core.devices.kernels import choose_kernels, prepare_cublas
 from core.stopping import start_clock
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from core.config.compose import LoadedConfig, config_from_dict, flatten
 from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
 from core.data.scaling import Scaler
-from core.devices.host import thread_limit, usable_cores
 from core.errors import CheckpointError, OutputError, UsageError, first_line
+from core.host import thread_limit, usable_cores
 from core.reading import parse_json
 
 # Key of the description in the metadata of an ONNX file, and its version.

@@ -20,8 +20,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from core.devices.host import usable_cores
 from core.errors import LandfallError, OutputError, UsageError
+from core.host import usable_cores
 from core.secrets.finding import masked
 from core.workspace import find_root, write_bytes
 from migration.analysis.requirements import requirements_text, system_text

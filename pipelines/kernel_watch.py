@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-from core.devices.host import memory_mb, oom_kills
+from core.host import memory_mb, oom_kills
 
 _MIB = 2**20
 _SECONDS_BETWEEN_LOOKS = 0.1

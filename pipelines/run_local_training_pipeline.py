@@ -21,8 +21,8 @@ from pathlib import Path
 from core.cli import add_root_argument, print_json, root_of, run_command, run_name
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
-from core.devices.host import usable_cores
 from core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, UsageError
+from core.host import usable_cores
 from core.lock import Lock
 from core.names import run_folder
 from core.numbers import aligned

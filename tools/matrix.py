@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.devices.host import cpu_flags, cpu_model
+from core.host import cpu_flags, cpu_model
 from core.numbers import counted
 from core.workspace import write_json, write_text
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from core.config.execution import Distributed
-from core.devices.host import usable_cores
 from core.errors import EXIT_FAILURE, EXIT_KILLED, EXIT_OK, LandfallError
+from core.host import usable_cores
 from trainers import elastic
 
 if TYPE_CHECKING:

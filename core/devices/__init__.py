@@ -3,10 +3,8 @@
 Modules import only modules above them in this list, which has the lowest first:
 
 - `capabilities`: what a detector reports of the devices of a platform
-- `process`: the kernels of torch, the allocator, and other programs
-- `process_memory`: memory of this process: current value, peak and limit
+- `kernels`: how torch chooses its kernels
 - `selftest`: operations with known results, which a device must pass
-- `host`: cores, threads and memory that the system grants
 - `nvidia`: NVIDIA's GPUs as their driver describes them
 - `tpu`: TPUs as their libraries describe them
 - `backend`: the calls that differ between platforms
@@ -16,6 +14,8 @@ Modules import only modules above them in this list, which has the lowest first:
 - `manager`: chooses device, precision and memory, with reasons
 - `record`: hardware and decisions as a document
 - `compat`: the Python API of docs/python_api.md
+
+Cores and memory of this process, which other packages need too, are in `core.host` and `core.process_memory`.
 
 The names of `compat` are also those of this package. They are loaded on first use, so importing it imports no torch.
 """

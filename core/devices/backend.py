@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
+from core import host, process_memory
 from core.config.execution import DeviceKind
-from core.devices import host, nvidia, process_memory
-from core.devices.process_memory import MIB, PeakMeter, SampledPeak
+from core.devices import nvidia
+from core.process_memory import MIB, PeakMeter, SampledPeak
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from core.config.execution import DeviceKind
 from core.devices import nvidia, tpu
 from core.devices.backend import memory_bytes
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
-from core.devices.process_memory import MIB
 from core.devices.selftest import native_dtypes, tested
 from core.errors import first_line
+from core.host import BFLOAT16_FLAGS, cpu_flags, cpu_model, memory_mb, physical_cores, usable_cores
 from core.numbers import counted, gib
+from core.process_memory import MIB
 
 log = logging.getLogger(__name__)
 

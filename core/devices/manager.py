@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from core import process_memory
 from core.config.compose import environment_settings
 from core.config.execution import Device, DeviceKind, Execution
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
-from core.devices import memory, process
+from core.devices import kernels, memory
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
-from core.devices.host import thread_limit
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
+from core.host import thread_limit
 from core.numbers import gib
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class DeviceManager:
         self._warned: set[str] = set()
         # Allocators and cuBLAS read their environment once, when the detector first uses them.
         memory.prepare_environment(self.config.device)
-        process.prepare_cublas(self.config)
+        kernels.prepare_cublas(self.config)
         if detector is None:
             from core.devices.detect import SystemDetector
 
@@ -64,7 +65,7 @@ class DeviceManager:
         self.found = [found] if isinstance(found, DeviceCapabilities) else list(found)
         self._chosen, self._reason, self._fallback = self._choose_device()
         if self.config.tune:
-            process.tune_process()
+            process_memory.tune_process()
 
     # ------------------------------------------------------------------------------------------------------ hardware
     @property

@@ -17,9 +17,9 @@ from typing import Any
 
 import pynvml
 
-from core.devices.process import answer_of
-from core.devices.process_memory import MIB
 from core.errors import LandfallError, first_line
+from core.process_memory import MIB
+from core.programs import answer_of
 
 log = logging.getLogger(__name__)
 

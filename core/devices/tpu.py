@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from core.devices.capabilities import DeviceCapabilities
-from core.devices.process import ask_python
-from core.devices.process_memory import MIB
 from core.errors import LandfallError
+from core.process_memory import MIB
+from core.programs import ask_python
 
 log = logging.getLogger(__name__)
 

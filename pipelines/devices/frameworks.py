@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.devices.process import ask_python
 from core.errors import LandfallError
 from core.packages import version_of
+from core.programs import ask_python
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 
 from core.devices import nvidia
-from core.devices.host import memory_mb, usable_cores
 from core.errors import EXIT_KILLED, LandfallError, UsageError
+from core.host import memory_mb, usable_cores
 from core.numbers import counted
 from pipelines.fleet.jobs import Job, Outcome, run_job
 from pipelines.fleet.machines import workspace_of

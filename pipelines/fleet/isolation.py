@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from core.devices.process import same_torch
+from core.devices.kernels import same_torch
 from core.stopping import restart_clock
 
 

@@ -88,7 +88,7 @@ def read_outcome(workspace: Path, command: CommandName) -> Outcome | None:
 
 def run_job(job: Job) -> Outcome:
     """Runs a job and stores its outcome. A command that fails is an outcome, not an error."""
-    from core.devices.process_memory import peak_meter
+    from core.process_memory import peak_meter
 
     started, workspace = time.monotonic(), workspace_of(job.machine, job.root)
     with _ONE_AT_A_TIME:

@@ -323,7 +323,7 @@ class Run:
 
 def _divided_cores(parts: int) -> list[set[int]]:
     """The cores of this process in disjoint sets; empty if there is one set, if the cores are fewer, or if the system
-    cannot pin processes. Steps that share cores wait for each other's threads (`core.devices.host.thread_limit`).
+    cannot pin processes. Steps that share cores wait for each other's threads (`core.host.thread_limit`).
     """
     if parts < 2 or not hasattr(os, "sched_getaffinity"):
         return []

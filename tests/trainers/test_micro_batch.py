@@ -250,7 +250,7 @@ import itertools, json, sys
 from pathlib import Path
 import torch
 from core.config.schema import PatchTSTModel
-from core.devices import host
+from core import host
 from core.devices.backend import backend
 from core.devices.memory import is_out_of_memory
 from trainers.micro_batch import HEADROOM, Probe

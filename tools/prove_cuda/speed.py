@@ -21,8 +21,8 @@ from benchmarks.placed import ceilings
 from benchmarks.scalogram import SAMPLES
 from benchmarks.swinmae import DEEP, FORMS, SHALLOW
 from core.devices.backend import backend
-from core.devices.host import usable_cores
 from core.errors import first_line
+from core.host import usable_cores
 from tools.prove_cuda.rows import Row, Where
 
 # Maximum time to build, compile and warm up one implementation; a slower one is skipped.

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.devices import detect, host, nvidia, tpu
+from core import host
+from core.devices import detect, nvidia, tpu
 from core.devices.detect import DETECTORS, SystemDetector, detect_cpu, detect_cuda, detect_mps, detect_xpu, detected
 from tests.support import REPO_ROOT
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from core.devices.host import affinity, thread_limit
+from core.host import affinity, thread_limit
 from tests.support import REPO_ROOT
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity mask")

@@ -15,7 +15,7 @@ logging.basicConfig(level=logging.INFO, format="%(message)s")
 if sys.argv[1] == "other":
     platform.libc_ver = lambda: ("", "")
 from core.devices.manager import DeviceManager
-from core.devices import process_memory
+from core import process_memory
 DeviceManager()
 import torch
 torch.ones(8).sum()

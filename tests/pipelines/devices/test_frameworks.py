@@ -4,8 +4,8 @@ from importlib import metadata
 import pytest
 import torch
 
-from core.devices.process import ask_python
 from core.errors import LandfallError
+from core.programs import ask_python
 from pipelines.devices import frameworks
 from pipelines.devices.frameworks import framework_devices, installed_frameworks
 from tests.support.waiting import PATIENCE_S

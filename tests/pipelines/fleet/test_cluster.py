@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from core.devices.host import memory_mb, usable_cores
+from core.host import memory_mb, usable_cores
 from tests.pipelines.fleet.starting import start
 from tests.support.waiting import PATIENCE_S
 

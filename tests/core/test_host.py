@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.devices import host
+from core import host
 
 MIB = 2**20
 V2 = {

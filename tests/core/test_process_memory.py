@@ -6,8 +6,8 @@ import threading
 import pytest
 import torch
 
-from core.devices import process_memory
-from core.devices.process_memory import HighWaterMark, SampledPeak
+from core import process_memory
+from core.process_memory import HighWaterMark, SampledPeak
 from tests.support import REPO_ROOT
 from tests.support.waiting import PATIENCE_S, until
 
@@ -17,7 +17,7 @@ only_linux = pytest.mark.skipif(sys.platform != "linux", reason="kernel interfac
 # In a process of its own: what other tests gave back would be taken again, and not count.
 PEAKS = """
 import torch
-from core.devices.process_memory import HighWaterMark, SampledPeak, release, resident_mb
+from core.process_memory import HighWaterMark, SampledPeak, release, resident_mb
 
 meter = {meter}
 meter.reset()
@@ -79,7 +79,7 @@ def test_the_peak_is_sampled_without_a_kernel_counter(monkeypatch, tmp_path, cap
 GUARDED = """
 import resource
 import numpy as np
-from core.devices import process_memory
+from core import process_memory
 
 before = resource.getrlimit(resource.RLIMIT_DATA)
 def bound():

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import psutil
 
-from core.devices.process import answer_of
-from core.devices.process_memory import MIB
 from core.errors import LandfallError
 from core.numbers import counted
+from core.process_memory import MIB
+from core.programs import answer_of
 
 _ROOT = Path("/")
 _THREADS = "OMP_NUM_THREADS"

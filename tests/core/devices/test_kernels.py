@@ -1,7 +1,7 @@
 import logging
 
 from core.config.execution import Profile
-from core.devices.process import prepare_cublas
+from core.devices.kernels import prepare_cublas
 
 
 def test_the_cublas_workspace_is_set_unless_the_user_set_it(caplog):

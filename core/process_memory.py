@@ -1,4 +1,4 @@
-"""Memory of this process: current value, peak, and a limit. Does not import torch."""
+"""Memory of this process: current value, allocator, peak, and a limit. Does not import torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import functools
 import logging
 import os
+import platform
 import re
 import sys
 import threading
@@ -35,6 +36,33 @@ def release() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+# Constants of <malloc.h>.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+_KEPT_BYTES = 2**31 - 1  # the largest value mallopt takes
+_GROWTH_BYTES = 64 * 2**20
+
+
+@functools.cache
+def tune_process() -> None:
+    """Lets the process keep the memory that it frees, once in a process, and logs it; off by `tune: false`
+    (LANDFALL_TUNE=0).
+
+    Every training step allocates tensors of tens of megabytes and frees them again. glibc maps each one and returns it
+    immediately, so the kernel clears its pages before every use. With mallopt(3), the process keeps freed memory until
+    it ends or `release` is called. Results do not change by a bit. docs/performance.md has measurements,
+    also of rejected alternatives.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        log.info("freed memory is returned to the system: the allocator of this platform has no mallopt")
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _KEPT_BYTES), (_M_TOP_PAD, _GROWTH_BYTES))
+    if all(mallopt(name, value) for name, value in settings):
+        log.info("freed memory is kept for later steps (tune=false turns this off)")
+    else:
+        log.warning("freed memory is returned to the system: mallopt rejected its settings")
 
 
 # --------------------------------------------------------------------------------------------------------------- peaks
