@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from core.config.execution import Profile
-from core.devices.kernels import choose_kernels, prepare_cublas
+from core.devices.kernels import choose_kernels
 from core.stopping import start_clock
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -
 
 
 def prepare_process(profile: Profile) -> None:
-    """Prepares the process of a command; call it before torch is imported. Sets the workspace of cuBLAS, stores the
-    start time of the command, and restarts it if its hash seed is wrong: only once, in case the environment is lost."""
-    prepare_cublas(profile)
+    """Prepares the process of a command; call it before torch is imported. Stores the start time of the command, and
+    restarts it if its hash seed is wrong: only once, in case the environment is lost."""
     start_clock()
     reason = wrong_hash_seed(profile)
     if reason is None:

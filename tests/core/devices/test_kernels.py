@@ -1,7 +1,10 @@
 import logging
+import subprocess
+import sys
 
 from core.config.execution import Profile
 from core.devices.kernels import prepare_cublas
+from tests.support import REPO_ROOT
 
 
 def test_the_cublas_workspace_is_set_unless_the_user_set_it(caplog):
@@ -18,3 +21,23 @@ def test_the_cublas_workspace_is_set_unless_the_user_set_it(caplog):
         prepare_cublas(Profile(deterministic=True), environ)
     assert environ == {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}
     assert "CUBLAS_WORKSPACE_CONFIG = :0:0 is not deterministic" in caplog.text
+
+
+COMMAND = """
+import os
+from core.config.execution import Device, Execution
+from core.reproducibility import make_reproducible, prepare_process
+config = Execution(device=Device(environment={"CUBLAS_WORKSPACE_CONFIG": ":16:8"}))
+prepare_process(config)
+from core.devices.manager import DeviceManager
+DeviceManager(config)
+make_reproducible(config)
+print(os.environ["CUBLAS_WORKSPACE_CONFIG"])
+"""
+
+
+def test_a_command_takes_the_cublas_workspace_of_the_configuration(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    result = subprocess.run([sys.executable, "-c", COMMAND], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout == ":16:8\n"
+    assert "ignored" not in result.stderr
