@@ -25,6 +25,7 @@ from migration.rules.configurations import local_configs
 from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
+from migration.rules.prose import headings
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
@@ -78,6 +79,7 @@ def migrate(
     facts = collect_facts(code, language=language, repository=_REPOSITORY if workspace is not None else "")
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
+    facts = replace(facts, headings=headings(notebook["cells"]))
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []

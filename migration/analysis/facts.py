@@ -9,7 +9,7 @@ points.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from migration.analysis.flags import find_context, find_flags
@@ -17,8 +17,9 @@ from migration.analysis.mounts import is_static, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
-from migration.colab.paths import DEFAULT_MOUNTS
+from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.python.source import CellSource
+from migration.python.strings import without_comments
 
 _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
@@ -33,21 +34,24 @@ class NotebookFacts:
     """Facts of one notebook.
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
-    folders at run time; they differ from the defaults only where the notebook already has such names. `mounts` are the
+    folders at run time; they differ from the defaults only where the notebook already has such names. `folders` are
+    those that the code names ("work", "drive"): only their variables exist. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
-    configurations that have a local version.
+    configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
     """
 
     language: str = "python"
     work: str = "WORK_DIR"
     drive: str = "DRIVE_DIR"
+    folders: frozenset[str] = frozenset({"work", "drive"})
     mounts: tuple[str, ...] = DEFAULT_MOUNTS
     parameters: tuple[Parameter, ...] = ()
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
     local_configs: frozenset[str] = frozenset()
+    headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
@@ -61,12 +65,14 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
     parameters = plan_parameters(cells)
     colab = find_names(cells)
     if colab is None:
-        return NotebookFacts(language=language, parameters=parameters, **folders)
+        named = _named_folders(cells, DEFAULT_MOUNTS)
+        return NotebookFacts(language=language, parameters=parameters, folders=named, **folders)
     colab = _evaluated(cells, replace(colab, context=Context(repository=repository)))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     return NotebookFacts(
         language=language,
+        folders=_named_folders(cells, mounts),
         mounts=mounts,
         parameters=parameters,
         colab=colab,
@@ -86,6 +92,17 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
                 break
         colab = found
     return colab
+
+
+def _named_folders(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> frozenset[str]:
+    """The folders that the code names outside of comments. The drive folder is relative to the work folder."""
+    found = {
+        span.folder
+        for source in cells
+        if may_name_folder(source.text, mounts)
+        for span in find_paths(without_comments(source), mounts)
+    }
+    return frozenset({*found, "work"} if found else ())
 
 
 def _folder_names(cells: Sequence[CellSource]) -> dict[str, str]:

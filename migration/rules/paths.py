@@ -67,7 +67,8 @@ RULES: tuple[Rule, ...] = (
         id="LF407",
         name="folders in comments",
         matches="`# see /content/x`, `# path = '/content/x'`, the same in docstrings and strings that nothing uses",
-        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`",
+        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`; nothing where the code names no such folder, or in a "
+        "statement about Colab",
         keeps=Keeps.EXACT,
         find=paths_texts.comments,
         trigger=TRIGGER,
@@ -77,7 +78,7 @@ RULES: tuple[Rule, ...] = (
         id="LF409",
         name="folders in text",
         matches="`/content/x` in the prose and code spans of a text cell",
-        writes="`WORK_DIR/x`, `DRIVE_DIR/x`",
+        writes="`WORK_DIR/x`, `DRIVE_DIR/x`; nothing where the code names no such folder, or about Colab",
         keeps=Keeps.EXACT,
         find=paths_texts.markdown,
         trigger=TRIGGER,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths, may_name_folder
+from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
 from migration.python.source import CellSource
 from migration.python.strings import read_strings
@@ -20,6 +21,7 @@ _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
+_COLAB = re.compile(r"\bcolab(?:oratory)?\b(?!/|[ _]?notebooks)", re.IGNORECASE)
 _LINK = re.compile(r"\]\([^)\s]*\)|<\w[^<>]*>|https?://[^\s)>\"'`]+")
 
 
@@ -55,10 +57,15 @@ def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Match]:
-    """The positions of folders in one line of prose."""
+    """The positions of folders in one line of prose. Their names mean nothing where no cell defines them, or in a
+    statement about Colab."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:
+        return
+    if not {span.folder for span in spans} <= facts.folders or _COLAB.search(line):
+        action = "reword the text if the reader needs the folder: nothing on this machine has this path"
+        yield Match(start, end, message.format("a folder of Colab"), action=action, keeps=Keeps.EQUIVALENT)
         return
     links = [found.span() for found in _LINK.finditer(line)]
     code = [edit for edit in _code_edits(line, facts) if not any(low < edit.start < high for low, high in links)]

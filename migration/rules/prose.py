@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
+from migration.notebook.reading import source_text
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
@@ -41,11 +43,12 @@ _OPENS_COLAB = re.compile(
     re.IGNORECASE,
 )
 _SCROLL_LINK = re.compile(
-    r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?#scrollTo=[^\s)>]*>?" + _TITLE + r"\s*\)"
+    r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?" + _TITLE + r"\s*\)"
     r"|<a\b[^>]*\bhref\s*=\s*[\"']?#scrollTo=[^>]*>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>"
     r"|(?<=\.ipynb)#scrollTo=[\w=&-]+",
     re.DOTALL,
 )
+_HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 _CODE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|(?P<tick>`+)(?:(?!(?P=tick)).)+(?P=tick)", re.DOTALL | re.MULTILINE
 )
@@ -61,7 +64,8 @@ _COLAB_WORDS = re.compile(
     r"|(?:google[ -])?coll?ab(?:oratory)?(?P<notebook>[ -]notebook)?)(?![\w/-]|\.\w)",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using)\W*$", re.IGNORECASE)
+_PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
+_HOME = re.compile(_HOST + "/?")
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
@@ -169,6 +173,8 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             done.append(match.span())
             url = match["url"].rstrip(".,;:!?*_") if pattern is _PLAIN_LINK else match["url"]
             other = local_meaning(url)
+            if _HOME.fullmatch(url):
+                continue
             start = match.start("url")
             label = next((name for name in ("text", "inner") if name in pattern.groupindex), "")
             shown = match[label] if label else None
@@ -216,11 +222,22 @@ def _relabelled(text: str, start: int, end: int, target: str) -> str:
     return _COLAB_WORDS.sub(replaced, text[start:end])
 
 
+def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The headings of each text cell, by the id that Colab gave it."""
+    ids = ((cell.get("metadata", {}).get("id"), cell) for cell in cells if cell["cell_type"] == "markdown")
+    found = {name: _HEADING.findall(source_text(cell)) for name, cell in ids if isinstance(name, str)}
+    return {name: tuple(re.sub("[*`]", "", text) for text in texts) for name, texts in found.items() if texts}
+
+
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
-        action = "if the link is needed, link the heading instead: `[text](#Heading-with-hyphens)`"
-        edit = Edit(match.start(), match.end(), shown)
+        found = facts.headings.get(match["cell"] or "", ())
+        heading = shown if shown in found else next(iter(found), "")
+        if re.search(r"[]()<>$%#\\[]", heading):  # programs differ in the anchor of such a heading
+            heading = ""
+        action = "" if heading else "if the link is needed, link the heading: `[text](#Heading-with-hyphens)`"
+        edit = Edit(match.start(), match.end(), f"[{shown}](#{heading.replace(' ', '-')})" if heading else shown)
         yield Match(match.start(), match.end(), "link to a cell by its id on Colab", (edit,), action)
 
 
@@ -264,7 +281,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF702",
         "link to Colab",
-        "other links and addresses below `https://colab.research.google.com/`",
+        "other links and addresses below `https://colab.research.google.com/`, but not this address itself",
         "the address of the same notebook on GitHub, as a gist or on the drive, where it can be read: so says the text "
         "of the link; only the text if there is none",
         Keeps.EQUIVALENT,
@@ -281,7 +298,7 @@ RULES: tuple[Rule, ...] = (
         "LF703",
         "link to a cell",
         "`[text](#scrollTo=…)`",
-        "`text`",
+        "`[text](#Heading)` if that cell has a heading, else `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,
         holding("#scrollTo="),

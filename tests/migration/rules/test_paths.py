@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.analysis.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.colab.paths import DEFAULT_MOUNTS
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
@@ -209,6 +209,27 @@ def test_text_cells_name_the_folders_and_keep_urls():
     new, found = migrated(before, kind="markdown")
     assert new == after
     assert {finding.rule for finding in found} == {"LF409"}
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("# Image.open('/content/a.jpg')\nx = 1", "code"),
+        ("# drive.mount('/content/drive')\nx = '/content/a'", "code"),
+        ("# On Colab, the home folder is /content/\nx = '/content/a'", "code"),
+        ("Upload it to `/content` on Google Colab.", "markdown"),
+    ],
+)
+def test_prose_names_no_variable_that_nothing_defines_and_states_nothing_else_about_colab(text, kind):
+    facts = collect_facts([CellSource(text)] if kind == "code" else [CellSource("x = '/content/a'")])
+    new, found = rewrite(CellSource(text), cell_type=kind, rules=paths.RULES, facts=facts)
+    lines = zip(text.split("\n"), new.text.split("\n"), strict=True)
+    assert [before for before, after in lines if before != after and not before.startswith("x")] == []
+    assert ("LF407" if kind == "code" else "LF409", False) in {(finding.rule, finding.changed) for finding in found}
+
+
+def test_a_folder_of_colab_notebooks_is_not_a_statement_about_colab():
+    assert migrated("# /content/drive/MyDrive/Colab Notebooks/a")[0] == "# DRIVE_DIR/Colab Notebooks/a"
 
 
 def test_other_languages_are_unchanged():

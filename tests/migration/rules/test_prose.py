@@ -3,7 +3,7 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource
 from migration.rules import prose
-from migration.rules.prose import local_meaning
+from migration.rules.prose import headings, local_meaning
 from migration.rules.rewriting import rewrite
 
 _URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
@@ -50,6 +50,18 @@ def test_badges_and_their_empty_cells_are_removed(before, after):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Go to https://colab.research.google.com/, and log in.",
+        "Allow pop-ups of colab.research.google.com.",
+        "[Colab](https://colab.research.google.com) is a service.",
+    ],
+)
+def test_the_address_of_colab_itself_stays(text):
+    assert _rewrite(text) == (text, [])
+
+
+@pytest.mark.parametrize(
     "before, after",
     [
         (f"| a | {_BADGE} |", f"| a | {_NOTEBOOK} |"),
@@ -92,10 +104,9 @@ def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, a
             "A [Colab Notebook](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
             "A [Notebook](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw) that trains",
         ),
-        ("Go to https://colab.research.google.com/, and log in.", "Go to Google Colab, and log in."),
-        ("Allow pop-ups of colab.research.google.com.", "Allow pop-ups of Google Colab."),
-        ("[Colab](https://colab.research.google.com) is a service.", "Colab is a service."),
+        (f"[Ouvrir ce notebook dans Google Colab]({_URL}) et", f"[Ouvrir ce notebook dans GitHub]({_GITHUB}) et"),
         ("[it](https://colab.research.google.com/notebooks/io.ipynb#x) says", "it says"),
+        ("Visit https://colab.research.google.com/notebooks/io.ipynb.", "Visit Google Colab."),
     ],
 )
 def test_links_point_to_the_notebook_itself(before, after):
@@ -121,6 +132,22 @@ def test_urls_of_notebooks_are_recognised(path, expected):
 
 def test_links_to_cells_become_text():
     assert _rewrite("> [Set-up](#scrollTo=abc_1) and `#scrollTo`")[0] == "> Set-up and `#scrollTo`"
+
+
+@pytest.mark.parametrize(
+    "text, heading, after",
+    [
+        ("[Set up](#scrollTo=abc)", "# Title\n## **Set up**", "[Set up](#Set-up)"),
+        ("[there](#scrollTo=abc&line=1)", "Text\n## Model 1: LightGBM #\n## b", "[there](#Model-1:-LightGBM)"),
+        ("[there](#scrollTo=abc)", "## [a](b)", "there"),
+        ("[there](#scrollTo=abc)", "no heading", "there"),
+        ("[there](#scrollTo=other)", "# Title", "there"),
+    ],
+)
+def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
+    cell = {"cell_type": "markdown", "metadata": {"id": "abc"}, "source": heading}
+    facts = NotebookFacts(headings=headings([cell]))
+    assert rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=facts)[0].text == after
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from migration.analysis.facts import collect_facts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
 from migration.rules.rewriting import rewrite
 from migration.rules.rule import Rule
@@ -17,7 +17,7 @@ def applied(rule: Rule, text: str) -> tuple[str, bool]:
     language = rule.example.language if rule.example else "python"
     source, kind = CellSource(text, language=language), rule.cells[0]
     facts = collect_facts([source] if kind == "code" else [], language=language)
-    facts = replace(facts, local_configs=LOCAL_CONFIGS)
+    facts = replace(facts, local_configs=LOCAL_CONFIGS, folders=NotebookFacts().folders)
     new, findings = rewrite(source, cell_type=kind, rules=[rule], facts=facts)
     return new.text, any(finding.rule == rule.id for finding in findings)
 
