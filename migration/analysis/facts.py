@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from migration.analysis.flags import find_context, find_flags
-from migration.analysis.mounts import is_static, mount_points
+from migration.analysis.mounts import TEXT_MOUNT, is_static, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
@@ -40,6 +41,8 @@ class NotebookFacts:
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
     configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
+    `described`: the code cells between two text cells, without the first code cell: a text would describe nothing if
+    they were removed.
     """
 
     language: str = "python"
@@ -52,6 +55,7 @@ class NotebookFacts:
     static_mount: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    described: frozenset[int] = frozenset()
 
 
 def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
@@ -59,14 +63,14 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
 
     `repository` is the one that contains the notebook, if known.
     """
-    folders = _folder_names(cells)
+    known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells)}
     if language != "python":
-        return NotebookFacts(language=language, **folders)
+        return NotebookFacts(language=language, **known)
     parameters = plan_parameters(cells)
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
-        return NotebookFacts(language=language, parameters=parameters, folders=named, **folders)
+        return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
     colab = _evaluated(cells, replace(colab, context=Context(repository=repository)))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
@@ -77,7 +81,7 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
         parameters=parameters,
         colab=colab,
         static_mount=static,
-        **folders,
+        **known,
     )
 
 
@@ -94,13 +98,18 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
     return colab
 
 
+def _described(cells: Sequence[CellSource]) -> frozenset[int]:
+    code = {source.index for source in cells}
+    return frozenset(index for index in code - {min(code, default=0)} if not {index - 1, index + 1} & code)
+
+
 def _named_folders(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> frozenset[str]:
-    """The folders that the code names outside of comments. The drive folder is relative to the work folder."""
+    """The folders that the code names, except where it mounts the drive. The drive folder is relative to the work folder."""
     found = {
         span.folder
         for source in cells
         if may_name_folder(source.text, mounts)
-        for span in find_paths(without_comments(source), mounts)
+        for span in find_paths(TEXT_MOUNT.sub("", without_comments(source)), mounts)
     }
     return frozenset({*found, "work"} if found else ())
 

@@ -13,7 +13,7 @@ from migration.python.scopes import accesses
 from migration.python.source import CellSource
 from migration.python.trees import walk
 
-_TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
+TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
 _TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
 _MAX_VALUES = 8
 _CONTENT = "/content"
@@ -52,7 +52,7 @@ def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
         if "mount" not in source.text or not colab.cell(source).concerned:
             continue
         if source.tree is None and source.is_python:
-            points |= set(_TEXT_MOUNT.findall(source.text))
+            points |= set(TEXT_MOUNT.findall(source.text))
         for use in colab.cell(source).uses:
             place = _place(use.call) if use.path == MOUNT and use.call is not None else None
             if place is None:

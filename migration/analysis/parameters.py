@@ -118,7 +118,7 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
         if row in spans:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
     _add_plain_comments(source, texts, spans, names)
-    if _is_form(source, leaving):
+    if is_form(source, leaving):
         start = 0
         for row in sorted(spans):
             spans[row][0], start = start, spans[row][1] + 1
@@ -223,7 +223,7 @@ def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[i
     return following if below is not None else None
 
 
-def _is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:
+def is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:
     """Whether a cell contains only moved fields and comments."""
     body = source.tree.body if source.tree else []
     statements = {id(field.statement) for field in leaving}

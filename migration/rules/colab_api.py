@@ -17,6 +17,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.statements import blocks, take_out
+from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
@@ -158,7 +159,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
                 yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
         return
-    mounts = {id(use.call) for use in facts.colab.cell(source).uses if is_mount(use)}
+    mounts = {id(use.call): use.path for use in facts.colab.cell(source).uses if is_mount(use)}
     dropped = {
         id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
     }
@@ -175,7 +176,14 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 message = "Colab's `drive` is imported only to be mounted"
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
             edits = take_out(source, taken)
+            if len(taken) == len(source.tree.body) and MOUNT in mounts.values() and _is_described(source, facts):
+                edits = take_out(source, taken, f'print("The drive is the folder", {facts.drive})', always=True)
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
+
+
+def _is_described(source: CellSource, facts: NotebookFacts) -> bool:
+    """Whether a text describes a cell that only mounts the drive, which would describe nothing without it."""
+    return "drive" in facts.folders and (source.index in facts.described or bool(comments(source)))
 
 
 RULES: tuple[Rule, ...] = (
@@ -195,7 +203,8 @@ RULES: tuple[Rule, ...] = (
         "The drive is mounted",
         '`drive.mount("/content/drive")` and `drive.flush_and_unmount()`, and the import of `drive` if it has no other '
         "use",
-        "nothing: the drive is the folder of the parameter `drive_dir`. A mount with a computed path, or whose "
+        "nothing: the drive is the folder of the parameter `drive_dir`. The name of the folder is printed where a text "
+        "would describe nothing else. A mount with a computed path, or whose "
         "result is used, stays: `landfall_runtime` makes a link to the drive folder",
         Keeps.EQUIVALENT,
         _find_mounts,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.parameters import Parameter, rows_of
+from migration.analysis.parameters import Parameter, is_form, rows_of
 from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, marks, plain_comment, text_comment
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
@@ -80,6 +80,7 @@ def _planned(source: CellSource, facts: NotebookFacts) -> dict[str, Parameter]:
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     leaving, rows = _leaving(source, facts)
     kept = _needs_statement(source, leaving)
+    is_described = source.index in facts.described and is_form(source, leaving)
     for field in leaving:
         start, end = source.line_span(field.mark.start, field.mark.end)
         first, _, last = rows[field.name]
@@ -87,6 +88,8 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         hides = _hides_value(source, leaving) if field is kept else None
         if field is kept and hides is None:
             edit = Edit(low, high, f"pass  # {field.name} is a parameter")
+        elif is_described and field is leaving[0]:
+            edit = Edit(low, high, f"{', '.join(one.name for one in leaving)}  # set in the cell of parameters above")
         elif high < len(source.text):
             edit = Edit(low, high + 1, "")
         else:
@@ -168,7 +171,8 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "form field to parameter",
         "`name = literal  #@param {…}` at the top level of a cell, where the name is bound nowhere else and not used "
         "before",
-        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line is removed",
+        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line is removed. Of a "
+        "cell with nothing else, which a text describes, the names stay",
         Keeps.EXACT,
         _find_literals,
         FIELD_TRIGGER,
