@@ -26,6 +26,8 @@ _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
     re.MULTILINE,
 )
+# A quotation mark after a letter would end a string, so that no path begins there.
+_NO_PATH = re.compile(rf"{TEXT_MOUNT.pattern}|\b[rbfu]{{1,2}}(?=[\"'])", re.IGNORECASE)
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -104,12 +106,12 @@ def _described(cells: Sequence[CellSource]) -> frozenset[int]:
 
 
 def _named_folders(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> frozenset[str]:
-    """The folders that the code names, except where it mounts the drive. The drive folder is relative to the work folder."""
+    """The folders that the code names, except where it mounts the drive. That of the drive is relative to the other."""
     found = {
         span.folder
         for source in cells
         if may_name_folder(source.text, mounts)
-        for span in find_paths(TEXT_MOUNT.sub("", without_comments(source)), mounts)
+        for span in find_paths(_NO_PATH.sub("", without_comments(source)), mounts)
     }
     return frozenset({*found, "work"} if found else ())
 

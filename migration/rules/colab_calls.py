@@ -18,12 +18,27 @@ from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _EXCEPTION = re.compile(r"(?:Error|Exception)$")
-# Effects of single calls of JavaScript, for the message of a finding.
-_PAGE_CALLS = {
+_NO_EFFECT = "has no effect here, and a plain notebook needs none"
+# Effects of single calls, by the beginnings of their paths, for the message of a finding.
+_CALLS = {
     "output.eval_js": "the cell fails here with MessageError, because only Colab's page runs its JavaScript",
     "_message.blocking_request": "the cell fails here with MessageError, because only Colab's page answers the request",
     "output.register_callback": "the function is never called here, because only Colab's page runs the JavaScript "
     "that calls it",
+    "output.clear": "clears the output of the cell",
+    "output.serve_kernel_port_as_window": "shows a link to the port of this machine",
+    "output.serve_kernel_port_as_iframe": "shows the page at the port of this machine",
+    **dict.fromkeys(
+        ("output.redirect_to_element", "output.to_", "output.temporary"), "the outputs stay in that of the cell"
+    ),
+    "data_table.DataTable": "shows the data frame as a plain table",
+    "widgets": "shows the outputs one below the other, each with its title",
+    "files.view": "prints the path",
+    "runtime": "prints a message: a local machine is not released",
+    **dict.fromkeys(
+        ("output.enable_", "output.disable_", "output.no_vertical_scroll", "output.use_tags", "data_table", "snippets"),
+        _NO_EFFECT,
+    ),
 }
 _PAGE_PORT = "gives the local URL of the port"
 
@@ -158,7 +173,8 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     start, end = source.span(use.node)
     first = use.call.args[0] if use.call is not None and use.call.args else None
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-    keeps, action, local = part.keeps, part.action, _PAGE_CALLS.get(use.path, part.local)
+    local = next((effect for path, effect in _CALLS.items() if use.path.startswith(path)), part.local)
+    keeps, action = part.keeps, part.action
     if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
         keeps, action, local = Keeps.EQUIVALENT, "", _PAGE_PORT
     elif use.call is not None and any(word.arg == "ignore_result" for word in use.call.keywords):

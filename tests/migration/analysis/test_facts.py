@@ -213,3 +213,16 @@ def test_a_cell_without_a_relevant_word_is_not_parsed():
     sources = _sources("from google.colab import files", "x = 1", "# https://colab.research.google.com/x\ny = 2")
     collect_facts(sources)
     assert ["tree" in vars(source) for source in sources] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "texts, folders",
+    [
+        (("a = f'/content/{b}'",), {"work"}),
+        (("!ls /content/drive/MyDrive",), {"work", "drive"}),
+        (("from google.colab import drive\ndrive.mount('/content/drive')", "# '/content'"), set()),
+        (("a = 'https://a.b/content'",), set()),
+    ],
+)
+def test_only_folders_that_the_code_names_are_known(texts, folders):
+    assert collect_facts(_sources(*texts)).folders == folders

@@ -180,6 +180,24 @@ def test_calls_are_reported_with_their_local_meaning(text, rule, action):
 
 
 @pytest.mark.parametrize(
+    "call, effect",
+    [
+        ("output.clear()", "clears the output"),
+        ("output.enable_custom_widget_manager()", "has no effect"),
+        ("data_table.DataTable(a)", "plain table"),
+        ("data_table.enable_dataframe_formatter()", "has no effect"),
+        ("widgets.TabBar(a)", "one below the other"),
+        ("runtime.unassign()", "is not released"),
+    ],
+)
+def test_the_message_describes_the_effect_of_the_call_alone(call, effect):
+    text = f"from google.colab import output, data_table, widgets, runtime\n{call}"
+    (finding,) = [found for found in _one(text)[1] if found.rule == "LF221"]
+    assert effect in finding.message
+    assert finding.message.count(",") <= 1
+
+
+@pytest.mark.parametrize(
     "text, rule",
     [
         ("from google.colab import output\noutput.eval_js('takePhoto()')", "LF218"),
