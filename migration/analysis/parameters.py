@@ -199,7 +199,8 @@ def _add_plain_comments(
         following = next((row for row in range(last + 1, len(texts)) if row not in plain), len(texts))
         is_alone = not any(map(str.strip, texts[last + 1 : last + 2])) or (following > last + 1 and following in fields)
         has_words = re.search(r"\w", "".join(texts[first : span[0]])) is not None
-        if has_words and (is_alone or first - 1 in moved) and not _starts_cell(texts, first):
+        is_second = first - 1 > 0 and not texts[first - 1].strip() and any(map(str.strip, texts[: first - 1]))
+        if has_words and (is_alone or first - 1 in moved) and (is_second or not _starts_cell(texts, first)):
             span[0] = first
 
 

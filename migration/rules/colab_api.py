@@ -176,14 +176,29 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 message = "Colab's `drive` is imported only to be mounted"
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
             edits = take_out(source, taken)
-            if len(taken) == len(source.tree.body) and MOUNT in mounts.values() and _is_described(source, facts):
-                edits = take_out(source, taken, f'print("The drive is the folder", {facts.drive})', always=True)
+            mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
+            if mounting and block.owner is None and _is_described(source, taken, facts):
+                others = [node for node in taken if node not in mounting and len(taken) < len(block.statements)]
+                shown = [node for node in taken if node not in others]
+                edits = take_out(source, shown, f'print("The drive is the folder", {facts.drive})', always=True)
+                edits = tuple(sorted([*edits, *(take_out(source, others) if others else ())]))
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
 
 
-def _is_described(source: CellSource, facts: NotebookFacts) -> bool:
-    """Whether a text describes a cell that only mounts the drive, which would describe nothing without it."""
-    return "drive" in facts.folders and (source.index in facts.described or bool(comments(source)))
+def _is_described(source: CellSource, taken: Sequence[ast.stmt], facts: NotebookFacts) -> bool:
+    """Whether a text would describe nothing without these statements: a comment above them that ends a paragraph, or
+    the text cell above."""
+    if "drive" not in facts.folders:
+        return False
+    if source.tree is not None and len(taken) == len(source.tree.body):
+        return source.index in facts.described or bool(comments(source))
+    rows = {row for node in taken for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lines = ["", *source.text.split("\n"), ""]
+    return any(
+        lines[row - 1].startswith("#") and (not lines[end].strip() or lines[end].startswith("#"))
+        for row in rows - {row + 1 for row in rows}
+        for end in [next(end for end in range(row, len(lines)) if end not in rows)]
+    )
 
 
 RULES: tuple[Rule, ...] = (

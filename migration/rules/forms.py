@@ -88,8 +88,8 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         hides = _hides_value(source, leaving) if field is kept else None
         if field is kept and hides is None:
             edit = Edit(low, high, f"pass  # {field.name} is a parameter")
-        elif is_described and field is leaving[0]:
-            edit = Edit(low, high, f"{', '.join(one.name for one in leaving)}  # set in the cell of parameters above")
+        elif is_described and field is leaving[-1]:
+            edit = Edit(low, high, f"{', '.join(one.name for one in leaving)}  # set in the parameters cell above")
         elif high < len(source.text):
             edit = Edit(low, high + 1, "")
         else:

@@ -48,6 +48,7 @@ _SCROLL_LINK = re.compile(
     r"|(?<=\.ipynb)#scrollTo=[\w=&-]+",
     re.DOTALL,
 )
+_MARKS = re.compile(r"<[^>]*>|[*`]")
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 _CODE = re.compile(
     r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|(?P<tick>`+)(?:(?!(?P=tick)).)+(?P=tick)", re.DOTALL | re.MULTILINE
@@ -226,7 +227,7 @@ def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """The headings of each text cell, by the id that Colab gave it."""
     ids = ((cell.get("metadata", {}).get("id"), cell) for cell in cells if cell["cell_type"] == "markdown")
     found = {name: _HEADING.findall(source_text(cell)) for name, cell in ids if isinstance(name, str)}
-    return {name: tuple(re.sub("[*`]", "", text) for text in texts) for name, texts in found.items() if texts}
+    return {name: tuple(_MARKS.sub("", text).strip() for text in texts) for name, texts in found.items() if texts}
 
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -234,7 +235,7 @@ def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         found = facts.headings.get(match["cell"] or "", ())
         heading = shown if shown in found else next(iter(found), "")
-        if re.search(r"[]()<>$%#\\[]", heading):  # programs differ in the anchor of such a heading
+        if re.search(r"[()$%#\\]", heading):  # programs differ in the anchor of such a heading
             heading = ""
         action = "" if heading else "if the link is needed, link the heading: `[text](#Heading-with-hyphens)`"
         edit = Edit(match.start(), match.end(), f"[{shown}](#{heading.replace(' ', '-')})" if heading else shown)

@@ -191,6 +191,7 @@ def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, pr
 
 def test_a_text_keeps_the_cell_that_it_describes():
     mount = "from google.colab import drive\ndrive.mount('/content/drive')"
+    apart = mount.replace("\n", "\n\n")
     use = "open('/content/drive/MyDrive/a')"
     text = {"cell_type": "markdown", "source": "## Settings"}
     shown = 'print("The drive is the folder", DRIVE_DIR)'
@@ -199,10 +200,12 @@ def test_a_text_keeps_the_cell_that_it_describes():
         return [cell["source"] for cell in migrate(notebook_of(*cells)).notebook["cells"]][-2]
 
     assert last("a = 0", text, mount, text) == text["source"]
-    assert last(use, f"# Mount it.\n{mount}", text) == f"# Mount it.\n{shown}"
+    assert last(use, f"# Mount it.\n{apart}", text) == f"# Mount it.\n{shown}"
     assert last(use, text, mount, text) == shown
+    assert last(use, f"# Mount it.\n{mount}\n\na = 1", text) == f"# Mount it.\n{shown}\n\na = 1"
+    assert last(use, f"# Load it.\n{mount}\na = 1", text) == "# Load it.\na = 1"
     assert last(use, mount, text) == use.replace("'/content/drive/MyDrive/a'", "f'{DRIVE_DIR}/a'")
-    assert last("a = 0", text, "b = 1 #@param\nc = 2 #@param", text) == "b, c  # set in the cell of parameters above"
+    assert last("a = 0", text, "b = 1 #@param\nc = 2 #@param", text) == "b, c  # set in the parameters cell above"
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
 
 

@@ -214,6 +214,7 @@ def test_texts_between_blank_lines_stay_together():
         ("a()\n# ---\nb = 2 #@param\n\nf(b)", False),
         ("a()\n# Of b\nb = 2 #@param\nf(b)", False),
         ("# Of the cell\nb = 2 #@param\n\nf(b)", False),
+        ("#@markdown The cell\n\n# Of b\nb = 2 #@param\n\nf(b)", True),
         ('a("""\n# text""")\nb = 2 #@param\n', False),
     ],
 )

@@ -139,6 +139,7 @@ def test_links_to_cells_become_text():
     [
         ("[Set up](#scrollTo=abc)", "# Title\n## **Set up**", "[Set up](#Set-up)"),
         ("[there](#scrollTo=abc&line=1)", "Text\n## Model 1: LightGBM #\n## b", "[there](#Model-1:-LightGBM)"),
+        ("[there](#scrollTo=abc)", "# A [b] <font color='green'>`C`</font>", "[there](#A-[b]-C)"),
         ("[there](#scrollTo=abc)", "## [a](b)", "there"),
         ("[there](#scrollTo=abc)", "no heading", "there"),
         ("[there](#scrollTo=other)", "# Title", "there"),
