@@ -80,10 +80,12 @@ def _planned(source: CellSource, facts: NotebookFacts) -> dict[str, Parameter]:
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     leaving, rows = _leaving(source, facts)
     kept = _needs_statement(source, leaving)
+    moved = {row for first, _, last in rows.values() for row in range(first, last + 1)}
     is_described = source.index in facts.described and is_form(source, leaving)
     for field in leaving:
         start, end = source.line_span(field.mark.start, field.mark.end)
         first, _, last = rows[field.name]
+        last = _with_blanks(source, first, last, moved)
         low, high = source.line_starts[first], source.line_span(source.line_starts[last], source.line_starts[last])[1]
         hides = _hides_value(source, leaving) if field is kept else None
         if field is kept and hides is None:
@@ -96,6 +98,16 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edit = Edit(max(low - 1, 0), high, "")
         edits = (edit,) if hides is None else (hides, edit)
         yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", edits)
+
+
+def _with_blanks(source: CellSource, first: int, last: int, moved: set[int]) -> int:
+    """The last row to remove: with the blank lines below, if a blank line is also above all fields that leave here."""
+    lines = source.text.split("\n")
+    while first - 1 in moved:
+        first -= 1
+    if last + 1 in moved or (first > 0 and lines[first - 1].strip()):
+        return last
+    return next((row - 1 for row in range(last + 1, len(lines)) if lines[row].strip()), last)
 
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:

@@ -225,6 +225,20 @@ def test_a_comment_moves_with_its_field_if_nothing_else_is_below(text, moves):
     assert all((line in cell["source"]) is not moves for line in above)
 
 
+@pytest.mark.parametrize(
+    "text, after",
+    [
+        ("#@title A\n\na = 1 #@param\nb = 2 #@param\n\nf(a, b)", "#@title A\n\nf(a, b)"),
+        ("a = 1 #@param\n\n\nf(a)", "f(a)"),
+        ("f()\na = 1 #@param\n\ng(a)", "f()\n\ng(a)"),
+        ("f()\n\na = 1 #@param\n\nb = 2 #@param\n\ng(a, b)", "f()\n\ng(a, b)"),
+        ("f()\n\na = 1 #@param\ng(a)", "f()\n\ng(a)"),
+    ],
+)
+def test_fields_leave_one_blank_line(text, after):
+    assert _texts(_migrate(text)[0])[-1] == after
+
+
 def test_a_note_after_a_blank_line_moves_with_the_field_above_it():
     (parameters, cell), _ = _migrate("f()\na = 1 #@param\n\n#@markdown _empty for all_\n\nf(a)")
     assert parameters["source"].endswith("a = 1  # type: int\n# _empty for all_")
