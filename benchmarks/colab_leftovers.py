@@ -33,7 +33,7 @@ _CODE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("comment above a cell magic", re.compile(r"\A(?:[ \t]*\n)*[ \t]*#[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*%%\w")),
 )
 _MESSAGE = re.compile(r"\s*print\(f?([\"'])(?:(?!\1).)*\1\)\s*$")
-_MARKDOWN = re.compile(r"colab\.research\.google\.com/\w|colab-badge\.svg")
+_MARKDOWN = re.compile(r"colab\.research\.google\.com/(?:github|gist|drive)/|colab-badge\.svg")
 _OUTPUT = re.compile(r"application/vnd\.google\.colab|application/vnd\.colab|google\.colab\.kernel|colab-df-")
 _NOTEBOOK_KEYS = ("colab", "accelerator", "gpuClass", "gpuType")
 _WIDGETS = "application/vnd.jupyter.widget-state+json"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from migration.colab.effects import PLACES, Effect, clones, different, effects, needs_colab, uncovered
 from migration.colab.forms import is_literal
-from migration.colab.local_value import AnswerOf
+from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
 from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
@@ -27,6 +27,7 @@ _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", 
 _CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
+_EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
 
@@ -131,14 +132,15 @@ class _Search:
         answers = [self.answer_of(operand) for operand in operands]
         body, other = tuple(node.body), tuple(node.orelse)
         if found is None:
-            # The body of `if IN_COLAB or x:` always runs on Colab.
+            # On Colab the body of `if IN_COLAB or x:` always runs; here it need not if `x` asks for a missing file.
             asks = is_or and any(known is not None and known.value is False for known in answers)
+            asks = asks and not all(map(asks_if_missing, without_answer(operands, answers)))
             lost = uncovered(effects(self.source, body), effects(self.source, other)) if asks else []
             return Choice(node, body, other, scope, colab=True, effects=tuple(lost)) if lost else None
         local, colab = (body, other) if found.value else (other, body)
         if _refuses(local):
             return Choice(node, colab, local, scope, colab=True, because="refuses")
-        unknown = [operand for operand, known in zip(operands, answers, strict=True) if known is None]
+        unknown = without_answer(operands, answers)
         return Choice(node, local, colab, scope, rest=tuple(unknown) if is_or is bool(found.value) else ())
 
     def _unless_lost(self, choice: Choice) -> Choice | None:
@@ -174,6 +176,18 @@ class _Search:
         if needs_colab(self.source, choice.removed):
             return None
         return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
+
+
+def without_answer(operands: Sequence[ast.expr], answers: Sequence[Answer | None]) -> list[ast.expr]:
+    return [operand for operand, known in zip(operands, answers, strict=True) if known is None]
+
+
+def asks_if_missing(node: ast.expr) -> bool:
+    """Whether an expression asks whether a file or folder is missing: `not os.path.exists(path)`."""
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=function)):
+            return last_name(function) in _EXISTS
+    return False
 
 
 def missing_names(source: CellSource, choice: Choice, context: Context) -> set[str]:

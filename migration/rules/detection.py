@@ -11,7 +11,7 @@ from types import UnionType
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.colab.effects import Effect, different, effects, of_expression, uncovered
-from migration.colab.local_branch import Choice, missing_names
+from migration.colab.local_branch import Choice, asks_if_missing, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Finding, Keeps, listed
 from migration.notebook.texts import Edit
@@ -184,7 +184,7 @@ def _lost_with_operand(source: CellSource, test: ast.BoolOp, found: Answer) -> l
     """Effects of the body of `if x or IN_COLAB:` that happen on Colab regardless of `x`, and differ in other
     branches."""
     owner = next((node for node in source.nodes if isinstance(node, ast.If) and node.test is test), None)
-    if owner is None or found.value or not isinstance(test.op, ast.Or):
+    if owner is None or found.value or not isinstance(test.op, ast.Or) or any(map(asks_if_missing, test.values)):
         return []
     return different(effects(source, owner.body), effects(source, owner.orelse))
 

@@ -66,7 +66,6 @@ _COLAB_WORDS = re.compile(
     re.IGNORECASE,
 )
 _PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
-_HOME = re.compile(_HOST + "/?")
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b"
@@ -173,21 +172,15 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 continue
             done.append(match.span())
             url = match["url"].rstrip(".,;:!?*_") if pattern is _PLAIN_LINK else match["url"]
-            other = local_meaning(url)
-            if _HOME.fullmatch(url):
-                continue
+            if not (other := local_meaning(url)):
+                continue  # a page of Colab itself
             start = match.start("url")
             label = next((name for name in ("text", "inner") if name in pattern.groupindex), "")
             shown = match[label] if label else None
-            if other:
-                edits, message = [Edit(start, start + len(url), other)], "link that opens a notebook in Colab"
-                if shown is not None and (new := _relabelled(text, *match.span(label), other)) != shown:
-                    edits.append(Edit(*match.span(label), new))
-            elif shown is not None:
-                edits, message = [Edit(match.start(), match.end(), shown)], "link to a page of Colab"
-            else:
-                at, end = match.span() if match[0].startswith("<") else (start, start + len(url))
-                edits, message = [Edit(at, end, "Google Colab")], "address of a page of Colab"
+            edits = [Edit(start, start + len(url), other)]
+            if shown is not None and (new := _relabelled(text, *match.span(label), other)) != shown:
+                edits.append(Edit(*match.span(label), new))
+            message = "link that opens a notebook in Colab"
             yield Match(match.start(), match.end(), message, tuple(sorted(edits)))
 
 
@@ -282,9 +275,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF702",
         "link to Colab",
-        "other links and addresses below `https://colab.research.google.com/`, but not this address itself",
+        "other links and addresses of notebooks below `https://colab.research.google.com/`",
         "the address of the same notebook on GitHub, as a gist or on the drive, where it can be read: so says the text "
-        "of the link; only the text if there is none",
+        "of the link",
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,

@@ -324,6 +324,13 @@ def test_differing_branches_are_a_manual_step(local, lost):
     assert lost in finding.action
 
 
+def test_what_is_here_is_not_fetched_again():
+    text = "if ASK or not os.path.exists('plant'):\n    !git clone https://example.org/plant"
+    new, (finding,) = _one(text)
+    assert new == text.replace("ASK or ", "")
+    assert finding.keeps is Keeps.EQUIVALENT
+
+
 def test_a_condition_with_or_is_a_manual_step():
     text = "if find_spec('plant') is None or ASK:\n    !pip install plant valve\nelif k:\n    !pip install plant"
     new, (finding,) = _one(text)
