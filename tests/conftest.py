@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -40,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
 
+_PACKAGES = ("benchmarks", "core", "inference", "migration", "pipelines", "tools", "trainers")
 # Shared fixtures that take a minute: a run of the complete pipeline.
 _SLOW_FIXTURES = frozenset({"finished_workspace"})
 
@@ -62,6 +64,15 @@ def _plain_environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers() -> Iterator[None]:
+    """A command that makes a package silent, as a benchmark does, does so in its own test only."""
+    yield
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.partition(".")[0] in _PACKAGES and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)
