@@ -68,13 +68,11 @@ class Page:
     def run(self, code: str, *, stop_when: str | None = None) -> Answer:
         """stop_when: interrupts the kernel when the cell has logged these words."""
         file = self.hold(stop_when) if stop_when is not None else None
-        request = self.client.execute(code)
         shown: dict[str, list[dict[str, Any]]] = {}
         said = {"stdout": "", "stderr": ""}
-        while True:
-            message = self.client.get_iopub_msg(timeout=PATIENCE_S)
-            if message["parent_header"].get("msg_id") != request:
-                continue
+
+        def look(message: dict[str, Any]) -> None:
+            nonlocal stop_when
             kind, content = message["msg_type"], message["content"]
             if kind == "stream":
                 said[content["name"]] += content["text"]
@@ -85,9 +83,8 @@ class Page:
             elif kind in ("display_data", "update_display_data", "execute_result"):
                 name = content.get("transient", {}).get("display_id", f"output {len(shown)}")
                 shown.setdefault(name, []).append(content["data"])
-            elif kind == "status" and content["execution_state"] == "idle":
-                break
-        reply = self.client.get_shell_msg(timeout=PATIENCE_S)["content"]
+
+        reply = self.client.execute_interactive(code, output_hook=look, timeout=PATIENCE_S)["content"]
         return Answer(shown, said["stdout"], said["stderr"], reply)
 
     def open(self, *overrides: str, epochs: int | None = None) -> None:
