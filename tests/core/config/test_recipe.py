@@ -36,7 +36,12 @@ def test_a_window_fits_into_the_shortest_split(rows, guard, window, patch):
 
 def test_the_majority_of_rows_decides_not_the_shortest_segment():
     assert process([30_000, 10], [9_000, 3]).data.window == 256
-    assert process([110] * 300, [110] * 70, guard=0).data.window == 64
+
+
+def test_most_rows_of_a_run_follow_a_complete_window():
+    assert process([110] * 300, [110] * 70, guard=0).data.window == 32
+    assert process([200] * 300, [200] * 70, guard=0).data.window == 64
+    assert process([20] * 300, [20] * 70, guard=0).data.window == 16
 
 
 def test_short_histories_have_more_overlap_and_many_channels_fewer_windows():
