@@ -225,6 +225,8 @@ def _facts(found: Readiness) -> list[str]:
         facts.append(f"a row every {duration_in_words(1 / rate)}" if rate <= 1 else f"{plain(rate)} rows a second")
     elif found.channels:
         facts.append("no time stamps: rows are numbered")
+    if found.config.data.splits.train.by == "recording":
+        facts.append("each recording belongs to one split, in the order of time stamps or names")
     if found.config.data.window != "auto":
         facts.append(f"windows of {found.config.data.window} rows")
     return facts

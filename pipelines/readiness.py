@@ -5,10 +5,11 @@ Reads and checks every file, as a run does, and collects all problems instead of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
-from core.data.quality import QualityReport, judge
+from core.data.quality import QualityFinding, QualityReport, judge
 from core.data.recording import NS_PER_S, Recording
 from core.data.splits import (
     SPLIT_NAMES,
     Span,
     SplitName,
+    divided,
     file_rows_needed,
     ranges_of,
     rows_needed,
@@ -30,7 +32,7 @@ from core.data.splits import (
 )
 from core.data.store import Store
 from core.errors import DataError, LandfallError
-from core.numbers import duration_in_words
+from core.numbers import counted, duration_in_words
 from core.workspace import relative
 
 # Number of rows that are used to compare channels, evenly spaced over the training rows.
@@ -40,6 +42,8 @@ _SAME = 0.99999
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
 _SECONDS_PER_DAY = 86_400.0
+# Findings of one quality rule, or channels, that are named one by one.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -148,22 +152,50 @@ def _read(
     return recordings, reports
 
 
+class _InFile(NamedTuple):
+    file: str
+    found: QualityFinding
+
+
 def _of_reports(
     reports: Sequence[QualityReport], recordings: Sequence[Recording], config: AnyConfig
 ) -> Iterator[Finding]:
+    failed, warned = defaultdict[str, list[_InFile]](list), defaultdict[str, list[_InFile]](list)
+    constant = defaultdict[tuple[str, ...], list[str]](list)
     for report in reports:
         file = path_shown(report.file_id, config)
+        never_change = tuple(name for name, metrics in report.metrics["channels"].items() if metrics["constant"])
+        if never_change:
+            constant[never_change].append(file)
         for fail in report.hard_fails:
-            yield Finding("stop", f"{file} is not used: {fail.message}", "correct it, or change dqvl.hard")
-        constant = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
+            failed[fail.rule].append(_InFile(f"{file} is not used", fail))
         for warning in report.warnings:
-            if warning.channel not in constant:
-                yield Finding("warn", f"{file}: {warning.message}")
-        if constant:
-            hint = f"data.exclude=[{','.join(constant)}] leaves them out"
-            yield Finding("warn", f"{file}: constant: {', '.join(constant)}", hint)
+            if warning.channel not in never_change:
+                warned[warning.rule].append(_InFile(file, warning))
+    for of_rule in failed.values():
+        yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
+    for of_rule in warned.values():
+        yield from (Finding("warn", text) for text in _of_rule(of_rule))
+    for names, files in constant.items():
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        hint = f"data.exclude=[{','.join(names)}] leaves them out"
+        yield Finding("warn", f"{files[0]}{more}: constant: {', '.join(names)}", hint)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
+
+
+def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
+    """The findings of one quality rule in words; of many, the one with the largest value, and the number of others."""
+    if len(found) <= _NAMED:
+        yield from (f"{file}: {each.message}" for file, each in found)
+        return
+    file, worst = max(found, key=lambda each: each.found.value or 0.0)
+    text = f"{file}: {worst.message}; {len(found) - 1:,} more in {counted(len({each.file for each in found}), 'file')}"
+    channels = list(dict.fromkeys(each.found.channel for each in found if each.found.channel))
+    if channels:
+        others = f" and {len(channels) - _NAMED} more channels" if len(channels) > _NAMED else ""
+        text += f", of {', '.join(channels[:_NAMED])}{others}"
+    yield f"{text}; `landfall quality` lists all"
 
 
 # -------------------------------------------------------------------------------------------------------------- splits
@@ -172,7 +204,7 @@ def _splits(
 ) -> tuple[AnyConfig, dict[SplitName, list[Span]]]:
     """The configuration with the recipe for this data, if there is enough data to choose one, and the rows of each
     split."""
-    smallest = config
+    config = smallest = divided(config, recordings, data_root)
     if recipe.is_open(config):
         try:
             config = smallest = with_recipe(config, recordings, data_root, rate_hz)

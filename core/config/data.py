@@ -19,10 +19,11 @@ class Split(Section):
     files: tuple[str, ...] = Field(
         (), description="Globs relative to `data.root`; label files (`*.labels.*`) are never read as sensors."
     )
-    by: Literal["time", "recording"] = Field(
+    by: Literal["time", "recording", "auto"] = Field(
         "time",
-        description="`time`: `start` and `stop` select a segment of each recording. `recording`: they select files "
-        "from the sorted list, and records from each `.npz` file.",
+        description="`time`: `start` and `stop` select a segment of each recording. `recording`: they select files in "
+        "the order of their time stamps or names, and records from each `.npz` file. `auto`: `recording` for many "
+        "recordings of process sensors and for recordings that are too short to be divided, else `time`.",
     )
     start: Bound = Field(
         0.0, ge=0, description="Start of the segment: a float is a fraction (0 to 1), an integer is a row or record."
@@ -32,8 +33,8 @@ class Split(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_means_the_end(cls, values: Any) -> Any:
-        """`stop: 1` with `by: time` means the end of the recording; a split with a single row would be useless."""
-        if isinstance(values, dict) and values.get("stop") == 1 and values.get("by", "time") == "time":
+        """`stop: 1` by time means the end of the recording; a split with a single row would be useless."""
+        if isinstance(values, dict) and values.get("stop") == 1 and values.get("by", "time") != "recording":
             return {**values, "stop": 1.0}
         return values
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.config.compose import with_values
+from core.config.data import Split
 from core.config.schema import AnyConfig, Scalogram, Stream
 
 AUTO = "auto"
@@ -28,9 +29,9 @@ KEYS = (
 )
 # Of these, the keys that a model of other data does not decide.
 _OF_THE_DATA = ("data.stride", "training.windows_per_epoch")
-# Candidate windows of process sensors, in rows: the longest that fits three times into a split is used. A short one must
-# fit into a split, and three times into a segment of the split `train`: with runs of 110 rows and windows of 64, the
-# model has no error for the first half of each run.
+# Candidate windows of process sensors, in rows: the longest that fits three times into a split is used. A short one
+# must fit into a split, and three times into a segment of the split `train`: with runs of 110 rows and windows of 64,
+# the model has no error for the first half of each run.
 _WINDOWS, _SHORT_WINDOWS, _WINDOWS_PER_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
 _PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
@@ -102,11 +103,11 @@ def as_trained(config: AnyConfig, trained: Mapping[str, Any], *, is_other_data: 
 
     trained: the configuration in a checkpoint; one of another stream is ignored. The score stride is not taken from it,
     because it depends on `scoring.look_ahead` of this configuration. is_other_data: it was trained on other data, whose
-    stride and number of windows are not taken either.
+    stride, number of windows and division into splits are not taken either.
     """
-    if trained["stream"] != config.stream or not is_open(config):
+    if trained["stream"] != config.stream:
         return config
-    values = {}
+    values = {} if is_other_data else _division_as_trained(config, trained)
     for key in KEYS:
         section, name = key.split(".")
         if is_other_data and key in _OF_THE_DATA:
@@ -116,7 +117,19 @@ def as_trained(config: AnyConfig, trained: Mapping[str, Any], *, is_other_data: 
     if config.data.score_stride == AUTO:
         patch = values.get("model.patch_length", getattr(config.model, "patch_length", None))
         values["data.score_stride"], _ = _score_stride(config, values.get("data.window", config.data.window), patch)
-    return _with(config, values)
+    return _with(config, values) if values else config
+
+
+def _division_as_trained(config: AnyConfig, trained: Mapping[str, Any]) -> dict[str, str]:
+    """How the splits that are `auto` were divided in training, if they have the same files: with new files, another
+    division would put rows that the model has learned into the calibration split."""
+    splits: Mapping[str, Split] = dict(config.data.splits)
+    known: Mapping[str, Any] = trained.get("data", {}).get("splits", {})
+    return {
+        f"data.splits.{name}.by": known[name]["by"]
+        for name, split in splits.items()
+        if split.by == AUTO and name in known and tuple(known[name]["files"]) == split.files
+    }
 
 
 def lowest_frequency(settings: Scalogram, window: int, sampling_rate_hz: float) -> Scalogram:

@@ -24,7 +24,7 @@ from core.data.ingest import Reading
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS, SplitName, no_rows, spans_of, splits_of, windows_of
+from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS, SplitName, divided, no_rows, spans_of, splits_of, windows_of
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
@@ -125,7 +125,7 @@ def load_stream_data(
     """Loads the named splits. Without a `scaler`, one is fitted on the train split, which `splits` must then name.
 
     Files that were read before come from the store (`core.data.store`), memory-mapped; windows are scaled as they are
-    cut. Values of the recipe that are `auto` are chosen here (`with_recipe`).
+    cut. Values that are `auto` are chosen here (`divided`, `with_recipe`).
     Writes one quality report for each file if `write_reports`. Raises DataError for unusable input, QualityError if no
     file passes.
     """
@@ -137,6 +137,7 @@ def load_stream_data(
     recordings, reports = read_all(files, config, root, run_id, store, write_reports=write_reports)
     recordings = with_annotations(recordings, config, root)
     channels, rate_hz = common_shape(recordings, config)
+    config = divided(config, recordings, data_root)
     if recipe.is_open(config):
         config = with_recipe(config, recordings, data_root, rate_hz)
     spans = splits_of(config, recordings, data_root)

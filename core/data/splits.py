@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from core.config.compose import with_values
 from core.config.data import Split
 from core.config.recipe import AUTO, smallest_window
 from core.config.schema import AnyConfig
@@ -21,6 +23,7 @@ from core.data.recording import Recording
 from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
 from core.errors import DataError
+from core.numbers import counted
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ TRAINING_SPLITS: tuple[SplitName, ...] = ("train", "validation")
 SCORING_SPLITS: tuple[SplitName, ...] = ("calibration", "test")
 # Windows of a batch that is searched for an observed value.
 _BATCH = 64
+# Process sensors are divided by recording if each split then has at least this many.
+_MANY_RECORDINGS = 3
 
 
 @dataclass(frozen=True)
@@ -86,29 +91,81 @@ def _normal(span: Span, recordings: Sequence[Recording], margin: int, name: Spli
 
 def spans_of(split: Split, recordings: Sequence[Recording], data_root: Path) -> list[Span]:
     """The spans of one split, before a guard."""
-    wanted = {path for pattern in split.files for path in matches(pattern, data_root)}
-    indices = [index for index, recording in enumerate(recordings) if recording.path in wanted]
+    groups = _groups(split.files, recordings, data_root)
     if split.by == "recording":
         chosen = [
-            index
-            for group in _groups(indices, recordings)
-            for index in group[_row(split.start, len(group)) : _row(split.stop, len(group))]
+            index for group in groups for index in group[_row(split.start, len(group)) : _row(split.stop, len(group))]
         ]
-        return [Span(index, 0, len(recordings[index])) for index in chosen]
+        return [Span(index, 0, len(recordings[index])) for index in sorted(chosen)]
     spans = [
         Span(index, _row(split.start, len(recordings[index])), _row(split.stop, len(recordings[index])))
-        for index in indices
+        for index in sorted(index for group in groups for index in group)
     ]
     return [span for span in spans if span.start < span.stop]
 
 
-def _groups(indices: Sequence[int], recordings: Sequence[Recording]) -> list[list[int]]:
-    """The groups that a split by recording divides: the records of each set, and all files of one recording."""
+def _groups(files: Sequence[str], recordings: Sequence[Recording], data_root: Path) -> list[list[int]]:
+    """The groups that a split by recording divides: the records of each set, and all files of one recording. Files are
+    in the order of their first time stamps, and without time stamps of their names, 2 before 10."""
+    wanted = {path for pattern in files for path in matches(pattern, data_root)}
     records: dict[Path, list[int]] = defaultdict(list)
-    for index in indices:
-        records[recordings[index].path].append(index)
+    for index, recording in enumerate(recordings):
+        if recording.path in wanted:
+            records[recording.path].append(index)
     sets = [group for group in records.values() if len(group) > 1]
-    return [*sets, [group[0] for group in records.values() if len(group) == 1]]
+    single = sorted((group[0] for group in records.values() if len(group) == 1), key=lambda i: _name(recordings[i]))
+    if all(recordings[index].time_source == "timestamp" and len(recordings[index]) for index in single):
+        single.sort(key=lambda index: recordings[index].time_ns[0])
+    return [*sets, single] if single else sets
+
+
+def _name(recording: Recording) -> list[tuple[bool, int, str]]:
+    """A key that sorts names by their numbers."""
+    parts = re.split(r"(\d+)", recording.file_id)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def divided(config: AnyConfig, recordings: Sequence[Recording], data_root: Path) -> AnyConfig:
+    """The configuration with `time` or `recording` instead of `by: auto`: the same for all splits of the same files.
+
+    Many recordings of process sensors are divided by recording, because each may be a run of a recipe, whose end
+    differs from its beginning; also recordings that are too short to be divided. The others are divided by time, so
+    that each load of a vibration test is in each split.
+    """
+    of_files: dict[tuple[str, ...], list[SplitName]] = defaultdict(list)
+    for name in SPLIT_NAMES:
+        split: Split = getattr(config.data.splits, name)
+        if split.by == AUTO:
+            of_files[split.files].append(name)
+    values = {}
+    for files, names in of_files.items():
+        by, reason = _division(config, names, _groups(files, recordings, data_root), recordings)
+        values |= {f"data.splits.{name}.by": by for name in names}
+        if reason:
+            log.info("the splits %s are divided by %s: %s", ", ".join(names), by, reason)
+    return with_values(config, values, source="the recipe for this data") if values else config
+
+
+def _division(
+    config: AnyConfig, names: Sequence[SplitName], groups: Sequence[Sequence[int]], recordings: Sequence[Recording]
+) -> tuple[Literal["time", "recording"], str]:
+    """How splits of the same files are divided, and why; no reason if there is nothing to divide."""
+    splits: list[Split] = [getattr(config.data.splits, name) for name in names]
+    if not groups or all((split.start, split.stop) == (0, 1.0) for split in splits):
+        return "time", ""
+    if any(isinstance(bound, int) and bound for split in splits for bound in (split.start, split.stop)):
+        return "time", "their bounds are numbers of rows"
+    num_recordings, rows = (
+        sum(map(len, groups)),
+        int(np.median([len(recordings[i]) for group in groups for i in group])),
+    )
+    fewest = round(min(split.stop - split.start for split in splits) * min(map(len, groups)), 6)
+    needed = max(_rows_for(config, split, smallest_window(config)) for split in splits)
+    if config.stream == "patchtst" and fewest >= _MANY_RECORDINGS:
+        return "recording", f"each has {_MANY_RECORDINGS} or more of the {num_recordings:,} recordings"
+    if rows < needed and fewest >= 1:
+        return "recording", f"half of the recordings have {rows:,} rows or fewer, a division by time needs {needed:,}"
+    return "time", f"{counted(num_recordings, 'recording')}, of {rows:,} rows in the median"
 
 
 def _row(bound: float | int, length: int) -> int:
@@ -190,9 +247,14 @@ def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
     split: Split = getattr(config.data.splits, name)
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
+    return _rows_for(config, split, rows_needed(config, name))
+
+
+def _rows_for(config: AnyConfig, split: Split, needed: int) -> int:
+    """Rows of a recording of which a share has the needed rows after the guard."""
     guard = smallest_window(config) if config.data.guard < 0 else config.data.guard
-    needed = (rows_needed(config, name) + guard * (split.start > 0)) / (split.stop - split.start)
-    return math.ceil(round(needed, 6))  # 0.7 - 0.5 is less than 0.2
+    rows = (needed + guard * (split.start > 0)) / (split.stop - split.start)
+    return math.ceil(round(rows, 6))  # 0.7 - 0.5 is less than 0.2
 
 
 def no_rows(config: AnyConfig, name: SplitName) -> DataError:

@@ -92,6 +92,23 @@ def test_a_problem_of_many_files_is_shown_once(workspace, capsys):
     assert after["swinmae"]["next"] == "landfall train swinmae data.sampling_rate_hz=1000"
 
 
+def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, capsys):
+    for number in range(30):
+        frame = pump(110, seed=number)
+        frame["timestamp"] += pd.Timedelta(hours=number)
+        frame.loc[: 60 + number, "flow"] = 40.0
+        file = workspace / f"data/fdc/{'train' if number < 25 else 'test'}_{number}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        frame.to_csv(file, index=False)
+    code = check_data.main(["--stream", "patchtst", "--repo-root", str(workspace), "--no-time"])
+    text = capsys.readouterr().out
+    assert code == EXIT_OK
+    assert "each recording belongs to one split" in text
+    (stuck,) = [line for line in text.splitlines() if "one value repeats" in line]
+    assert "data/fdc/test_29.csv: flow: one value repeats without a break for 81.82 %" in stuck
+    assert "29 more in 30 files, of flow; `landfall quality` lists all" in stuck
+
+
 def test_a_stream_without_data_is_left_out(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     code, found = check(capsys, workspace, "--no-time")

@@ -103,7 +103,7 @@ def test_gaps_make_windows_shorter(tmp_path):
     frame = pd.read_csv(tmp_path / "data/plant.csv", parse_dates=["timestamp"])
     frame["timestamp"] += pd.to_timedelta(np.arange(len(frame)) // 100 * 3600, unit="s")
     frame.to_csv(tmp_path / "data/plant.csv", index=False)
-    assert load(tmp_path, config).config.data.window == 64
+    assert load(tmp_path, config).config.data.window == 32
 
 
 def test_a_recipe_needs_the_splits_of_training(tmp_path):

@@ -1,0 +1,99 @@
+"""How recordings are divided into splits with `by: auto`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from core.config.compose import load_config, local_config_file
+from core.config.recipe import as_trained
+from core.config.schema import AnyConfig
+from core.data.dataset import load_stream_data
+from core.data.splits import TRAINING_SPLITS, SplitName
+from tests.support import REPO_ROOT
+
+SPLITS: tuple[SplitName, ...] = (*TRAINING_SPLITS, "calibration")
+
+
+def local(root: Path, stream: str = "patchtst", *overrides: str) -> AnyConfig:
+    words = (f"data.root={root}", "data.store_dir=''", "dqvl.enabled=false", "logging.progress=off", *overrides)
+    return load_config(local_config_file(stream), words, root=REPO_ROOT, environment={}).config
+
+
+def write_runs(root: Path, count: int, rows: int, *, first: int = 0) -> None:
+    """Runs of a recipe, one in a file; the names are in the opposite order of the time stamps."""
+    folder = root / "data/fdc"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, first + count):
+        times = pd.Timestamp("2026-01-01") + pd.Timedelta(hours=number) + pd.to_timedelta(np.arange(rows), unit="s")
+        values = np.random.default_rng(number).normal(size=(rows, 3))
+        frame = pd.DataFrame(values, columns=["flow", "pressure", "current"])
+        frame.insert(0, "timestamp", times)
+        frame.to_csv(folder / f"train_{500 - number}.csv", index=False)
+
+
+def by_split(config: AnyConfig, root: Path) -> tuple[AnyConfig, dict[str, list[str]]]:
+    """The configuration that was chosen, and the names of the recordings in each split, in order."""
+    data = load_stream_data(config, root=root, splits=SPLITS)
+    names = [Path(each.file_id).stem for each in next(iter(data.splits.values())).series.recordings]
+    of = {name: [names[index] for index in dict.fromkeys(data.splits[name].segments.recordings)] for name in SPLITS}
+    return data.config, of
+
+
+def test_many_runs_are_divided_by_recording_in_the_order_of_time(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    write_runs(tmp_path, 20, 110)
+    config, found = by_split(local(tmp_path), tmp_path)
+    assert {config.data.splits.train.by, config.data.splits.calibration.by} == {"recording"}
+    assert [len(found[name]) for name in SPLITS] == [12, 3, 5]
+    assert set(found["train"]) == {f"train_{500 - number}" for number in range(12)}
+    assert set(found["calibration"]) == {f"train_{500 - number}" for number in range(15, 20)}
+    assert "the splits train, validation, calibration are divided by recording: each has 3 or more of the 20" in (
+        caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "guard", "by"), [(19, 1_000, -1, "time"), (8, 110, -1, "recording"), (8, 110, 0, "time")]
+)
+def test_few_recordings_are_divided_by_time_if_they_are_long_enough(tmp_path, count, rows, guard, by):
+    write_runs(tmp_path, count, rows)
+    config, found = by_split(local(tmp_path, "patchtst", "data.window=16", f"data.guard={guard}"), tmp_path)
+    assert config.data.splits.validation.by == by
+    assert (set(found["train"]) == set(found["calibration"])) == (by == "time")
+
+
+def test_numbers_of_rows_divide_each_recording(tmp_path):
+    write_runs(tmp_path, 20, 500)
+    bounds = ("train.stop=300", "validation.start=300", "validation.stop=400", "calibration.start=400")
+    config, found = by_split(local(tmp_path, "patchtst", *(f"data.splits.{each}" for each in bounds)), tmp_path)
+    assert config.data.splits.train.by == "time"
+    assert found["train"] == found["calibration"]
+
+
+def test_files_without_time_stamps_are_in_the_order_of_their_numbers(tmp_path):
+    folder = tmp_path / "data/vib"
+    folder.mkdir(parents=True)
+    for number in range(1, 13):
+        np.save(folder / f"train_{number}.npy", np.random.default_rng(number).normal(size=(300, 3)).astype(np.float32))
+    config = local(tmp_path, "swinmae", "data.sampling_rate_hz=1000", "scoring.threshold.min_calibration=2")
+    config, found = by_split(config, tmp_path)
+    assert config.data.splits.train.by == "recording"
+    assert set(found["calibration"]) == {"train_9", "train_10", "train_11", "train_12"}
+
+
+def test_new_recordings_do_not_change_the_division_of_a_trained_model(tmp_path):
+    write_runs(tmp_path, 19, 1_000)
+    trained, _ = by_split(local(tmp_path), tmp_path)
+    write_runs(tmp_path, 10, 1_000, first=19)
+    assert by_split(local(tmp_path), tmp_path)[0].data.splits.train.by == "recording"
+    stored = trained.model_dump(mode="json")
+    config, _ = by_split(as_trained(local(tmp_path), stored), tmp_path)
+    assert config.data.splits.train.by == "time"
+    assert as_trained(local(tmp_path), stored, is_other_data=True).data.splits.train.by == "auto"
+    other = local(tmp_path, "patchtst", "data.splits.calibration.files=[data/fdc/train_4*.csv]")
+    assert as_trained(other, stored).data.splits.calibration.by == "auto"
