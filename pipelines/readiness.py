@@ -6,7 +6,7 @@ Reads and checks every file, as a run does, and collects all problems instead of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -161,12 +161,12 @@ def _of_reports(
     reports: Sequence[QualityReport], recordings: Sequence[Recording], config: AnyConfig
 ) -> Iterator[Finding]:
     failed, warned = defaultdict[str, list[_InFile]](list), defaultdict[str, list[_InFile]](list)
-    constant = defaultdict[tuple[str, ...], list[str]](list)
+    constant = defaultdict[str, list[str]](list)
     for report in reports:
         file = path_shown(report.file_id, config)
-        never_change = tuple(name for name, metrics in report.metrics["channels"].items() if metrics["constant"])
-        if never_change:
-            constant[never_change].append(file)
+        never_change = [name for name, metrics in report.metrics["channels"].items() if metrics["constant"]]
+        for name in never_change:
+            constant[name].append(file)
         for fail in report.hard_fails:
             failed[fail.rule].append(_InFile(f"{file} is not used", fail))
         for warning in report.warnings:
@@ -176,12 +176,42 @@ def _of_reports(
         yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
     for of_rule in warned.values():
         yield from (Finding("warn", text) for text in _of_rule(of_rule))
-    for names, files in constant.items():
-        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-        hint = f"data.exclude=[{','.join(names)}] leaves them out"
-        yield Finding("warn", f"{files[0]}{more}: constant: {', '.join(names)}", hint)
+    yield from _of_constants(constant, recordings, len(reports))
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
+
+
+def _of_constants(
+    constant: Mapping[str, Sequence[str]], recordings: Sequence[Recording], num_files: int
+) -> Iterator[Finding]:
+    """Channels that never change in a file. constant: their files. Only those that are the same in all files should be
+    left out, and numbers of runs: a channel that changes in other files may be a state of the machine."""
+    everywhere = [name for name, files in constant.items() if len(files) == num_files]
+    same = [name for name in everywhere if len(_values_of(name, recordings)) < 2]
+    numbers = [name for name in everywhere if name not in same]
+    in_some = [name for name in constant if name not in everywhere]
+    for names, where, hint in (
+        (same, "", "leaves them out"),
+        (numbers, " in each file, but not the same in all", "leaves them out, as is necessary for the number of a run"),
+    ):
+        if names:
+            files = constant[names[0]]
+            more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+            hint = f"data.exclude=[{','.join(names)}] {hint}"
+            yield Finding("warn", f"{files[0]}{more}: constant{where}: {', '.join(names)}", hint)
+    if in_some:
+        counts = (f"{name} ({counted(len(constant[name]), 'file')})" for name in in_some)
+        yield Finding("warn", f"{constant[in_some[0]][0]}: constant in some files only: {', '.join(counts)}")
+
+
+def _values_of(channel: str, recordings: Sequence[Recording]) -> set[float]:
+    """The first known value of a channel in each recording."""
+    firsts = set()
+    for recording in recordings:
+        if channel in recording.channels:
+            values_t = recording.values_tc[:, recording.channels.index(channel)]
+            firsts |= {float(value) for value in values_t[np.isfinite(values_t)][:1]}
+    return firsts
 
 
 def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:

@@ -97,6 +97,8 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
         frame = pump(110, seed=number)
         frame["timestamp"] += pd.Timedelta(hours=number)
         frame.loc[: 60 + number, "flow"] = 40.0
+        frame["run"], frame["unused"] = number, 0
+        frame["valve"] = 1 if number else np.arange(110) % 2
         file = workspace / f"data/fdc/{'train' if number < 25 else 'test'}_{number}.csv"
         file.parent.mkdir(parents=True, exist_ok=True)
         frame.to_csv(file, index=False)
@@ -107,6 +109,14 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
     (stuck,) = [line for line in text.splitlines() if "one value repeats" in line]
     assert "data/fdc/test_29.csv: flow: one value repeats without a break for 81.82 %" in stuck
     assert "29 more in 30 files, of flow; `landfall quality` lists all" in stuck
+    for line in (
+        "train_0.csv and 29 more: constant: unused",
+        "data.exclude=[unused] leaves them out",
+        "train_0.csv and 29 more: constant in each file, but not the same in all: run",
+        "data.exclude=[run] leaves them out, as is necessary for the number of a run",
+        "train_1.csv: constant in some files only: valve (29 files)",
+    ):
+        assert line in text, line
 
 
 def test_a_stream_without_data_is_left_out(workspace, capsys):
