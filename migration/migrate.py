@@ -76,7 +76,9 @@ def migrate(
     sources = [CellSource(_unix(text), index=index, language=language) for index, text in enumerate(texts)]
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
-    facts = collect_facts(code, language=language, repository=_REPOSITORY if workspace is not None else "")
+    text_cells = {index: text for index, (text, kind) in enumerate(zip(texts, kinds, strict=True)) if kind != "code"}
+    repository = _REPOSITORY if workspace is not None else ""
+    facts = collect_facts(code, texts=text_cells, language=language, repository=repository)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     facts = replace(facts, headings=headings(notebook["cells"]))

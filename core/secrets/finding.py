@@ -141,6 +141,9 @@ _PLACEHOLDER_WORD = re.compile(
     re.IGNORECASE,
 )
 
+# Before the token of a public file: it is a part of its address.
+_DOWNLOAD = ("?alt=media&token=", "?alt=media&amp;token=")
+
 _VARIABLES = {
     "Hugging Face token": "HF_TOKEN",
     "Google API key": "GOOGLE_API_KEY",
@@ -262,7 +265,8 @@ def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for written in _present(_KEY_NAMES, present):
         for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
-            if suggests_secret(name) and is_random(match[2]):
+            is_public = text.endswith(_DOWNLOAD, 0, match.start(2))
+            if suggests_secret(name) and is_random(match[2]) and not is_public:
                 yield Secret(f"value of {name}", *match.span(2))
     for written in _present(_PASSWORD_NAMES, present):
         for match in _compiled(f"{written}(){_PASSWORD_VALUE}").finditer(text):

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from migration.analysis.flags import find_context, find_flags
-from migration.analysis.mounts import TEXT_MOUNT, is_static, mount_points
+from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
@@ -38,13 +39,13 @@ class NotebookFacts:
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `folders` are
-    those that the code names ("work", "drive"): only their variables exist. `mounts` are the
+    those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
     configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
-    `described`: the code cells between two text cells, without the first code cell: a text would describe nothing if
-    they were removed.
+    `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
+    mount in them: a text would describe nothing if they were removed.
     """
 
     language: str = "python"
@@ -60,10 +61,16 @@ class NotebookFacts:
     described: frozenset[int] = frozenset()
 
 
-def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repository: str = "") -> NotebookFacts:
+def collect_facts(
+    cells: Sequence[CellSource],
+    *,
+    texts: Mapping[int, str] = MappingProxyType({}),
+    language: str = "python",
+    repository: str = "",
+) -> NotebookFacts:
     """The facts of a notebook's code cells, given in order; `index` of each is its position in the notebook.
 
-    `repository` is the one that contains the notebook, if known.
+    `texts` are its text cells by position. `repository` is the one that contains the notebook, if known.
     """
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells)}
     if language != "python":
@@ -76,14 +83,20 @@ def collect_facts(cells: Sequence[CellSource], *, language: str = "python", repo
     colab = _evaluated(cells, replace(colab, context=Context(repository=repository)))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
+    folders = _named_folders(cells, mounts)
+    introduced = introduced_mounts(cells, colab, texts) if static else frozenset()
+    if "drive" in folders:
+        introduced -= {cells[0].index}  # the set-up cell is in its place
+    elif introduced:
+        folders = frozenset({"work", "drive"})
     return NotebookFacts(
         language=language,
-        folders=_named_folders(cells, mounts),
+        folders=folders,
         mounts=mounts,
         parameters=parameters,
         colab=colab,
         static_mount=static,
-        **known,
+        **{**known, "described": known["described"] | introduced},
     )
 
 

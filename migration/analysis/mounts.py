@@ -11,10 +11,12 @@ from migration.analysis.names import ColabNames
 from migration.colab.names import MOUNT, UNMOUNT, Use
 from migration.python.scopes import accesses
 from migration.python.source import CellSource
+from migration.python.strings import comments
 from migration.python.trees import walk
 
 TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
 _TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
+_DRIVE = re.compile(r"\b(?:drive|gdrive)\b", re.IGNORECASE)
 _MAX_VALUES = 8
 _CONTENT = "/content"
 
@@ -27,6 +29,23 @@ def is_mount(use: Use) -> bool:
         return True
     place = _place(use.call)
     return use.path == MOUNT and place is not None and len(_texts(place, {})) == 1
+
+
+def introduced_mounts(cells: Sequence[CellSource], colab: ColabNames, texts: Mapping[int, str]) -> frozenset[int]:
+    """The cells that only mount the drive, and whose comments or text cell above, of `texts` by position, name it."""
+    found = set()
+    for source in cells:
+        calls = {id(use.call): use.path for use in colab.cell(source).uses if is_mount(use)}
+        if MOUNT not in calls.values() or source.tree is None:
+            continue
+        own = "".join(source.text[start:end] for start, end in comments(source))
+        only_mounts = all(
+            isinstance(node, ast.Import | ast.ImportFrom) or id(getattr(node, "value", None)) in calls
+            for node in source.tree.body
+        )
+        if only_mounts and _DRIVE.search(own + texts.get(source.index - 1, "")):
+            found.add(source.index)
+    return frozenset(found)
 
 
 def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -20,9 +20,11 @@ from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
 
+_SENTENCES = re.compile(r"(?:[a-z,]+ ){3,}[a-z]+[.!?]\s")
+
 
 def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    found = find_secrets(source.text)
+    found = _own_secrets(source)
     if not found:
         return
     edits = {secret: _edit(source, secret) for secret in found}
@@ -41,6 +43,21 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         both = (imported, edit) if imported else (edit,)
         imported = None
         yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", both, action)
+
+
+def _own_secrets(source: CellSource) -> list[Secret]:
+    """The secrets of a cell, without passwords that are quoted inside a long text of sentences: it is example data."""
+    found = find_secrets(source.text)
+    passwords = [secret for secret in found if secret.kind == "password"]
+    if not (passwords and source.is_python and source.tree):
+        return found
+    spans = [
+        source.span(node)
+        for node in source.nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(_SENTENCES.findall(node.value)) > 1
+    ]
+    examples = {secret for secret in passwords for start, end in spans if start < secret.start < end}
+    return [secret for secret in found if secret not in examples]
 
 
 def _variable(source: CellSource, secret: Secret) -> str:
@@ -91,7 +108,7 @@ def _removal(source: CellSource, secret: Secret) -> tuple[Edit, ...]:
 
 def removed_rows(source: CellSource) -> set[int]:
     """The rows of the assignments that the rule for secrets removes."""
-    found = [secret for secret in find_secrets(source.text) if _removal(source, secret)]
+    found = [secret for secret in _own_secrets(source) if _removal(source, secret)]
     return {source.line_of(secret.start) for secret in found}
 
 

@@ -4,6 +4,7 @@ first."""
 from __future__ import annotations
 
 from migration.rules import (
+    announcements,
     cell_magics,
     colab_api,
     colab_calls,
@@ -27,6 +28,7 @@ from migration.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     *files.RULES,
+    *announcements.RULES,
     *detection.RULES,
     *human.VARIABLE_RULES,
     *forms.RULES,

@@ -167,6 +167,9 @@ def test_the_folder_of_sample_data_exists():
     assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
 
 
+_MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
+
+
 @pytest.mark.parametrize(
     "text, prose",
     [
@@ -190,7 +193,7 @@ def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, pr
 
 
 def test_a_text_keeps_the_cell_that_it_describes():
-    mount = "from google.colab import drive\ndrive.mount('/content/drive')"
+    mount = _MOUNT
     apart = mount.replace("\n", "\n\n")
     use = "open('/content/drive/MyDrive/a')"
     text = {"cell_type": "markdown", "source": "## Settings"}
@@ -207,6 +210,26 @@ def test_a_text_keeps_the_cell_that_it_describes():
     assert last(use, mount, text) == use.replace("'/content/drive/MyDrive/a'", "f'{DRIVE_DIR}/a'")
     assert last("a = 0", text, "b = 1 #@param\nc = 2 #@param", text) == "b, c  # set in the parameters cell above"
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("a = 0", {"cell_type": "markdown", "source": "Mount your Drive if your images are there:"}, _MOUNT, "b = 1"),
+        ({"cell_type": "markdown", "source": "Connect your Google Drive."}, _MOUNT, "b = 1"),
+        ("a = 0", f"#@markdown Run this cell to connect your Google Drive.\n{_MOUNT}", "b = 1"),
+    ],
+)
+def test_a_text_about_the_drive_keeps_its_cell_where_the_code_names_no_folder_of_it(cells):
+    found = texts(migrate(notebook_of(*cells)))
+    assert any('\ndrive_dir = "drive"' in text for text in found)
+    assert found[-2].endswith('print("The drive is the folder", DRIVE_DIR)')
+    assert texts(migrate(notebook_of(*found)))[-2] == found[-2]
+
+
+def test_a_mount_that_no_text_is_about_adds_no_cells():
+    text = {"cell_type": "markdown", "source": "## Settings"}
+    assert texts(migrate(notebook_of("a = 0", text, _MOUNT, "b = 1"))) == ["a = 0", "## Settings", "b = 1"]
 
 
 def test_the_report_names_the_added_cells():

@@ -36,6 +36,13 @@ def test_a_key_with_a_known_format_is_masked_anywhere(value, text):
     assert masked(text.format(value)) == text.format(MASK)
 
 
+@pytest.mark.parametrize("joined", ["&", "&amp;"])
+def test_the_token_of_a_public_file_is_a_part_of_its_address(joined):
+    token = "7c1d2e9a-4b3f-4e6d-9a8b-1f2e3d4c5b6a"
+    assert find_secrets(f"![plot](https://x.org/v0/b/c/o/plot.png?alt=media{joined}token={token})") == []
+    assert find_secrets(f"https://x.org/plot.png?a=media{joined}token={token}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -80,6 +80,17 @@ def test_several_secrets_import_os_once():
     assert len(found) == 2
 
 
+def test_a_password_in_example_data_is_not_a_secret_of_the_notebook():
+    said = (
+        r'"USER: I would like it to be twelve characters long. \n\nRESPONSE: {\"password\": \"4&7jB#9L!2Z\"}'
+        r'\n\nASSISTANT: Please make sure to save it in a secure place. \n"'
+    )
+    source = CellSource(f"chat = [{said}]")
+    assert find_secrets(source.text)
+    assert rewrite(source, cell_type="code", rules=credentials.RULES, facts=NotebookFacts()) == (source, [])
+    assert [found.rule for found in _rewrite(r'x = "{\"password\": \"4&7jB#9L!2Z\"}"')[1]] == ["LF801"]
+
+
 def test_secrets_in_text_and_other_languages_are_masked():
     assert _rewrite(f"My token is {_TOKEN}.", cell_type="markdown")[0] == "My token is <HF_TOKEN>."
     assert _rewrite(f'token <- "{_TOKEN}"', language="r")[0] == 'token <- "<HF_TOKEN>"'

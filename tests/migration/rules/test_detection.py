@@ -10,10 +10,10 @@ import pytest
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource, compiles
-from migration.rules import detection, human
+from migration.rules import announcements, detection, human
 from migration.rules.rewriting import rewrite
 
-RULES = (*detection.RULES, *human.VARIABLE_RULES)
+RULES = (*announcements.RULES, *detection.RULES, *human.VARIABLE_RULES)
 
 
 def _rewrite(*texts):
@@ -366,6 +366,31 @@ def test_a_tpu_branch_does_not_replace_the_others():
 def test_a_colab_branch_is_kept_inside_a_function():
     text = "def f():\n    if ASK:\n        base = 1\n    return base"
     assert _one(text)[0] == "def f():\n    base = 1\n    return base"
+
+
+@pytest.mark.parametrize(
+    "said, left",
+    [
+        ("print('Google Colab detected.')", ""),
+        ("print('✅ Running in Google Colab')\n    ", ""),
+        ("print('Google Colab detected. Using the drive.')\n    ", "print('Using the drive.')\n"),
+        ("print(1); print('Running as a Colab notebook')\n    ", "print(1)\n"),
+        ("print('Not running in Colab')\n    ", "print('Not running in Colab')\n"),
+        ("print('Open the files pane of Colab')\n    ", "print('Open the files pane of Colab')\n"),
+    ],
+)
+def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
+    new, _ = _one(
+        f"try:\n    import google.colab\n    {said.strip()}\n    !git clone https://example.org/a/b\nexcept:\n    pass"
+    )
+    assert new == f"{left}!git clone https://example.org/a/b"
+
+
+def test_a_branch_that_is_not_kept_needs_no_change_of_its_messages():
+    assert (
+        _one("if ASK:\n    print('Running in Colab')\nelse:\n    print('Running in Jupyter')")[0]
+        == "print('Running in Jupyter')"
+    )
 
 
 @pytest.mark.parametrize("refusal", ["raise RuntimeError('Colab only')", "sys.exit()", "assert False"])

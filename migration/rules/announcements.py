@@ -1,0 +1,64 @@
+"""LF310: a branch for Colab that is kept prints that it runs on Colab; here it does not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
+from migration.python.source import CellSource
+from migration.python.statements import take_out
+from migration.rules.rule import Example, Match, Rule
+
+_SAYS_COLAB = re.compile(
+    r"\b(?:running|executing|working|you are|we are|we're)\b[^\n]*\b(?:on|in|inside|with|as)\b[^\n]*\bcolab\b"
+    r"|\bcolab\b\W*(?:environment |notebook |runtime )?(?:is |was |has been )?(?:detected|found|recogni[sz]ed)\b"
+    r"|\b(?:detected|found|recogni[sz]ed)\b[^\n]*\bcolab\b",
+    re.IGNORECASE,
+)
+_DENIES = re.compile(r"\bnot\b|n't\b|\bno\b|\bif\b|\bunless\b|\bwithout\b|\?", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!])[ ]+(?=\S)")
+
+
+def _find_announcements(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for choice in facts.colab.cell(source).choices:
+        for node in choice.kept if choice.colab else ():
+            if (edits := _without_claim(source, node)) is not None:
+                yield Match(*source.span(node), "the kept branch prints that it runs on Colab", edits)
+
+
+def _without_claim(source: CellSource, node: ast.stmt) -> tuple[Edit, ...] | None:
+    """Edits that remove the sentences of a `print("…")` that say that this is Colab; None if none does."""
+    match node:
+        case ast.Expr(ast.Call(ast.Name("print"), [ast.Constant(str(text)) as said], [])) if _says_colab(text):
+            left = " ".join(sentence for sentence in _SENTENCE.split(text) if not _says_colab(sentence))
+            if not left:
+                return take_out(source, [node])
+            at = source.text.find(text, *source.span(said))
+            return (Edit(at, at + len(text), left),) if at >= 0 else None
+    return None
+
+
+def _says_colab(text: str) -> bool:
+    return _SAYS_COLAB.search(text) is not None and _DENIES.search(text) is None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF310",
+        "A message that this is Colab",
+        '`print("Google Colab detected.")` in a branch for Colab that is kept',
+        "the message without this sentence, or nothing",
+        Keeps.EQUIVALENT,
+        _find_announcements,
+        holding("olab"),
+        of_colab=True,
+        example=Example(
+            'if "google.colab" in sys.modules:\n    print("Running on Colab. Cloning …")\n    !git clone https://example.org/a/b.git',
+            'if "google.colab" in sys.modules:\n    print("Cloning …")\n    !git clone https://example.org/a/b.git',
+        ),
+    ),
+)
