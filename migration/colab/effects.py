@@ -208,10 +208,11 @@ def _of_assignment(source: CellSource, node: ast.Assign | ast.AugAssign) -> Iter
 
 
 def path_effects(source: CellSource, value: ast.expr) -> Iterator[Effect]:
-    """The folders of Colab that a value names, and relative paths that may stand for them on other machines."""
+    """The folders of Colab that a value names, and relative paths that may stand for them on other machines; no data
+    URL."""
     for part in _strings(value):
         text = str(part.value)
-        if "\n" in text:
+        if "\n" in text or text.startswith("data:"):
             continue
         if find_paths(text, DEFAULT_MOUNTS) or "/" in text or text in (".", ".."):
             yield Effect(FILES, *source.span(value), frozenset({_normal(text)}))

@@ -163,15 +163,18 @@ def _as_comments(source: CellSource, removed: Sequence[ast.stmt], start: int, en
 
 
 def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:
-    """The comments on lines of their own in `start:end` that do not occur in the new text, without commands that are
-    commented out: they belong to the removed commands."""
+    """The comments on lines of their own in `start:end` that do not occur in the new text. A command that is commented
+    out belongs to the removed commands, except directly below one of these comments, which describes it."""
     kept = {line.strip() for line in text.split("\n")}
-    found = [
-        source.text[low:high].strip()
-        for low, high in comments(source)
-        if start <= low < end and not source.text[source.line_span(low, low)[0] : low].strip()
-    ]
-    return [comment for comment in found if comment not in kept and not _COMMAND.match(comment)]
+    found: dict[int, str] = {}
+    for low, high in comments(source):
+        row = source.line_of(low)
+        comment = source.text[low:high].strip()
+        if not start <= low < end or source.text[source.line_starts[row] : low].strip() or comment in kept:
+            continue
+        if row - 1 in found or not _COMMAND.match(comment):
+            found[row] = comment
+    return list(found.values())
 
 
 def _body_text(

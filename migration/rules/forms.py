@@ -20,6 +20,8 @@ _RETURNS_NONE = re.compile(
     r"|warnings\.(?:filterwarnings|simplefilter)|(?:np\.|numpy\.)?random\.seed"
 )
 
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
+
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for mark in _marks(source, facts, "title", "markdown"):
@@ -59,7 +61,8 @@ def _marks(source: CellSource, facts: NotebookFacts, *kinds: str) -> list[Mark]:
 
 
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
-    """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it."""
+    """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it; at
+    the start of a cell also the blank lines below."""
     if comment:
         is_tight = mark.start == mark.comment > 0 and not source.text[mark.start - 1].isspace()
         return Edit(mark.start, mark.end, f"  {comment}" if is_tight else comment)
@@ -68,7 +71,8 @@ def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
         return Edit(first + len(source.text[first : mark.start].rstrip()), mark.end, "")
     if not source.text[mark.end :].strip():
         return Edit(len(source.text[:first].rstrip()), len(source.text), "")
-    return Edit(first, mark.end + 1, "")
+    blanks = _BLANK_LINES.match(source.text, mark.end + 1) if not source.text[:first].strip() else None
+    return Edit(first, blanks.end() if blanks else mark.end + 1, "")
 
 
 # ------------------------------------------------------------------------------------------------------- parameters

@@ -82,6 +82,8 @@ def _find_colab_magics(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
                 start, end = source.span(block)
         message = "`%tensorflow_version` exists only in Colab"
         edits = removal(source, start, end)
+        if source.index in facts.described and source.tree and [place and place.statement] == source.tree.body:
+            edits = (Edit(start, end, "%pip show tensorflow"),)
         if argument.startswith("1"):
             message = f"{message}, and so does TensorFlow 1 here"
             yield Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
@@ -99,10 +101,11 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
 
 
 def bare_magic(source: CellSource) -> re.Match[str] | None:
-    """A magic alone in its cell, where IPython accepts it without `%`."""
-    if not source.is_python or source.magic is not None or "\n" in source.text.strip():
+    """A magic alone in its cell or below `%%capture`, where IPython accepts it without `%`."""
+    captured = source.magic is not None and source.magic.name == "capture"
+    if not source.is_python or not (captured or source.magic is None) or "\n" in source.text[source.body :].strip():
         return None
-    found = _BARE.search(source.masked)
+    found = _BARE.search(source.masked, source.body)
     return found if found and (source.tree is None or _CERTAINLY_BARE.match(found["line"])) else None
 
 
@@ -130,7 +133,8 @@ RULES: tuple[Rule, ...] = (
         id="LF563",
         name="Colab's own magics",
         matches="`%tensorflow_version 2.x`, also with a `try` around it, `%load_ext google.colab.data_table`",
-        writes="nothing; `pass` if a block would be empty; version 1 needs a separate environment",
+        writes="nothing; `pass` if a block would be empty, and `%pip show tensorflow` where a text would describe "
+        "nothing else; version 1 needs a separate environment",
         keeps=Keeps.EQUIVALENT,
         find=_find_colab_magics,
         trigger=holding("tensorflow_version", "load_ext", like=r"tensorflow_version|load_ext\b.*google\.colab"),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import PathSpan, find_paths, may_name_folder
-from migration.notebook.texts import Edit
+from migration.notebook.texts import Edit, edited
 from migration.python.scanning import Command
 from migration.python.source import CellSource
 from migration.rules.paths_found import changed, kept
@@ -147,8 +147,9 @@ def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) ->
     if close < 0:
         return Edit(start, end, f"'\"{name}\"'")
     rest = region[end:close]
-    if opens and _SAFE_IN_QUOTES.fullmatch(rest) and not find_paths(rest, facts.mounts):
-        return Edit(start - 1, close + 1, f'"{name}{rest}"')
+    if opens and _SAFE_IN_QUOTES.fullmatch(rest):
+        others = [Edit(other.start, other.end, _name(other, facts)) for other in find_paths(rest, facts.mounts)]
+        return Edit(start - 1, close + 1, f'"{name}{edited(rest, others)}"')
     if opens:
         return Edit(start - 1, end, f'"{name}"\'')
     return Edit(start, end + 1, f'\'"{name}"') if close == end else Edit(start, end, f"'\"{name}\"'")

@@ -60,6 +60,7 @@ _COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
 _IMAGE_TEXT = re.compile(r"!\[([^\]\n]*)\]|\balt\s*=\s*[\"']([^\"'\n]*)[\"']")
 _CONTINUATION = re.compile(r"[ \t]*\n?[ \t]*[a-z]")
+_INVITES = re.compile(r"[^<\[]*\b(?:colab|click|interactively)\b[^<\[]*", re.IGNORECASE)
 _COLAB_WORDS = re.compile(
     r"<[^>]*>|(?<![\w/.-])(?:(?P<verb>run|execute|launch)"
     r"|(?:google[ -])?coll?ab(?:oratory)?(?P<notebook>[ -]notebook)?)(?![\w/-]|\.\w)",
@@ -85,22 +86,34 @@ def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _badge_edit(text: str, start: int, end: int) -> Edit:
-    """Removes a badge with its empty wrappers. In a column of a table, after a label, or where a sentence continues, a
-    link to the notebook itself replaces it: a removal would leave a gap."""
+    """Removes a badge with its empty wrappers. In a column of a table, after a label, or where a sentence continues or
+    is about the badge, a link to the notebook itself replaces it: a removal would leave a gap."""
     first, last = _with_wrappers(text, start, end)
     target = next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
     image = _IMAGE_TEXT.search(text[start:end])
-    if target and image and (first, last) == (start, end) and _CONTINUATION.match(text, end):
+    is_alone = (first, last) == (start, end)
+    if target and image and is_alone and (_CONTINUATION.match(text, end) or _ends_invitation(text, start, end)):
         label = image[1] or image[2] or "Notebook"
         return Edit(start, end, f"[{_relabelled(label, 0, len(label), target)}]({target})")
     if target and "<td" in text[first:start] and "<th" in text:
         return Edit(start, end, f'<a href="{target}">notebook</a>')
-    newline = text.find("\n", last)
-    before, after = text[text.rfind("\n", 0, first) + 1 : first], text[last : len(text) if newline < 0 else newline]
+    before, after = _around(text, first, last)
     is_column = "|" in before + after and bool(_COLUMN_BEFORE.fullmatch(before) and _COLUMN_AFTER.fullmatch(after))
     if target and (is_column or (_LABEL.search(before) and not after.strip())):
         return Edit(start, end, f"[notebook]({target})")
     return _removal(text, first, last)
+
+
+def _ends_invitation(text: str, start: int, end: int) -> bool:
+    """Whether a badge ends a line of words that say what it does: `You can run it on Colab` and the badge."""
+    before, after = _around(text, start, end)
+    return not after.strip() and _INVITES.fullmatch(before) is not None
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, str]:
+    """The rest of the line before and after a span."""
+    newline = text.find("\n", end)
+    return text[text.rfind("\n", 0, start) + 1 : start], text[end : len(text) if newline < 0 else newline]
 
 
 def _badges(text: str) -> list[tuple[int, int]]:
@@ -124,8 +137,7 @@ def _badges(text: str) -> list[tuple[int, int]]:
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Whether its line contains only other links, list marks and punctuation."""
-    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    rest = text[first:start] + text[end : len(text) if last < 0 else last]
+    rest = "".join(_around(text, start, end))
     return not re.search(r"[^\W\d_]", re.sub(r"\[[^\]]*\](?:\([^)]*\))+|<[^>]*>|\*\*\w+:?\*\*", "", rest))
 
 
@@ -134,7 +146,8 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
     if (caption := _CAPTION.match(text, end)) and _OPENS_COLAB.fullmatch(caption["text"]):
         end = caption.end()
     while opened := _OPENED.search(text, max(0, text.rfind("<", 0, start)), start):
-        closed = re.compile(rf"\s*</\s*{opened['tag']}\s*>", re.IGNORECASE).match(text, end)
+        cells = "" if opened["tag"].lower() in ("td", "th") else r"(?:\s*</?td\b[^>]*>)*"
+        closed = re.compile(rf"{cells}\s*</\s*{opened['tag']}\s*>", re.IGNORECASE).match(text, end)
         unclosed = re.compile(r"\s*(?=<td\b|</tr|</table)", re.IGNORECASE).match(text, end)
         if closed:
             end = closed.end()
@@ -146,19 +159,22 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _removal(text: str, start: int, end: int) -> Edit:
     """Removes a span, and its line if only blanks or a list mark would remain there, else the spaces after it, and
-    those before it at the end of a sentence."""
-    first, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    last = len(text) if newline < 0 else newline
-    before, after = text[first:start], text[end:last]
+    those before it at the end of a sentence or line. A line break by two blanks is kept."""
+    before, after = _around(text, start, end)
+    first, last = start - len(before), end + len(after)
     if not re.sub(r"^\s*(?:[-*+>]|\d+[.)])?\s*|<br\s*/?>|\W", "", before + after) and "<" not in before + after:
         end = min(last + 1, len(text))
         while first == 0 and text[end : end + 1] == "\n":
             end += 1
         if end == len(text) and first > 0 and not text.endswith("\n"):
             first -= 1
-        return Edit(first, end, "")
-    if re.match(r"\s*[.,;:!?)]", after):
+        is_between = re.search(r"\S[ \t]?\n\Z", text[:first]) and text[end : end + 1].strip()
+        return Edit(first - 1, end, "  \n") if after.endswith("  ") and is_between else Edit(first, end, "")
+    at_end = not after.strip()
+    if at_end or re.match(r"\s*[.,;:!?)]", after):
         start = first + len(before.rstrip(" \t"))
+    if at_end:
+        return Edit(start, end, "")
     return Edit(start, end + len(after) - len(after.lstrip(" \t")), "")
 
 

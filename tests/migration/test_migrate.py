@@ -208,6 +208,8 @@ def test_a_text_keeps_the_cell_that_it_describes():
     assert last(use, f"# Mount it.\n{mount}\n\na = 1", text) == f"# Mount it.\n{shown}\n\na = 1"
     assert last(use, f"# Load it.\n{mount}\na = 1", text) == "# Load it.\na = 1"
     assert last(use, mount, text) == use.replace("'/content/drive/MyDrive/a'", "f'{DRIVE_DIR}/a'")
+    assert last("a = 0", text, "%tensorflow_version 1.x", text) == "%pip show tensorflow"
+    assert last("a = 0", text, "%tensorflow_version 1.x\nb = 1", text) == "b = 1"
     assert last("a = 0", text, "b = 1 #@param\nc = 2 #@param", text) == "b, c  # set in the parameters cell above"
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
 

@@ -73,7 +73,11 @@ def _one(text):
             "# of Colab\n# of here\nb()\n# last\n\n# after\nc()",
         ),
         ("# On Colab:\nif ASK:\n    print(1)\nb()", "# On Colab:\nb()"),
-        # The author's comments stay, except commands that are commented out.
+        # The author's comments stay, except commands that are commented out and that no comment describes.
+        (
+            "if ASK:\n    print(1)\n    # Or the old one:\n    # !ls\n    # %cd x\nb()",
+            "# Or the old one:\n# !ls\n# %cd x\nb()",
+        ),
         (
             "def f():\n  if ASK:\n    # of Colab\n    print(1)\n    # !ls\n    # more\n  else:\n    # of here\n    b()",
             "def f():\n  # of Colab\n  # more\n  # of here\n  b()",
@@ -384,6 +388,11 @@ def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
         f"try:\n    import google.colab\n    {said.strip()}\n    !git clone https://example.org/a/b\nexcept:\n    pass"
     )
     assert new == f"{left}!git clone https://example.org/a/b"
+
+
+def test_a_data_url_is_no_folder():
+    local = "if ASK:\n    url = 'data:video/mp4;base64,' + b\nelse:\n    url = str(path)"
+    assert _one(local)[0] == "url = str(path)"
 
 
 def test_a_branch_that_is_not_kept_needs_no_change_of_its_messages():

@@ -24,6 +24,7 @@ def _rewrite(text, *, facts=None):
         ("x = 1 #@title C", "x = 1 # C"),
         ("x = 1  #@title {run: 'auto'}\ny = 2", "x = 1\ny = 2"),
         ("#@title\nx = 1", "x = 1"),
+        ('#@title { run: "auto" }\n\n\n  x = 1\n\ny = 2', "  x = 1\n\ny = 2"),
         ('x = 1\n\n#@title { run: "auto" }\n', "x = 1"),
         ("#@markdown ---\n#@markdown ### Text\n#@markdown\n", "# Text\n#\n"),
         ("#@markdown <br><hr/>\n#@markdown Text<br>\n", "# Text<br>\n"),

@@ -69,7 +69,7 @@ def test_the_reason_is_reported_completely():
     assert "Python 2" in human.unparsed(CellSource("print 'a'")).message
 
 
-@pytest.mark.parametrize("text", ["", "x = 1", "!ls {", "%%bash\nls ("])
+@pytest.mark.parametrize("text", ["", "x = 1", "!ls {", "%%bash\nls (", "%%capture\npip install a -U"])
 def test_cells_that_can_be_read_are_not_reported(text):
     assert human.unparsed(CellSource(text)) is None
 

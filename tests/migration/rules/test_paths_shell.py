@@ -29,6 +29,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ("!cp '/content/c' '/content/My File'", '!cp "$WORK_DIR/c" "$WORK_DIR/My File"'),
         ("!sed -i 's#./i/#/content/c/#g' x", "!sed -i 's#./i/#'\"$WORK_DIR\"'/c/#g' x"),
         ("!echo 'in /content'", "!echo 'in '\"$WORK_DIR\""),
+        ("!f --a='/content/c,/content/drive/MyDrive/d'", '!f --a="$WORK_DIR/c,$DRIVE_DIR/d"'),
         ("!echo '/content/$x'", "!echo \"$WORK_DIR\"'/$x'"),
         ("!python -c 'open(\"/content/x\")'", "!python -c 'open(\"'\"$WORK_DIR\"'/x\")'"),
         ("!python -c \"open('/content/y')\"", "!python -c \"open('$WORK_DIR/y')\""),
