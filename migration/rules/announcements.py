@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
@@ -25,21 +25,30 @@ _SENTENCE = re.compile(r"(?<=[.!])[ ]+(?=\S)")
 
 def _find_announcements(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        for node in choice.kept if choice.colab else ():
-            if (edits := _without_claim(source, node)) is not None:
-                yield Match(*source.span(node), "the kept branch prints that it runs on Colab", edits)
+        found = [_without_claim(source, node) for node in choice.kept] if choice.colab else []
+        if edits := tuple(edit for edits in found for edit in edits):
+            span = source.span(choice.node)
+            yield Match(*span, "the kept branch prints that it runs on Colab", (*edits, *_others(source, span, edits)))
 
 
-def _without_claim(source: CellSource, node: ast.stmt) -> tuple[Edit, ...] | None:
-    """Edits that remove the sentences of a `print("…")` that say that this is Colab; None if none does."""
+def _others(source: CellSource, span: tuple[int, int], edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Edits that change nothing, of the other lines: the next round replaces the complete statement."""
+    for start, end in (source.line_span(start, start) for start in source.line_starts):
+        apart = all(end < edit.start or edit.end <= start for edit in edits)
+        if span[0] <= end and start < span[1] and apart and start < end:
+            yield Edit(start, end, source.text[start:end])
+
+
+def _without_claim(source: CellSource, node: ast.stmt) -> tuple[Edit, ...]:
+    """Edits that remove the sentences of a `print("…")` that say that this is Colab."""
     match node:
         case ast.Expr(ast.Call(ast.Name("print"), [ast.Constant(str(text)) as said], [])) if _says_colab(text):
             left = " ".join(sentence for sentence in _SENTENCE.split(text) if not _says_colab(sentence))
             if not left:
                 return take_out(source, [node])
             at = source.text.find(text, *source.span(said))
-            return (Edit(at, at + len(text), left),) if at >= 0 else None
-    return None
+            return (Edit(at, at + len(text), left),) if at >= 0 else ()
+    return ()
 
 
 def _says_colab(text: str) -> bool:

@@ -22,6 +22,7 @@ _COLON = re.compile(r"#[^\n]*|:")
 _INDENT = re.compile(r"[ \t]*")
 _COMMENT = re.compile(r"[ \t]*#")
 _ELIF = re.compile(r"\Aelif\b")
+_HASHES = re.compile(r"#+[ \t]*")
 _COMMAND = re.compile(r"#[ \t]*[!%]")
 
 
@@ -140,7 +141,8 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
         removed = take_out(source, [node], f"\n{indent}".join(lost), always=bool(lost))
         return (*removed, Edit(last, end, "")) if lost else removed
     after = max((end_of(source, part) for part in choice.kept), default=end)
-    above, below = (_comments_lost(source, *part, text) for part in ((first, after), (after, end)))
+    parts = (first, after), (after, end)
+    above, below = (_comments_lost(source, *part, text, of_colab=not choice.colab) for part in parts)
     if below and choice.colab and choice.removed:
         below = _as_comments(source, choice.removed, after, end)
     lines = [indent + comment for comment in above], [indent + comment for comment in below]
@@ -162,9 +164,10 @@ def _as_comments(source: CellSource, removed: Sequence[ast.stmt], start: int, en
     return lines
 
 
-def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[str]:
-    """The comments on lines of their own in `start:end` that do not occur in the new text. A command that is commented
-    out belongs to the removed commands, except directly below one of these comments, which describes it."""
+def _comments_lost(source: CellSource, start: int, end: int, text: str, *, of_colab: bool = False) -> list[str]:
+    """The comments on lines of their own in `start:end` that do not occur in the new text, marked as `of_colab`. A
+    command that is commented out belongs to the removed commands, except directly below one of these comments, which
+    describes it."""
     kept = {line.strip() for line in text.split("\n")}
     found: dict[int, str] = {}
     for low, high in comments(source):
@@ -172,8 +175,10 @@ def _comments_lost(source: CellSource, start: int, end: int, text: str) -> list[
         comment = source.text[low:high].strip()
         if not start <= low < end or source.text[source.line_starts[row] : low].strip() or comment in kept:
             continue
-        if row - 1 in found or not _COMMAND.match(comment):
-            found[row] = comment
+        if row - 1 not in found and _COMMAND.match(comment):
+            continue
+        is_unclear = of_colab and row - 1 not in found and "colab" not in comment.lower()
+        found[row] = _HASHES.sub("# On Colab: ", comment, count=1) if is_unclear else comment
     return list(found.values())
 
 

@@ -80,7 +80,7 @@ def _one(text):
         ),
         (
             "def f():\n  if ASK:\n    # of Colab\n    print(1)\n    # !ls\n    # more\n  else:\n    # of here\n    b()",
-            "def f():\n  # of Colab\n  # more\n  # of here\n  b()",
+            "def f():\n  # of Colab\n  # On Colab: more\n  # of here\n  b()",
         ),
         ("a()\nif ASK:\n    # of Colab\n    print(1)  # no\n    # more\nb()", "a()\n# of Colab\n# more\nb()"),
         ("if not ASK:\n    a()\nelse:\n    # of Colab\n    print(1)\n\nb()", "a()\n# of Colab\n\nb()"),
@@ -390,9 +390,14 @@ def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
     assert new == f"{left}!git clone https://example.org/a/b"
 
 
+def test_the_message_does_not_keep_the_branch_from_replacing_its_test():
+    said = "try:\n    import google.colab\n    IN_COLAB = True\n    print('Running in Colab')\n    !pip install a\n"
+    assert _one(f"{said}except:\n    IN_COLAB = False\n    print('Here')")[0] == "IN_COLAB = False\n!pip install a"
+
+
 def test_a_data_url_is_no_folder():
-    local = "if ASK:\n    url = 'data:video/mp4;base64,' + b\nelse:\n    url = str(path)"
-    assert _one(local)[0] == "url = str(path)"
+    local = "if ASK:\n    # see b\n    # and c\n    url = 'data:video/mp4;base64,' + b\nelse:\n    url = str(path)"
+    assert _one(local)[0] == "# On Colab: see b\n# and c\nurl = str(path)"
 
 
 def test_a_branch_that_is_not_kept_needs_no_change_of_its_messages():
