@@ -179,7 +179,7 @@ class _Lines:
         if not item.is_known:
             self._say(line, "a part of it is a Python expression")
         elif option != "--trusted-host" and not re.match(r"https?://", value) and not _ADDRESS.fullmatch(value):
-            self._say(line, "a file in the notebook's folder")
+            self._say(line.replace(" /content/", " "), "a file in the notebook's folder")
         elif credentials or masked(line) != line:
             self._say(line, "needs credentials")
         else:

@@ -16,13 +16,14 @@ from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, impo
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.statements import blocks, take_out
+from migration.python.statements import Block, blocks, end_of, take_out
 from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
 _ROOT = re.compile(r"google\s*\.\s*colab")
+_MOUNTS = re.compile(r"\b(?:mount|connect)\w*\b.{0,40}\bg?drive\b", re.IGNORECASE)
 _MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
 
 Import = ast.Import | ast.ImportFrom
@@ -177,19 +178,30 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
             edits = take_out(source, taken)
             mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
-            if mounting and block.owner is None and _is_described(source, taken, facts):
+            if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
                 others = [node for node in taken if node not in mounting and len(taken) < len(block.statements)]
                 shown = [node for node in taken if node not in others]
-                edits = take_out(source, shown, f'print("The drive is the folder", {facts.drive})', always=True)
-                edits = tuple(sorted([*edits, *(take_out(source, others) if others else ())]))
+                edits = _shown(source, block, shown, f'print("The drive is the folder", {facts.drive})')
+                edits = tuple(sorted({*edits, *(take_out(source, others) if others else ())}))
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
 
 
-def _is_described(source: CellSource, taken: Sequence[ast.stmt], facts: NotebookFacts) -> bool:
-    """Whether a text would describe nothing without these statements: a comment above them that ends a paragraph, or
-    the text cell above."""
-    if "drive" not in facts.folders:
-        return False
+def _shown(source: CellSource, block: Block, mounts: Sequence[ast.stmt], text: str) -> tuple[Edit, ...]:
+    """Edits that replace the mounts of a block by a statement."""
+    if block.owner is not None and len(mounts) == len(block.statements):
+        return (Edit(source.span(mounts[0])[0], end_of(source, mounts[-1]), text),)
+    return take_out(source, mounts, text, always=True)
+
+
+def _is_described(source: CellSource, block: Block, taken: Sequence[ast.stmt], facts: NotebookFacts) -> bool:
+    """Whether something would describe nothing without these statements of a block: a comment about a mount, one above
+    them that ends a paragraph, the text cell above, a message, or the handlers of a `try` with nothing else."""
+    if block.owner is not None:
+        is_tried = isinstance(block.owner, ast.Try) and len(taken) == len(block.statements)
+        before = (source.segment(node) for node in block.statements if node.lineno < taken[-1].lineno)
+        return is_tried or any(text.startswith("print(") and _MOUNTS.search(text) for text in before)
+    if any(_MOUNTS.search(source.text, *span) for span in comments(source)):
+        return True
     if source.tree is not None and len(taken) == len(source.tree.body):
         return source.index in facts.described or bool(comments(source))
     rows = {row for node in taken for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)}

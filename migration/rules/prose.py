@@ -55,6 +55,12 @@ _CODE = re.compile(
 )
 _WRAPPERS = "td|th|tr|tbody|thead|table|p|center|div|span|li|ul|ol|b|strong|em|i|h[1-6]|figure"
 _OPENED = re.compile(rf"<(?P<tag>{_WRAPPERS})\b[^>]*>\s*\Z", re.IGNORECASE)
+# What may follow an element that HTML closes by itself.
+_UNCLOSED = {
+    "td": re.compile(r"\s*(?=<td\b|</tr|</table)", re.IGNORECASE),
+    "p": re.compile(r"[ \t]*(?=\n[ \t]*(?:\n|\Z)|\Z)"),
+}
+_NEVER = re.compile(r"(?!)")
 _CAPTION = re.compile(r"\s*<figcaption\b[^>]*>(?P<text>[^<]*)</figcaption>(?=\s*</figure>)", re.IGNORECASE)
 _COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:\|.*)?")
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
@@ -148,10 +154,10 @@ def _with_wrappers(text: str, start: int, end: int) -> tuple[int, int]:
     while opened := _OPENED.search(text, max(0, text.rfind("<", 0, start)), start):
         cells = "" if opened["tag"].lower() in ("td", "th") else r"(?:\s*</?td\b[^>]*>)*"
         closed = re.compile(rf"{cells}\s*</\s*{opened['tag']}\s*>", re.IGNORECASE).match(text, end)
-        unclosed = re.compile(r"\s*(?=<td\b|</tr|</table)", re.IGNORECASE).match(text, end)
+        unclosed = _UNCLOSED.get(opened["tag"].lower(), _NEVER).match(text, end)
         if closed:
             end = closed.end()
-        elif not (opened["tag"].lower() == "td" and unclosed):
+        elif not unclosed:
             break
         start = opened.start()
     return start, end

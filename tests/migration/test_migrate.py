@@ -210,6 +210,18 @@ def test_a_text_keeps_the_cell_that_it_describes():
     assert last(use, mount, text) == use.replace("'/content/drive/MyDrive/a'", "f'{DRIVE_DIR}/a'")
     assert last("a = 0", text, "%tensorflow_version 1.x", text) == "%pip show tensorflow"
     assert last("a = 0", text, "%tensorflow_version 1.x\nb = 1", text) == "b = 1"
+    assert last(use, f"#@title Mount your Google Drive\n#@markdown Once.\n\na = 1\n{mount}", text) == (
+        f"# Mount your Google Drive\n# Once.\n\na = 1\n{shown}"
+    )
+    tried = mount.replace("\n", "\ntry:\n    ")
+    assert last(use, f"{tried}\nexcept Exception:\n    print(1)", text) == (
+        f"try:\n    {shown}\nexcept Exception:\n    print(1)"
+    )
+    said = "if a:\n    print('Mounting Google Drive')\n    "
+    imports, call = mount.split("\n")
+    assert last(use, f"{imports}\n{said}{call}\n    b()", text) == f"{said}{shown}\n    b()"
+    inside = said.replace("print", f"{imports}\n    print", 1)
+    assert last(use, f"{inside}{call}\n    b()", text) == f"{said}{shown}\n    b()"
     assert last("a = 0", text, "b = 1 #@param\nc = 2 #@param", text) == "b, c  # set in the parameters cell above"
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
 

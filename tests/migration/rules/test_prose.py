@@ -40,6 +40,8 @@ def _rewrite(text):
         (f"All on a free TPU {_BADGE}.*", "All on a free TPU.*"),
         (f"![]({_IMAGE})\nText", "Text"),
         (f'<table align="left">\n <td>\n {_HTML}\n </td>\n <td>\n</table>\n\nText', "Text"),
+        (f"< [b](c) ><p>{_HTML}", "< [b](c) >"),
+        (f"<p>{_HTML}\n <b>b</b>", "<p>\n <b>b</b>"),
         (f"[b](c)\n{_BADGE}  \n**Data**", "[b](c)  \n**Data**"),
         (f"**Links:** [b](c) {_BADGE}  \n**Data**", "**Links:** [b](c)  \n**Data**"),
         (f"**Links:** [b](c) {_BADGE}\n\n**Data**", "**Links:** [b](c)\n\n**Data**"),
