@@ -35,6 +35,7 @@ _ADDRESS = re.compile(r"(?:(?:git|hg|svn|bzr)\+)?(?:https?|git|ssh)://[^\s/]+/\S
 _USER = re.compile(r"://(?!git@)[^/@\s]+@")
 _EGG = re.compile(r"[#&]egg=([\w.-]+)")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
+_BELOW_WORK = re.compile(r"(?:/content|\$WORK_DIR)/([\w./-]+)")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _WIDTH = 160
 _IMPORTED = "# Imported by the notebook and installed on Colab:"
@@ -169,6 +170,8 @@ class _Lines:
 
     def _add_option(self, item: Item) -> None:
         value, credentials = _without_user(item.value)
+        below_work = _BELOW_WORK.fullmatch(value)
+        value = below_work[1] if below_work else value
         option = "--extra-index-url" if item.option in _INDEXES else item.option
         line = f"{option} {value}"
         short = {"--requirement": "-r", "--constraint": "-c"}.get(option)
@@ -176,10 +179,10 @@ class _Lines:
             line = f"{short} {value}"
         if item.option in _INDEXES and _PYPI.fullmatch(value):
             return
-        if not item.is_known:
+        if not (item.is_known or below_work):
             self._say(line, "a part of it is a Python expression")
         elif option != "--trusted-host" and not re.match(r"https?://", value) and not _ADDRESS.fullmatch(value):
-            self._say(line.replace(" /content/", " "), "a file in the notebook's folder")
+            self._say(line, "a file in the notebook's folder")
         elif credentials or masked(line) != line:
             self._say(line, "needs credentials")
         else:

@@ -72,6 +72,7 @@ _COLAB_WORDS = re.compile(
     r"|(?:google[ -])?coll?ab(?:oratory)?(?P<notebook>[ -]notebook)?)(?![\w/-]|\.\w)",
     re.IGNORECASE,
 )
+_EXPLAINS = re.compile(r"\bhow to\b", re.IGNORECASE)
 _PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
 _ABOUT_COLAB = re.compile(
     r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b|\bruntime type\b"
@@ -222,7 +223,10 @@ def local_meaning(url: str) -> str:
 
 
 def _relabelled(text: str, start: int, end: int, target: str) -> str:
-    """The label `start:end` of a link that now leads to `target`, where a notebook can be read but not run."""
+    """The label `start:end` of a link that now leads to `target`, where a notebook can be read but not run. A label
+    that says what the notebook explains stays."""
+    if _EXPLAINS.search(text, start, end):
+        return text[start:end]
     host = "Google Drive" if "drive.google" in target else "GitHub"
 
     def replaced(word: re.Match[str]) -> str:

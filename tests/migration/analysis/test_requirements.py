@@ -106,6 +106,7 @@ def test_other_languages_give_no_requirement():
         ("--find-links https://example.org", "--find-links https://example.org"),
         ("-r requirements.txt", "# -r requirements.txt (a file in the notebook's folder)"),
         ("-r /content/a/b.txt", "# -r a/b.txt (a file in the notebook's folder)"),
+        ('-r "$WORK_DIR"/a/b.txt', "# -r a/b.txt (a file in the notebook's folder)"),
         ("x==latest", "# x==latest (pip does not accept it)"),
         ("x,", "# x, (pip does not accept it)"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),

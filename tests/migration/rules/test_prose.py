@@ -103,6 +103,7 @@ def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, a
             f"[Click here to run it on Google Colab]({_URL}) or not",
             f"[Click here to read it on GitHub]({_GITHUB}) or not",
         ),
+        (f"[A tutorial on how to host it on Colab]({_URL}).", f"[A tutorial on how to host it on Colab]({_GITHUB})."),
         (f"[Run it here]({_URL}) after running b", f"[Read it here]({_GITHUB}) after running b"),
         (f"Or run in [colab]({_URL})", f"Or run in [GitHub]({_GITHUB})"),
         (
