@@ -25,7 +25,8 @@ _BOTH = {"nvidia-smi": "echo Tesla T4", "uv": "echo uv done"}
 MOUNTS = ("/content/drive", "/content/gdrive", "/content/google_drive")
 # What only Colab's machine says, or only %pip, and times: no part of the notebook's own output.
 _REMARKS = re.compile(
-    r"^(?:(?:Mounted|Drive already mounted) at .*|Note: you may need to restart .*|CPU times: .*|Wall time: .*)\n",
+    r"^(?:(?:Mounted|Drive already mounted) at .*|Running in Colab\.|Note: you may need to restart .*|CPU times: .*"
+    r"|Wall time: .*)\n",
     re.MULTILINE,
 )
 _CONTENT = re.compile(r"(?P<address>https?://\S+)|(?:(?<![\w.])|(?<= -\w))/content(?![\w-])")

@@ -159,6 +159,7 @@ if IN_COLAB and not os.path.exists('made'):
 try:
     import google.colab
     COLAB = True
+    print('Running in Colab.')
     %cd made
 except ImportError:
     COLAB = False
@@ -174,7 +175,7 @@ if not IN_COLAB:
     os.chdir('..')
 os.getcwd()
 """),
-        ("LF303", "LF304", "LF306"),
+        ("LF303", "LF304", "LF306", "LF310"),
         files={"here.txt": "h"},
         drive={"data.csv": "a,b\n1,2\n"},
         secrets={"TOKEN": "t"},
