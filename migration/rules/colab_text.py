@@ -37,7 +37,7 @@ _ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The lines of text that contain google.colab, rewritten one by one; JavaScript is not changed."""
-    for start, end in _texts(source):
+    for start, end in _texts(source, facts):
         at = start
         for line in source.text[start:end].split("\n"):
             is_text = _COLAB.fires(line) and (_ASKS_PORT.fullmatch(line) or not _SCRIPT.search(line))
@@ -47,16 +47,17 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             at += len(line) + 1
 
 
-def _texts(source: CellSource) -> list[tuple[int, int]]:
-    """The comments and commands of a Python cell, and its scripts that request the URL of a port; all of another
-    cell."""
+def _texts(source: CellSource, facts: NotebookFacts) -> list[tuple[int, int]]:
+    """The commands of a Python cell, its scripts that request the URL of a port, and its comments if the code of the
+    notebook imports from Colab's package; all of another cell."""
     if _is_script_cell(source):
         return []
     if source.tree is None:
         return [(0, len(source.text))]
     commands = [command for command in source.commands if not command.name.endswith("load_ext")]
     ports = [span for span in _script_spans(source) if _ASKS_PORT.fullmatch(source.text, *span)]
-    return [*comments(source), *ports, *((command.start, command.end) for command in commands)]
+    own = comments(source) if facts.colab.bindings else []
+    return [*own, *ports, *((command.start, command.end) for command in commands)]
 
 
 def _local(text: str) -> str:
@@ -91,13 +92,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF230",
         "Colab's package in text",
-        "`# from google.colab import files`; the same in shell lines, the body of `%%writefile`, and cells that cannot "
-        "be parsed; the JavaScript that requests the URL of a port",
+        "`google.colab` in shell lines, the body of `%%writefile`, cells that cannot be parsed, and comments if code "
+        "imports the package; the JavaScript that requests the URL of a port",
         f"the same with `{RUNTIME}`",
         Keeps.EQUIVALENT,
         _find_texts,
         _COLAB,
-        example=Example("# from google.colab import files", "# from landfall_runtime import files"),
+        example=Example("!python -c 'import google.colab'", "!python -c 'import landfall_runtime'"),
     ),
     Rule(
         "LF232",

@@ -12,6 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command
 from migration.python.statements import place_of, removal
+from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
 TENSORFLOW_1_ACTION = (
@@ -82,7 +83,8 @@ def _find_colab_magics(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
                 start, end = source.span(block)
         message = "`%tensorflow_version` exists only in Colab"
         edits = removal(source, start, end)
-        if source.index in facts.described and source.tree and [place and place.statement] == source.tree.body:
+        is_alone = source.tree is not None and [place and place.statement] == source.tree.body
+        if is_alone and (source.index in facts.described or comments(source)):
             edits = (Edit(start, end, "%pip show tensorflow"),)
         if argument.startswith("1"):
             message = f"{message}, and so does TensorFlow 1 here"

@@ -246,6 +246,11 @@ def test_a_mount_that_no_text_is_about_adds_no_cells():
     assert texts(migrate(notebook_of("a = 0", text, _MOUNT, "b = 1"))) == ["a = 0", "## Settings", "b = 1"]
 
 
+def test_a_comment_keeps_the_magic_that_it_describes():
+    cells = texts(migrate(notebook_of("# always use tensorflow1\n%tensorflow_version 1.x", "b = 1")))
+    assert cells == ["# always use tensorflow1\n%pip show tensorflow", "b = 1"]
+
+
 def test_the_report_names_the_added_cells():
     def added(text):
         return [found.message for found in migrate(notebook_of(text)).findings if found.rule == "LF615"]

@@ -11,7 +11,7 @@ from migration.rules.rewriting import rewrite
 
 def _one(text):
     source = CellSource(text)
-    facts = collect_facts([source])
+    facts = collect_facts([source, CellSource("from google.colab import files", index=1)])
     new, found = rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts)
     assert rewrite(new, cell_type="code", rules=colab_text.RULES, facts=facts)[0] is new
     return new.text, found
@@ -70,6 +70,12 @@ def test_ambiguous_text_is_a_manual_step(text, rule, lines):
 )
 def test_other_text_is_unchanged(text):
     assert _one(text) == (text, [])
+
+
+def test_comments_stay_if_no_code_imports_the_package():
+    source = CellSource("# from google.colab import drive\n# drive.mount('/content/drive')\na()")
+    facts = collect_facts([source])
+    assert rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts) == (source, [])
 
 
 def test_other_languages_are_unchanged():
