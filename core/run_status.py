@@ -1,4 +1,5 @@
-"""`status.json` of a run folder: how far the run is. The dashboard shows the same fields."""
+"""How far a run is: `status.json` of its folder, lines of its `metrics.jsonl`, the live document.
+The dashboard shows the same fields."""
 
 from __future__ import annotations
 
@@ -75,3 +76,33 @@ class RunStatus(Progress):
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
     pid: int | None = Field(None, description="Number of the process.")
     owner: Text = Field("", description="Token of the process, which identifies it (`core.owner`).")
+
+
+class EpochPoint(Document):
+    epoch: int = Field(ge=0, description="Epoch, counted from 1.")
+    time: Time | None = Field(None, description="When the epoch ended.")
+    train_loss: Number = Field(None, description="Mean training loss; null where it was not finite.")
+    val_loss: Number = Field(None, description="Mean validation loss; null without validation data or not finite.")
+    skill: Number = Field(
+        None, description="1 - validation loss / loss of the mean training input; null where unknown."
+    )
+    lr: Number = Field(None, description="Learning rate at the end of the epoch.")
+    seconds: Number = Field(None, description="Duration of the epoch in seconds.")
+    windows_per_second: Number = Field(None, description="Training throughput.")
+
+
+class StepPoint(Document):
+    epoch: int = Field(ge=0, description="Epoch the step belongs to.")
+    step: int = Field(ge=0, description="Optimizer step since the start of the run.")
+    loss: Number = Field(None, description="Training loss of the step.")
+    lr: Number = Field(None, description="Learning rate.")
+    grad_norm: Number = Field(None, description="Gradient norm before clipping.")
+    memory_mb: Number = Field(None, description="Memory used on the device in MiB; null between two readings.")
+    gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
+
+
+class LiveRun(RunStatus):
+    """`live/<stream>.json`: the current run, rewritten by its trainer; removed when the run has ended."""
+
+    history: list[EpochPoint] = Field(default_factory=list, description="One entry per finished epoch.")
+    step_history: list[StepPoint] = Field(default_factory=list, description="At most 2,000 steps; extremes are kept.")

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -262,19 +262,22 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     warning."""
     if not path.exists():
         return []
-    records, damaged = [], []
-    lines = read_bytes(path).splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = parse_json(line)
-            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-                raise UnreadableError("is not a record")
-            records.append(record)
-        except UnreadableError:
-            damaged.append(number)
+    lines = list(metrics_lines(path))
+    damaged = [number for number, record in lines if record is None]
     if damaged:
         log.warning("%s: %d of %d lines skipped, the first is line %d", path, len(damaged), len(lines), damaged[0])
-    return records
+    return [record for _, record in lines if record is not None]
+
+
+def metrics_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The lines of a metrics file: number and record; None for a damaged line. Raises UnreadableError and OSError."""
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        try:
+            record = parse_json(line)
+        except UnreadableError:
+            record = None
+        is_record = isinstance(record, dict) and isinstance(record.get("kind"), str)
+        yield number, record if is_record else None
 
 
 # ------------------------------------------------------------------------------------------------------ loss artifacts

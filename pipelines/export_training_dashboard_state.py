@@ -24,6 +24,7 @@ from core.documents import Document
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
 from core.page import STATE
+from core.run_status import LiveRun
 from core.switching import finish
 from core.workspace import relative, schema_text
 from inference.events.detail import EventDetail
@@ -35,7 +36,7 @@ from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
-from pipelines.dashboard.run_documents import LiveRun, RunRecord, RunsIndex, ShownRun
+from pipelines.dashboard.run_documents import RunRecord, RunsIndex, ShownRun
 from pipelines.dashboard.runs import read_runs, write_history
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file

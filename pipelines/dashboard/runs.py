@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.documents import Time, explain, plain
+from core.livefile import MAX_STEPS
 from core.names import is_run_id
 from core.promotion import WEIGHTS_FILE
-from core.reading import parse_json, read_yaml
+from core.reading import read_yaml
 from core.run_facts import DETECTION, NOTES, RunDetection, RunNotes
-from core.run_status import Best, RunState, RunStatus
+from core.run_status import Best, EpochPoint, RunState, RunStatus, StepPoint
+from core.runlog import metrics_lines
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.hardware import in_words
@@ -35,18 +37,15 @@ from pipelines.dashboard.inputs import (
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import (
     Environment,
-    EpochPoint,
     RunEntry,
     RunRecord,
     RunsIndex,
     RunStream,
-    StepPoint,
 )
 from pipelines.dashboard.state_documents import RunsSummary
 
 log = logging.getLogger(__name__)
 
-MAX_STEPS = 2000
 NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
 _RECORD_FORMAT = 8
@@ -56,6 +55,7 @@ _FEWEST_EPOCHS = 3
 _FILES = ("status.json", "metrics.jsonl", "config.yaml", "environment.json", DETECTION, NOTES)
 # The state of a run is that of its most urgent stream.
 _URGENCY: tuple[RunState, ...] = ("running", "failed", "stopped", "unreadable", "completed")
+_TIME: TypeAdapter[datetime | None] = TypeAdapter(Time | None)
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -202,32 +202,28 @@ def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list
     damaged: list[int] = []
     number = 0
     try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    record = parse_json(line)
-                    if record["kind"] == "epoch":
-                        point = EpochPoint.model_validate(record)
-                        epochs[point.epoch] = point
-                    elif record["kind"] == "step":
-                        step = StepPoint.model_validate(record)
-                        steps[step.epoch, step.step] = step
-                    first_time = first_time or _Stamp.model_validate(record).time
-                except (ValueError, KeyError, TypeError):
-                    damaged.append(number)
+        for number, record in metrics_lines(path):
+            try:
+                if record is None:
+                    raise ValueError("is not a record")
+                if record["kind"] == "epoch":
+                    point = EpochPoint.model_validate(record)
+                    epochs[point.epoch] = point
+                elif record["kind"] == "step":
+                    step = StepPoint.model_validate(record)
+                    steps[step.epoch, step.step] = step
+                first_time = first_time or _TIME.validate_python(record.get("time"))
+            except ValueError:
+                damaged.append(number)
     except FileNotFoundError:
         pass
-    except OSError as error:
+    except (OSError, ValueError) as error:
         problems.add(path, explain(error))
     if damaged and damaged[-1] == number:
         log.warning("%s: line %d is truncated and skipped", relative(path, problems.root), damaged.pop())
     if damaged:
         problems.add(path, f"{len(damaged)} unreadable lines skipped, the first is line {damaged[0]}")
     return [epochs[key] for key in sorted(epochs)], [steps[key] for key in sorted(steps)], first_time
-
-
-class _Stamp(BaseModel):
-    time: Time | None = None
 
 
 def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:

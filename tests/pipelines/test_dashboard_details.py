@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from core.run_status import EpochPoint
 from core.workspace import utc_now
 from pipelines.dashboard.inputs import CONTRACT, Problems
-from pipelines.dashboard.run_documents import EpochPoint
 from pipelines.dashboard.runs import has_collapsed
 from pipelines.dashboard.series import MAX_BINS, POINTS_PER_PART, export_series
 from pipelines.export_training_dashboard_state import export_state

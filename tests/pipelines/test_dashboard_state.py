@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from core.documents import Document
-from pipelines.dashboard.run_documents import EpochPoint, RunsIndex, RunStream
+from core.run_status import EpochPoint
+from pipelines.dashboard.run_documents import RunsIndex, RunStream
 from pipelines.export_training_dashboard_state import DOCUMENTS, main
 
 

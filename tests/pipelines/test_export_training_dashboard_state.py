@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from core.owner import Owner
+from core.run_status import StepPoint
 from core.workspace import write_json
 from pipelines.dashboard.inputs import Problems
-from pipelines.dashboard.run_documents import RunRecord, StepPoint
+from pipelines.dashboard.run_documents import RunRecord
 from pipelines.dashboard.runs import decimate, read_metrics
 from pipelines.export_training_dashboard_state import export_state, main
 from tests.dashboard import builders
