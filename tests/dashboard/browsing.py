@@ -8,6 +8,7 @@ import shutil
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from xml.etree import ElementTree
 
 from pipelines.serve_dashboard import make_server
 
@@ -123,3 +124,10 @@ def heights(page):
 
 def first_cells(page, table):
     return page.locator(f"#{table} tbody th").all_inner_texts()
+
+
+def ticks_of(page, title, anchor):
+    """The texts of a chart with this anchor: those of the vertical axis end there, those of the horizontal one have
+    their middle there."""
+    picture = ElementTree.fromstring(saved(page, f"{title} as SVG"))
+    return [node.text for node in picture.iter("{http://www.w3.org/2000/svg}text") if node.get("text-anchor") == anchor]
