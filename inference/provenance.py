@@ -83,6 +83,14 @@ def reasons_to_score(
     return changes(summary["made_of"], now)
 
 
+def data_root_of(summary: Mapping[str, Any] | None) -> str | None:
+    """`data.root` of the scores of a summary; None if it is unknown."""
+    try:
+        return json.loads(summary["made_of"]["settings"]["data.root"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
     for key, value in flatten(redacted(config.model_dump(mode="json"))):
         if key.startswith(_DECIDING) and key not in _NOT_DECIDING:

@@ -8,11 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
+from core.documents import Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
+from inference.events.detail import WhatIf
+from inference.thresholds import CalibratedThreshold, departure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +29,31 @@ if TYPE_CHECKING:
     from inference.scoring import ScoringModel
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Threshold(CalibratedThreshold):
+    """departure: why the statement about false alarms is not valid for the scored data; empty if it is valid."""
+
+    departure: str = ""
+
+
+# Figures against label files by name, as `inference.metrics.Detection` and `inference.events.figures.event_figures`
+# define them; null where undefined.
+Detection = dict[Text, Number]
+
+
+# The fields of the summary that the dashboard shows.
+class ScoreSummary(Document):
+    run_id: Text | None = Field(None, description="Run whose model scored.")
+    scored_at: Time | None = Field(None, description="Time of the scoring.")
+    scores: int = Field(0, description="Number of scores: of rows for process sensors, of windows for vibration.")
+    recordings: int = Field(0, description="Number of recordings.")
+    alarms: int = Field(0, description="Scores above the threshold.")
+    events: int = Field(0, description="Number of events.")
+    threshold: Threshold | None = Field(None, description="The alarm threshold.")
+    what_if: list[WhatIf] = Field(default_factory=list, description="Other thresholds, ascending.")
+    detection: Detection | None = Field(None, description="Null where the data has no labels.")
 
 
 @dataclass(frozen=True)
@@ -80,7 +110,6 @@ def summary_of(
     """
     from inference.detector.score_table import sample_of
     from inference.events.what_if import what_if
-    from inference.thresholds import departure
 
     threshold, num_scored = detector.threshold, int(scores["score"].notna().sum())
     detection = _detection(scores, threshold.value, settings)
@@ -109,7 +138,7 @@ def summary_of(
             "weight_choice": detector.weight_choice,
         },
         "detection": detection,
-        "what_if": what_if(detector.sample, scores, threshold.value, settings),
+        "what_if": [each.model_dump() for each in what_if(detector.sample, scores, threshold.value, settings)],
         "missed_faults": _missed_faults(scores, settings, recordings) if detection else [],
         "charts_alone": _charts_alone(scores, charts_alone, detector, settings),
         "timeline": {"png": relative(paths.timeline, root)},

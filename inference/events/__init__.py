@@ -1,5 +1,6 @@
 """Events, and the data around them. Layers, lowest first:
 
+- `detail`: documents about events
 - `finding`: events in scores, their figures and top channels
 - `figures`: events against labelled faults
 - `what_if`: events at other thresholds
@@ -7,7 +8,6 @@
 - `reconstruction`: scalograms that the model predicts
 - `views`: the data around an event
 - `envelope`: envelope spectra of an event of vibration and of its normal neighbours
-- `detail`: the document of an event
 - `documents`: writes these documents
 - `panels`: events as figures
 """

@@ -1,12 +1,43 @@
-"""The document of an event, `<id>.json` in the scores and `events/<stream>/<id>.json` on the dashboard."""
+"""Documents about events: the list of a scoring, events at other thresholds, and the details of an event, which are
+`<id>.json` in the scores and `events/<stream>/<id>.json` on the dashboard."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from core.documents import SCHEMA_VERSION, Document, Number, Text
+
+
+class WhatIf(Document):
+    threshold: float = Field(description="Another threshold.")
+    events: int = Field(description="Number of events in the scored data.")
+    per_day: Number = Field(None, description="False events per day on the calibration scores.")
+    per_day_high: Number = Field(None, description="Upper end of the 95 % interval of their mean.")
+
+
+class ChannelShare(Document):
+    name: Text = Field(description="The channel.")
+    share: float = Field(ge=0.0, description="Its share of the error of all channels.")
+
+
+class FoundEvent(Document):
+    """Times are those of the recording, without a time zone."""
+
+    # The column of the table is `event_id`.
+    id: int = Field(validation_alias=AliasChoices("id", "event_id"), description="Number of the event in the scoring.")
+    recording: Text = Field(description="The recording of the event.")
+    start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
+    end: Text | None = Field(None, description="Last score, likewise.")
+    start_seconds: Number = Field(None, description="First score, from the recording's start.")
+    end_seconds: Number = Field(None, description="Last score, likewise.")
+    duration_seconds: Number = Field(None, description="From the first to the last score.")
+    severity: float = Field(allow_inf_nan=False, description="Highest score, divided by the threshold.")
+    channels: list[ChannelShare] = Field(
+        default_factory=list, description="Channels with the largest share, the largest first."
+    )
+    sentence: Text = Field("", description="Description of the event as text.")
 
 
 class EventChannel(Document):

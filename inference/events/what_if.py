@@ -5,12 +5,11 @@ Suffix: n score.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
+from inference.events.detail import WhatIf
 from inference.events.finding import event_spans
 from inference.thresholds import CalibrationSample
 
@@ -18,14 +17,9 @@ from inference.thresholds import CalibrationSample
 STEPS, LOWEST_QUANTILE = 30, 0.9
 
 
-def what_if(
-    sample: CalibrationSample, table: pd.DataFrame, threshold: float, settings: Scoring
-) -> list[dict[str, Any]]:
-    """One entry per threshold, ascending; the current threshold is one of them.
-
-    Keys: threshold · events: in the scored data · per_day, per_day_high: false events per day on the calibration
-    scores, and the upper end of the 95 % interval of their mean; None if the time between scores is unknown.
-    """
+def what_if(sample: CalibrationSample, table: pd.DataFrame, threshold: float, settings: Scoring) -> list[WhatIf]:
+    """One entry per threshold, ascending; the current threshold is one of them. Without the time between scores, the
+    events per day are None."""
     score_n = table["score"].to_numpy()
     known_n = score_n[~np.isnan(score_n)]
     if not len(known_n):
@@ -38,11 +32,11 @@ def what_if(
         normal = sample.false_alarms(value, settings)
         first_e, _ = event_spans(table.assign(threshold=value), settings)
         found.append(
-            {
-                "threshold": value,
-                "events": len(first_e),
-                "per_day": normal.events_per_day,
-                "per_day_high": normal.events_per_day_high,
-            }
+            WhatIf(
+                threshold=value,
+                events=len(first_e),
+                per_day=normal.events_per_day,
+                per_day_high=normal.events_per_day_high,
+            )
         )
     return found

@@ -17,7 +17,9 @@ from core.data.annotations import (
 )
 from core.page import STATE
 from core.workspace import utc_now, write_text
-from pipelines.dashboard.inputs import CONTRACT, Problems, data_root_of, read_model, read_scores
+from inference.provenance import data_root_of
+from inference.summary import read_summary
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_model, read_scores
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
 from pipelines.dashboard.verdict import light_of
@@ -35,8 +37,9 @@ def annotate(root: Path, stream: Stream, new: NewAnnotation) -> Annotation:
     with _WRITING:
         file = annotations_file(root, stream)
         before = read_annotations(file)
-        added = Annotation(**new.model_dump(), at=utc_now(), data_root=data_root_of(root, CONTRACT[stream]))
-        mine = of_data(before, added.data_root)
+        data_root = data_root_of(read_summary(CONTRACT[stream], root=root))
+        added = Annotation(**new.model_dump(), at=utc_now(), data_root=data_root)
+        mine = of_data(before, data_root)
         replaced = [each for each in mine if each.span == added.span]
         if added.is_empty:
             replaced.append(annotation_of(mine, *added.span))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -20,14 +19,13 @@ from core.names import RunId
 from core.owner import Owner
 from core.reading import read_json
 from core.workspace import relative
-from inference.summary import ScoringPaths, read_summary
+from inference.provenance import data_root_of
+from inference.summary import ScoreSummary, ScoringPaths, Threshold, read_summary
 from pipelines.dashboard.run_documents import Problem
 from pipelines.dashboard.state_documents import (
     AnomalyEvent,
     Checkpoint,
     Detections,
-    ScoreSummary,
-    Threshold,
 )
 
 log = logging.getLogger(__name__)
@@ -143,7 +141,7 @@ def read_scores(
         return None, None
     events = read_model(paths.events_json, list[AnomalyEvent], problems) or []
     noted = read_model(annotations_file(root, config.stream), list[Annotation], problems) or []
-    annotations = of_data(noted, data_root_of(root, config))
+    annotations = of_data(noted, data_root_of(read_summary(config, root=root)))
     for event in events:
         event.annotation = annotation_of(annotations, event.recording, event.start_seconds, event.end_seconds)
     detections = Detections(
@@ -154,14 +152,6 @@ def read_scores(
         false_alarms=_false_alarms(scores.threshold),
     )
     return scores, detections
-
-
-def data_root_of(root: Path, config: AnyConfig) -> str | None:
-    """`data.root` of the current scores; None if it is unknown."""
-    try:
-        return json.loads(read_summary(config, root=root)["made_of"]["settings"]["data.root"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _false_alarms(threshold: Threshold | None) -> str | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from core.config.schema import Stream
 from core.data.annotations import Annotation
@@ -13,7 +12,8 @@ from core.data.quality import QualityFinding
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
 from core.run_status import RunState
-from inference.thresholds import CalibratedThreshold
+from inference.events.detail import FoundEvent
+from inference.summary import ScoreSummary
 from pipelines.checks.base import Checklist
 from pipelines.dashboard.run_documents import Problem, ShownRun
 
@@ -42,58 +42,9 @@ class QualitySummary(Document):
     more: int = Field(0, description="Kinds of findings not listed in `worst`.")
 
 
-@dataclass(frozen=True)
-class Threshold(CalibratedThreshold):
-    """departure: why the statement about false alarms is not valid for the scored data; empty if it is valid."""
-
-    departure: str = ""
-
-
-# Figures against label files by name, as `inference.metrics.Detection` and `inference.events.figures.event_figures`
-# define them; null where undefined.
-Detection = dict[Text, Number]
-
-
-class WhatIf(Document):
-    threshold: float = Field(description="Another threshold.")
-    events: int = Field(description="Number of events in the scored data.")
-    per_day: Number = Field(None, description="False events per day on the calibration scores.")
-    per_day_high: Number = Field(None, description="Upper end of the 95 % interval of their mean.")
-
-
-class ScoreSummary(Document):
-    run_id: Text | None = Field(None, description="Run whose model scored.")
-    scored_at: Time | None = Field(None, description="Time of the scoring.")
-    scores: int = Field(0, description="Number of scores: of rows for process sensors, of windows for vibration.")
-    recordings: int = Field(0, description="Number of recordings.")
-    alarms: int = Field(0, description="Scores above the threshold.")
-    events: int = Field(0, description="Number of events.")
-    threshold: Threshold | None = Field(None, description="The alarm threshold.")
-    what_if: list[WhatIf] = Field(default_factory=list, description="Other thresholds, ascending.")
-    detection: Detection | None = Field(None, description="Null where the data has no labels.")
-
-
-class ChannelShare(Document):
-    name: Text = Field(description="The channel.")
-    share: float = Field(ge=0.0, description="Its share of the error of all channels.")
-
-
-class AnomalyEvent(Document):
+class AnomalyEvent(FoundEvent):
     """Times are those of the recording, without a time zone."""
 
-    # Scoring names it `event_id`.
-    id: int = Field(validation_alias=AliasChoices("id", "event_id"), description="Number of the event in the scoring.")
-    recording: Text = Field(description="The recording of the event.")
-    start: Text | None = Field(None, description="First score, as ISO 8601 without a zone; null without time stamps.")
-    end: Text | None = Field(None, description="Last score, likewise.")
-    start_seconds: Number = Field(None, description="First score, from the recording's start.")
-    end_seconds: Number = Field(None, description="Last score, likewise.")
-    duration_seconds: Number = Field(None, description="From the first to the last score.")
-    severity: float = Field(allow_inf_nan=False, description="Highest score, divided by the threshold.")
-    channels: list[ChannelShare] = Field(
-        default_factory=list, description="Channels with the largest share, the largest first."
-    )
-    sentence: Text = Field("", description="Description of the event as text.")
     detail: Text | None = Field(None, description="Document with measured and predicted values; null if there is none.")
     annotation: Annotation | None = Field(None, description="Annotation of a user; null if there is none.")
 

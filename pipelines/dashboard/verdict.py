@@ -8,6 +8,7 @@ from datetime import datetime
 from core.config.schema import Stream
 from core.numbers import counted
 from inference.metrics import NEAR_CHANCE, is_near_chance
+from inference.summary import ScoreSummary
 from inference.thresholds import percent
 from pipelines.checks.base import Checklist
 from pipelines.dashboard.state_documents import (
@@ -17,7 +18,6 @@ from pipelines.dashboard.state_documents import (
     NodeId,
     NodeState,
     PipelineNode,
-    ScoreSummary,
     StreamCondition,
     StreamState,
     Verdict,

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from inference.summary import ScoreSummary, Threshold
 from inference.thresholds import FalseAlarms
-from pipelines.dashboard.state_documents import Checkpoint, ScoreSummary, Threshold
+from pipelines.dashboard.state_documents import Checkpoint
 from pipelines.dashboard.verdict import light_of
 
 SINCE = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)

@@ -26,18 +26,18 @@ def test_counts_equal_those_of_scoring_at_each_threshold():
     sample = CalibrationSample(rng.gamma(2, 0.5, 3000), np.zeros(3000, int), seconds_per_score=60.0)
     table = table_of(np.concatenate([rng.gamma(2, 0.5, 900), np.full(30, 40.0)]), 4.0)
     found = what_if(sample, table, 4.0, SETTINGS)
-    assert 4.0 in [each["threshold"] for each in found]
-    assert np.all(np.diff([each["threshold"] for each in found]) > 0)
+    assert 4.0 in [each.threshold for each in found]
+    assert np.all(np.diff([each.threshold for each in found]) > 0)
     for each in found:
-        first_e, _ = event_spans(table.assign(threshold=each["threshold"]), SETTINGS)
-        assert each["events"] == len(first_e)
-        assert each["per_day"] == pytest.approx(sample.num_events(each["threshold"], SETTINGS) / sample.days)
-        assert each["per_day_high"] > each["per_day"]
+        first_e, _ = event_spans(table.assign(threshold=each.threshold), SETTINGS)
+        assert each.events == len(first_e)
+        assert each.per_day == pytest.approx(sample.num_events(each.threshold, SETTINGS) / sample.days)
+        assert each.per_day_high > each.per_day
     # Above every normal score only the fault is left; at the fault's own height nothing is above.
-    assert [each["events"] for each in found[-2:]] == [1, 0]
+    assert [each.events for each in found[-2:]] == [1, 0]
 
 
 def test_rates_per_day_need_times_and_entries_need_scores():
     sample = CalibrationSample(np.linspace(0.5, 2.0, 200), np.zeros(200, int))
-    assert {each["per_day"] for each in what_if(sample, table_of(np.ones(5), 1.5), 1.5, SETTINGS)} == {None}
+    assert {each.per_day for each in what_if(sample, table_of(np.ones(5), 1.5), 1.5, SETTINGS)} == {None}
     assert what_if(sample, table_of(np.full(5, np.nan), 1.5), 1.5, SETTINGS) == []
