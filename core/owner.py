@@ -8,9 +8,12 @@ import os
 import re
 import socket
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
+# A process that cannot be looked up has ended if it has not written for this time.
+SILENCE = timedelta(minutes=2)
 _TOKEN = re.compile(r"([0-9a-f]{8})-(\d+)-(\d+)")
 
 
@@ -93,3 +96,15 @@ def _is_hidden(pid: int) -> bool:
     except (OSError, OverflowError):
         return False
     return False
+
+
+def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
+    """Whether the process that wrote a file has ended. owner: token of the process.
+
+    If it cannot be looked up, as from another host of a shared folder, a process that has not written for `SILENCE`
+    counts as ended.
+    """
+    process = Owner.named_in(owner)
+    if process is not None and process.is_of_here:
+        return process.is_dead()
+    return updated_at is None or now - updated_at > SILENCE

@@ -13,12 +13,12 @@ from core import checkpoint, promotion
 from core.cli import print_json, root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
+from core.files import skipped_by_glob
 from core.names import is_run_id
 from core.numbers import aligned
 from core.run_facts import read_detection, read_notes
 from core.runlog import read_status
 from core.secrets.redaction import printable
-from pipelines.dashboard.inputs import skipped_by_glob
 from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 log = logging.getLogger(__name__)

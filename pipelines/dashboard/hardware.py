@@ -11,8 +11,9 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
+from core.files import changed_at
 from core.numbers import gib
-from pipelines.dashboard.inputs import Problems, changed_at, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.run_documents import Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +14,8 @@ from core.config.data import Quality
 from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
 from core.data.annotations import Annotation, annotation_of, annotations_file, of_data
 from core.documents import SCHEMA_VERSION, explain, plain
+from core.files import changed_at, has_file
 from core.names import RunId
-from core.owner import Owner
 from core.reading import read_json
 from core.workspace import relative
 from inference.provenance import data_root_of
@@ -31,7 +30,6 @@ from pipelines.dashboard.state_documents import (
 log = logging.getLogger(__name__)
 
 WORST_EVENTS = 50
-SILENCE = timedelta(minutes=2)
 # Configurations with the output folders of the contract, for streams whose own configuration is missing or invalid.
 CONTRACT: Mapping[Stream, AnyConfig] = {
     stream: schema(
@@ -59,43 +57,6 @@ class Problems:
         self.found.append(problem)
 
 
-def listed(folder: Path, pattern: str) -> list[Path]:
-    """The entries of a folder, by name; empty if it is deleted meanwhile, or without permission."""
-    try:
-        return sorted(folder.glob(pattern))
-    except (FileNotFoundError, PermissionError):
-        return []
-
-
-def skipped_by_glob(folder: Path) -> Iterator[tuple[Path, str]]:
-    """What a glob of a folder and of its entries skips silently, with the reason: broken links on its path or in it,
-    such as to a drive that is not connected, and folders without permission."""
-    for path in (*reversed(folder.parents), folder, *listed(folder, "*")):
-        try:
-            if path.is_symlink() and not path.exists():
-                yield path, "is a broken link"
-            elif path.is_relative_to(folder) and path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
-                yield path, "cannot be read: Permission denied"
-        except PermissionError:  # of the folder above
-            yield path, "cannot be read: Permission denied"
-
-
-def has_file(path: Path) -> bool:
-    """Whether a file exists; False without permission for its folder."""
-    try:
-        return path.is_file()
-    except PermissionError:
-        return False
-
-
-def changed_at(path: Path) -> float:
-    """Modification time in seconds since 1970; 0 if there is none, which the reader of the file will report."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
     """The JSON file as `model`; None if it is missing, damaged or of another schema version. The latter two are added
     to `problems`."""
@@ -111,18 +72,6 @@ def read_model(path: Path, model: type[Model], problems: Problems) -> Model | No
     except (OSError, ValueError) as error:
         problems.add(path, explain(error))
         return None
-
-
-def has_ended(owner: str, updated_at: datetime | None, now: datetime) -> bool:
-    """Whether the process that wrote a file has ended. owner: token of the process (`core.owner`).
-
-    If it cannot be looked up, as from another host of a shared folder, a process that has not written for `SILENCE`
-    counts as ended.
-    """
-    process = Owner.named_in(owner)
-    if process is not None and process.is_of_here:
-        return process.is_dead()
-    return updated_at is None or now - updated_at > SILENCE
 
 
 # --------------------------------------------------------------------------------------- scores, checkpoints, checklist

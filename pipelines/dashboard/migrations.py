@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from core.files import changed_at, listed
 from core.workspace import relative
 from migration.report.document import FoundItem, NotebookReport, Report, place_of
 from migration.report.kept import FOLDER
 from migration.rules.table import RULES
-from pipelines.dashboard.inputs import Problems, changed_at, listed, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
 
 # A notebook, and the file of its report; None if it was migrated again in memory.

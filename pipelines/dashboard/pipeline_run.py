@@ -15,7 +15,8 @@ from core.config.schema import Stream
 from core.documents import SCHEMA_VERSION, Time
 from core.names import RunId
 from core.numbers import duration_in_words
-from pipelines.dashboard.inputs import Problems, has_ended, read_model
+from core.owner import has_ended
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import (
     TITLES,
     LivePipeline,

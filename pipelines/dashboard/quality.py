@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
+from core.files import changed_at, has_file, listed, skipped_by_glob
 from pipelines.dashboard.detail_documents import FileQuality, Quality
-from pipelines.dashboard.inputs import Problems, changed_at, has_file, listed, read_model, skipped_by_glob
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
 

@@ -15,8 +15,10 @@ from pydantic import TypeAdapter
 
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.documents import Time, explain, plain
+from core.files import has_file, listed, skipped_by_glob
 from core.livefile import MAX_STEPS
 from core.names import is_run_id
+from core.owner import has_ended
 from core.promotion import WEIGHTS_FILE
 from core.reading import read_yaml
 from core.run_facts import DETECTION, NOTES, RunDetection, RunNotes
@@ -25,15 +27,7 @@ from core.runlog import metrics_lines
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import (
-    CONTRACT,
-    Problems,
-    has_ended,
-    has_file,
-    listed,
-    read_model,
-    skipped_by_glob,
-)
+from pipelines.dashboard.inputs import CONTRACT, Problems, read_model
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import (
     Environment,
@@ -46,7 +40,6 @@ from pipelines.dashboard.state_documents import RunsSummary
 
 log = logging.getLogger(__name__)
 
-NO_LONGER_RUNNING = "no longer running"
 # Records of an earlier format are created again.
 _RECORD_FORMAT = 8
 # A loss above this multiple of its minimum has diverged; a loss that changes by less than this share is constant.
@@ -176,13 +169,11 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         reason = "status.json is damaged" if status_file.exists() else "status.json is missing"
         if not status_file.exists():
             problems.add(status_file, "missing; the state of the run is unknown")
-        done = epochs[-1].epoch if epochs else 0
-        return RunStream(
-            state="unreadable", reason=reason, started_at=first_time, epoch=done, best=_best_of(epochs), **common
-        )
-    stream = RunStream(**dict(status) | common)
-    if status.state == "running" and has_ended(status.owner, status.updated_at, now):
-        stream.state, stream.reason = "stopped", NO_LONGER_RUNNING
+        stream = RunStream(state="unreadable", reason=reason, epoch=epochs[-1].epoch if epochs else 0, **common)
+    else:
+        stream = RunStream(**dict(status) | common)
+        if status.state == "running" and has_ended(status.owner, status.updated_at, now):
+            stream.state, stream.reason = "stopped", "no longer running"
     if stream.state != "running":
         stream.eta_seconds = None
     stream.started_at = stream.started_at or first_time

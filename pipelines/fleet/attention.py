@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import get_args
 
 from core.data.files import matches
+from core.files import changed_at
 from core.numbers import aligned, counted, duration_in_words, ratio_in_words
 from core.page import STATE
-from pipelines.dashboard.inputs import Problems, changed_at, read_model
+from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import DashboardState, StreamState
 from pipelines.fleet.document import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.fleet.jobs import COMMANDS, Outcome, read_outcome
