@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
-from collections.abc import Iterable, Iterator
-from importlib import metadata
+from collections.abc import Iterator
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support import REPO_ROOT
+from tests.support.requirements import closure, requirements
 
-PROJECT = tomllib.loads((REPO_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # The extras that the code of each folder may rely on; `core` is shared, and migration uses what needs no extra of it.
 EXTRAS = {
     "migration": (),
@@ -45,32 +43,6 @@ OPTIONAL = {"torch-xla"}
 # Checkouts of other projects that benchmarks compare with, and the Colab modules that tests of migration imitate.
 # Migration needs nbformat for notebooks of format 1 to 3 only, and names the command that installs it.
 ELSEWHERE = {"benchmarks": {"swin-mae", "models", "src"}, "tests": {"google", "pip"}, "migration": {"nbformat"}}
-
-
-def requirements(*extras: str) -> list[str]:
-    """Requirements without an extra and those of the extras, with references between extras resolved."""
-    found = list(PROJECT["dependencies"])
-    for extra in extras:
-        for text in PROJECT["optional-dependencies"][extra]:
-            included = re.fullmatch(rf"{PROJECT['name']}\[([\w,]+)\]", text)
-            found += requirements(*included[1].split(",")) if included else [text]
-    return found
-
-
-def closure(requirements: Iterable[str]) -> set[str]:
-    """All distributions that pip installs for these, as far as this environment has them."""
-    found: set[str] = set()
-    waiting = [(Requirement(text), "") for text in requirements]
-    while waiting:
-        requirement, extra = waiting.pop()
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
-            continue
-        name = canonicalize_name(requirement.name)
-        for wanted in ("", *requirement.extras):
-            if (key := f"{name}[{wanted}]") not in found:
-                found.add(key)
-                waiting += [(Requirement(text), wanted) for text in metadata.requires(name) or []]
-    return {key.partition("[")[0] for key in found}
 
 
 def pinned(lock: str) -> set[str]:

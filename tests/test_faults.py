@@ -29,7 +29,7 @@ from inference.run_scoring_example import score_stream
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.init_workspace import init_workspace
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
-from tests.pipelines.test_execute_notebook import execute, write_notebook
+from tests.pipelines.executed_notebooks import execute, write_notebook
 from tests.support import REPO_ROOT, built_once
 from tests.support.artifact_checks import artifacts, faults, is_same, leftovers, trained
 from trainers.run import train

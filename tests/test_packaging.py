@@ -14,7 +14,7 @@ import pytest
 
 import landfall
 from tests.support import REPO_ROOT
-from tests.test_dependencies import closure, requirements
+from tests.support.requirements import closure, requirements
 
 # What `setup.py` and pyproject.toml read.
 SOURCES = (

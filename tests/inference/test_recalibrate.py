@@ -15,7 +15,7 @@ from core.numbers import ratio_in_words
 from inference.detector.file import load_detector
 from inference.recalibrate import drift_in_words, main, previous_path
 from inference.thresholds import FalseAlarms
-from tests.inference.detector.test_detector import assert_same, file_of, score
+from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
 
 NEWER = {

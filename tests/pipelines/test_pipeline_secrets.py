@@ -11,7 +11,7 @@ import pytest
 
 from core.secrets.redaction import HIDDEN
 from tests.canary import CANARY, SHARE, files_that_hold_it, run
-from tests.pipelines.test_execute_notebook import write_notebook
+from tests.pipelines.executed_notebooks import write_notebook
 from tests.support import built_once
 from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 

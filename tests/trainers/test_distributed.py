@@ -21,12 +21,12 @@ from core.config.compose import load_config, local_config_file
 from core.data.dataset import load_stream_data
 from core.data.inputs import Inputs
 from core.errors import UsageError
-from core.runlog import EpochRecord, read_loss_csv, read_metrics, read_status
+from core.runlog import EpochRecord, read_metrics, read_status
 from inference.scoring import load_scoring_model
-from tests.support import REPO_ROOT
 from tests.support.waiting import until
 from tests.trainers.conftest import TINY
 from tests.trainers.objectives import CPU
+from tests.trainers.process_groups import TOGETHER, assert_same_curve, finish, history, start
 from trainers.distributed import World
 from trainers.resuming import checkpoint_to_resume
 from trainers.run import train
@@ -39,7 +39,6 @@ PLAIN = (*TINY, "data.stride=4", "model.norm=layer", "model.dropout=0", "trainin
 UNEVEN = "training.windows_per_epoch=97"
 # Long enough to be interrupted.
 LONG = ("data.stride=2", "training.epochs=5", "logging.every_steps=1")
-TOGETHER = ("devices=2", "training.batch_size=4")
 VIBRATION = (
     *("device.prefer=cpu", "precision='32'", "max_threads=1", "logging.progress='off'", "logging.tensorboard=false"),
     *("data.window=256", "data.stride=128", "data.guard=0", "scalogram.image_size=32", "model.window_size=4"),
@@ -72,33 +71,6 @@ def alone(root: Path, words: Sequence[str], stream: str = "patchtst") -> tuple[E
     """The history of a run in this process."""
     loaded = load_config(local_config_file(stream), words, root=root, environment={})
     return train(loaded, root=root).history
-
-
-def start(root: Path, words: Sequence[str], stream: str = "patchtst", before: Sequence[str] = ()) -> subprocess.Popen:
-    """The training command. Without an OMP_NUM_THREADS torchrun would warn."""
-    command = [*before, sys.executable, "-m", f"trainers.train_{stream}_ssl", "--repo-root", str(root), *words]
-    environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(job: subprocess.Popen, expected: int = 0) -> tuple[str, str]:
-    try:
-        out, err = job.communicate(timeout=400)
-    finally:
-        for process in [*psutil.Process(job.pid).children(recursive=True), job] if job.returncode is None else []:
-            process.kill()
-    assert job.returncode == expected, err
-    return out, err
-
-
-def history(root: Path, stream: str = "patchtst") -> list[EpochRecord]:
-    return read_loss_csv(root / f"artifacts/loss/{stream}_loss_history.csv")
-
-
-def assert_same_curve(one: Sequence[EpochRecord], other: Sequence[EpochRecord]) -> None:
-    for first, second in zip(one, other, strict=True):
-        assert second.train_loss == pytest.approx(first.train_loss, abs=1e-5)
-        assert second.val_loss == pytest.approx(first.val_loss, abs=1e-5)
 
 
 def distance(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> float:

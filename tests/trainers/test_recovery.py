@@ -25,7 +25,7 @@ from core.runlog import RunLog, read_metrics
 from core.stopping import StopRequest
 from tests.support import IN_NIGHTLY
 from tests.trainers.conftest import TINY
-from tests.trainers.test_distributed import TOGETHER, assert_same_curve, finish, history, start
+from tests.trainers.process_groups import TOGETHER, assert_same_curve, finish, history, start
 from trainers import loop, recovery
 from trainers import run as training_run
 from trainers.objective import Objective

@@ -13,32 +13,18 @@ import pytest
 import torch
 
 from core import checkpoint, stopping
-from core.config.compose import load_config, local_config_file
 from core.devices.backend import backend
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
 from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
+from tests.trainers.small_runs import environment_of, losses, run_training
 from trainers import probing
 from trainers import run as training_run
-from trainers.run import TrainingResult, train
 
 LAST = "checkpoints/patchtst_ssl.last.pt"
 
 MEASURED = tuple(word for word in TINY if not word.startswith("training.batch_size"))
-
-
-def run_training(root: Path, *overrides: str, words: tuple[str, ...] = TINY) -> TrainingResult:
-    loaded = load_config(local_config_file("patchtst"), [*words, *overrides], root=root, environment={})
-    return train(loaded, root=root, run_id="run-1")
-
-
-def environment_of(root: Path) -> dict:
-    return json.loads((root / "runs/patchtst_ssl/run-1/environment.json").read_text())
-
-
-def losses(result: TrainingResult) -> list[tuple[float, float]]:
-    return [(record.train_loss, record.val_loss) for record in result.history]
 
 
 def command(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import torch
 from core import checkpoint
 from core.errors import CheckpointError
 from tests.trainers.conftest import TINY
-from tests.trainers.test_run import environment_of, losses, run_training
+from tests.trainers.small_runs import environment_of, losses, run_training
 from trainers.resuming import CHANNEL_WEIGHTS
 
 PRE = "checkpoints/elsewhere.pt"

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -17,38 +16,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from core.cli import run_command
-from core.config.compose import config_from_dict
-from core.config.schema import AnyConfig, Data
+from core.config.schema import Data
 from core.data.dataset import SPLIT_NAMES, check_quality, load_stream_data
 from core.data.readers import read_recordings
 from core.data.sentinels import SENTINEL
 from core.data.timestamps import TIME_NAMES
 from core.errors import EXIT_DATA, EXIT_FAILURE, DataError, QualityError
 from tests.core.data import bad_files
-from tests.core.data.bad_files import Judged, Refused
+from tests.core.data.bad_file_cases import JUDGED, REFUSED, config_for, names
 from tests.support import REPO_ROOT
-
-REFUSED = [(bad, "patchtst") for bad in bad_files.TABLES_REFUSED] + [
-    (bad, "swinmae") for bad in bad_files.ARRAYS_REFUSED
-]
-JUDGED = [(bad, "patchtst") for bad in bad_files.TABLES_JUDGED] + [(bad, "swinmae") for bad in bad_files.ARRAYS_JUDGED]
-
-
-def config_for(stream: str, file: str, *, splits: Sequence[str] = SPLIT_NAMES, **settings: object) -> AnyConfig:
-    data = {"root": ".", "splits": {name: {"files": [file]} for name in splits}, **settings}
-    return config_from_dict(
-        {
-            "stream": stream,
-            "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
-            "dqvl": {"report_dir": "artifacts/dqvl"},
-            "data": data,
-        },
-        source="a test",
-    )
-
-
-def names(table: list[tuple[Refused | Judged, str]]) -> list[str]:
-    return [bad.id for bad, _ in table]
 
 
 def test_more_than_sixty_bad_files_are_tested():

@@ -9,7 +9,7 @@ from core.data import arrays, blocks, medians, sampling, tables
 from core.data.medians import median, percentiles
 from core.data.store import Store
 from core.errors import DataError
-from tests.core.data.test_bad_files import JUDGED, REFUSED, config_for, names
+from tests.core.data.bad_file_cases import JUDGED, REFUSED, config_for, names
 
 
 @pytest.fixture

@@ -12,65 +12,18 @@ from core.config.compose import config_from_dict
 from core.config.data import Scaling
 from core.config.schema import AnyConfig
 from core.data.annotations import annotations_file
-from core.data.dataset import SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality, load_stream_data
+from core.data.dataset import SPLIT_NAMES, TRAINING_SPLITS, StreamData, check_quality
 from core.data.scaling import Scaler
 from core.data.splits import SCORING_SPLITS
 from core.data.store import Store
 from core.errors import DataError, QualityError
-
-WINDOW = 20
-# Raw values survive, so that a test recognises every row by its value.
-UNSCALED = {"method": "none", "clip": 1e9}
-SPLIT = {
-    "train": {"files": ["data/*.csv"], "stop": 0.5},
-    "validation": {"files": ["data/*.csv"], "start": 0.5, "stop": 0.7},
-    "calibration": {"files": ["data/*.csv"], "start": 0.7, "stop": 0.85},
-    "test": {"files": ["data/*.csv"], "start": 0.85},
-}
-
-
-def make_config(stream: str = "patchtst", *, splits: dict = SPLIT, look_ahead: bool = True, **data) -> AnyConfig:
-    values = {
-        "stream": stream,
-        "logging": {"log_dir": "runs/x", "checkpoint_path": "checkpoints/x.pt", "progress": "off"},
-        "dqvl": {"report_dir": "artifacts/dqvl/x"},
-        "data": {
-            "root": ".",
-            "window": WINDOW,
-            "stride": 3,
-            "score_stride": 3,
-            "guard": 0,
-            "scaling": UNSCALED,
-            **data,
-            "splits": splits,
-        },
-        "scoring": {"look_ahead": look_ahead},
-        "model": {"patch_length": 4, "patch_stride": 4} if stream == "patchtst" else {},
-        **({} if stream == "patchtst" else {"scalogram": {"image_size": 16}}),
-    }
-    return config_from_dict(values, source="a test")
-
-
-def write_ramp(
-    root: Path, name: str, rows: int, *, first: int = 0, gap_at: int | None = None, columns=("a", "b")
-) -> None:
-    """Row i holds first + i in column a; one row a second, an hour of silence before `gap_at`."""
-    seconds = np.arange(rows) + (np.arange(rows) >= gap_at) * 3600 if gap_at else np.arange(rows)
-    frame = pd.DataFrame({"timestamp": pd.Timestamp("2026-01-01") + pd.to_timedelta(seconds, unit="s")})
-    for number, column in enumerate(columns):
-        frame[column] = (first + np.arange(rows)) * (-1.0) ** number
-    (root / "data").mkdir(exist_ok=True)
-    frame.to_csv(root / "data" / name, index=False)
+from tests.core.data.datasets import SPLIT, VIBRATION, WINDOW, load, make_config, write_ramp, write_vibration
 
 
 def rows_of(data: StreamData, split: str) -> np.ndarray:
     """The value of column a at each row of each window, (W, T)."""
     windows = data.splits[split]
     return windows.batch(torch.arange(len(windows)))[:, :, 0].numpy().astype(int)
-
-
-def load(root: Path, config: AnyConfig, splits=TRAINING_SPLITS, **options) -> StreamData:
-    return load_stream_data(config, root=root, splits=splits, **options)
 
 
 # --------------------------------------------------------------------------------------------------------------- recipe
@@ -291,16 +244,6 @@ def test_differing_channels_name_the_file_and_the_channels(tmp_path):
     with pytest.raises(DataError, match=r"data/one\.csv: 1 of 2 missing \(b\), 1 additional \(c\)") as caught:
         load(tmp_path, make_config())
     assert caught.value.path.name == "two.csv"
-
-
-def write_vibration(root: Path, name: str, rate_hz: float | None, rows: int = 400) -> None:
-    (root / "data").mkdir(exist_ok=True)
-    np.save(root / "data" / f"{name}.npy", np.random.default_rng(1).normal(size=(rows, 3)).astype(np.float32))
-    if rate_hz:
-        (root / "data" / f"{name}.json").write_text(json.dumps({"sampling_rate_hz": rate_hz}))
-
-
-VIBRATION = {name: {**split, "files": ["data/*.npy"]} for name, split in SPLIT.items()}
 
 
 def test_vibration_files_with_different_rates_are_rejected(tmp_path):

@@ -10,7 +10,7 @@ from core.config.schema import Scalogram as ScalogramSettings
 from core.data.figures import channels_figure, scalogram_figure
 from core.data.scalogram import row_edges_hz
 from core.data.splits import SPLIT_NAMES
-from tests.core.data.test_dataset import VIBRATION, WINDOW, load, make_config, write_ramp, write_vibration
+from tests.core.data.datasets import VIBRATION, WINDOW, load, make_config, write_ramp, write_vibration
 
 
 def lines(axes):

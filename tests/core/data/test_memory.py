@@ -27,7 +27,7 @@ from core.config.data import Scaling
 from core.data.scaling import Scaler
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
-from tests.core.data.test_bad_files import config_for
+from tests.core.data.bad_file_cases import config_for
 
 def look_through(root, name, stream):
     config = config_for(stream, name, store_dir="store", sampling_rate_hz=1000.0)

@@ -15,7 +15,7 @@ from core.data.readers import read_recordings
 from core.data.recording import Recording
 from core.data.resampling import resampled
 from core.errors import DataError
-from tests.core.data.test_dataset import VIBRATION, load, make_config
+from tests.core.data.datasets import VIBRATION, load, make_config
 
 _S = 10**9
 

@@ -10,7 +10,7 @@ import pytest
 from core.data import cleaning
 from core.data.ingest import ingest
 from core.data.segments import Segments, recording_at
-from tests.core.data.test_dataset import make_config, write_ramp
+from tests.core.data.datasets import make_config, write_ramp
 
 
 @pytest.mark.parametrize("seed", range(20))

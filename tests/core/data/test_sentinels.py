@@ -13,8 +13,8 @@ from core.data import medians
 from core.data.dataset import TRAINING_SPLITS, load_stream_data
 from core.data.metrics import channel_metrics
 from core.data.sentinels import SENTINEL, Sentinels
+from tests.core.data.bad_file_cases import config_for
 from tests.core.data.bad_files import cells, data
-from tests.core.data.test_bad_files import config_for
 
 FLT_MAX = float(np.finfo(np.float32).max)
 BELOW = float(np.nextafter(np.float32(SENTINEL), np.float32(0)))

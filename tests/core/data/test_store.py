@@ -13,7 +13,7 @@ from core.data import store as store_module
 from core.data.dataset import TRAINING_SPLITS, check_quality, load_stream_data
 from core.data.recording import Recording
 from core.data.store import Store
-from tests.core.data.test_dataset import SPLIT, make_config, write_ramp
+from tests.core.data.datasets import SPLIT, make_config, write_ramp
 
 C_ALONE = {"files": ("data/c.csv",)}
 MESSY = "timestamp,a,b\n2026-01-01 00:00:02,3,\n2026-01-01 00:00:00,1,9\n2026-01-01 00:00:01,2,8\n"

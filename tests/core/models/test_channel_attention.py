@@ -9,8 +9,8 @@ from core.config.compose import load_config
 from core.config.schema import PatchTSTModel
 from core.errors import ConfigError
 from core.models.patchtst import PatchTST
-from tests.core.models.test_masking import assert_another_gradient_for_the_same_loss
-from tests.core.models.test_patchtst import renamed
+from tests.core.models.gradients import assert_another_gradient_for_the_same_loss
+from tests.core.models.reference_names import renamed
 from tests.support import REPO_ROOT
 
 BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 5, 8

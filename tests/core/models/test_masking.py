@@ -250,18 +250,6 @@ def test_gradient_checkpointing_is_off_by_default_and_passes_are_not_in_the_stat
     assert "passes_qn" not in model.state_dict()
 
 
-def assert_another_gradient_for_the_same_loss(point, distribution, x, mask):
-    """Of two models with the same weights, the one that predicts a variance has the loss of the other, and another
-    gradient."""
-    distribution.load_state_dict(point.state_dict(), strict=False)
-    losses = [model(x, mask).loss for model in (point, distribution)]
-    torch.testing.assert_close(*losses)
-    for loss in losses:
-        loss.backward()
-    assert not torch.allclose(point.head.weight.grad, distribution.head.weight.grad)
-    assert distribution.variance_head.weight.grad.abs().sum() > 0
-
-
 # ------------------------------------------------------------------------------------------------------ distributions
 def predictions():
     """Predictions, their log variance, and targets up to 100 standard deviations away."""

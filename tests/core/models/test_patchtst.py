@@ -8,6 +8,7 @@ from core.errors import ConfigError
 from core.models import patchtst
 from core.models.masking import random_mask
 from core.models.patchtst import PLAIN_LENGTH, PatchTST, attend
+from tests.core.models.reference_names import renamed
 
 BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 2, 8
 NUM_PATCHES = WINDOW // PATCH
@@ -50,25 +51,6 @@ def reference(model: PatchTST):
     assert weights.keys() == dict(other.named_parameters()).keys()
     other.load_state_dict(weights, strict=False)  # all but the BatchNorm statistics, which have equal initial values
     return other
-
-
-def renamed(ours: dict[str, torch.Tensor], model: PatchTST) -> dict[str, torch.Tensor]:
-    """Our parameters (or their gradients) under transformers' names."""
-    theirs = {"model.encoder.positional_encoder.position_enc": ours["position_nd"]}
-    inner = "batchnorm." if model.settings.norm == "batch" else ""
-    for kind in ("weight", "bias"):
-        theirs[f"model.encoder.embedder.input_embedding.{kind}"] = ours[f"embed.{kind}"]
-        theirs[f"head.linear.{kind}"] = ours[f"head.{kind}"]
-        for i in range(len(model.layers)):
-            to, source = f"model.encoder.layers.{i}", f"layers.{i}"
-            for name, part in zip("qkv", ours[f"{source}.attention.qkv.{kind}"].chunk(3), strict=True):
-                theirs[f"{to}.self_attn.{name}_proj.{kind}"] = part
-            theirs[f"{to}.self_attn.out_proj.{kind}"] = ours[f"{source}.attention.out.{kind}"]
-            theirs[f"{to}.norm_sublayer1.{inner}{kind}"] = ours[f"{source}.norm_attention.{kind}"]
-            theirs[f"{to}.norm_sublayer3.{inner}{kind}"] = ours[f"{source}.norm_feed_forward.{kind}"]
-            for index in (0, 3):
-                theirs[f"{to}.ff.{index}.{kind}"] = ours[f"{source}.feed_forward.{index}.{kind}"]
-    return theirs
 
 
 def force_mask(monkeypatch, mask_bcn):

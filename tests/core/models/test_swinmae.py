@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
 from core.models.swinmae import DropPath, SwinMAE, patch_statistics
-from tests.core.models.test_masking import assert_another_gradient_for_the_same_loss
+from tests.core.models.gradients import assert_another_gradient_for_the_same_loss
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}

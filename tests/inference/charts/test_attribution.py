@@ -14,7 +14,7 @@ from inference.charts.cross_channel_regression import CrossChannelRegression
 from inference.charts.process import Charts, ProcessChartSet
 from inference.groups import POOLED
 from tests.inference.charts.plants import Splits, errors_of, plant, whole
-from tests.inference.charts.test_cross_channel import recipe
+from tests.inference.charts.recipes import recipe
 
 ROWS = slice(3000, 3200)
 

@@ -8,27 +8,24 @@ import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from benchmarks.detection.detectors import Trained
 from benchmarks.detection.detectors import scored as benchmarked
-from core.checkpoint import detector_path
 from core.config.schema import PatchTSTConfig
 from core.errors import DataError, OutputError
 from inference.detector import stored as stored_detector
-from inference.detector.detector import Detector, identity
+from inference.detector.detector import identity
 from inference.detector.file import load_detector, save_detector
 from inference.detector.fitting import fit
-from inference.detector.split_scores import SplitScores
-from inference.detector.stored import detector_and_data, load_splits, open_model
+from inference.detector.stored import load_splits, open_model
 from inference.entries import SplitErrors
 from inference.groups import reference_of
-from inference.model_errors import model_errors
 from inference.thresholds import calibrate
 from tests.inference.charts.plants import Splits, plant
+from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import configuration
 from tests.support import IN_NIGHTLY
 
@@ -41,30 +38,6 @@ OWN_PAST = [
 ]  # fmt: skip
 OWN_PAST.append("scoring.allow_training_rows=true")  # the model was trained on other rows of these files
 WHERE = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"report_dir": "q"}}
-
-
-class Scored(NamedTuple):
-    detector: Detector
-    scores: SplitScores
-
-
-def score(root: Path, stream: str, *overrides: str) -> Scored:
-    """Like `landfall score`, without its files."""
-    config, scoring = open_model(configuration(stream, root, *overrides), root=root, checkpoint=None)
-    detector, data = detector_and_data(config, scoring, root=root)
-    windows = data.splits["test"]
-    return Scored(detector, detector.score(model_errors(config, scoring, windows, "test"), windows))
-
-
-def file_of(root: Path, stream: str) -> Path:
-    return detector_path(root / f"checkpoints/{stream}_ssl.pt")
-
-
-def assert_same(one: Scored, other: Scored) -> None:
-    """Bit-identical."""
-    np.testing.assert_array_equal(one.scores.score_s, other.scores.score_s)
-    np.testing.assert_array_equal(one.scores.channel_error_sc, other.scores.channel_error_sc)
-    assert one.detector.threshold == other.detector.threshold
 
 
 # --------------------------------------------------------------------------------------------------------- used again

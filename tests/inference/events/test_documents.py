@@ -14,7 +14,7 @@ from core.config.schema import STREAMS
 from inference.events.documents import MAX_COLUMNS, MAX_POINTS, MAX_ROWS, WORST_EVENTS, _pooled, write_event_documents
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.dashboard.documents import validate
-from tests.inference.events.test_panels import scored_over
+from tests.inference.events.scored_tables import scored_over
 from tests.inference.trained_workspace import configuration
 
 

@@ -13,15 +13,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from core.config.compose import load_config
-from core.config.schema import STREAMS, Scoring
-from inference.detector.split_scores import SplitScores
+from core.config.schema import STREAMS
 from inference.events import panels
-from inference.events.finding import find_events
 from inference.events.panels import write_panels
-from inference.events.views import LONGEST_VIEW, Scored, shown_lines
-from inference.model_errors import split_errors
+from inference.events.views import LONGEST_VIEW, shown_lines
 from inference.run_scoring_example import ScoringResult, score_stream
-from tests.inference.simple_models import OthersModel, coupled, scoring_with, windows_over
+from tests.inference.events.scored_tables import scored_over
 from tests.support.small_workspace import CONFIGS, build_small_workspace
 from trainers.run import train
 
@@ -124,19 +121,6 @@ def test_no_event_means_no_picture(tmp_path, make_table):
     scored, events = scored_over(table)
     assert write_panels(tmp_path, scored, events, root=tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataFrame]:
-    """A recording of two segments; channel 2 deviates."""
-    rows = len(table)
-    windows = windows_over([coupled(rows, 0)], window=window, stride=4, stretches=[(0, 60), (60, rows)])
-    error_sc = np.ones((rows, 6), dtype=np.float32)
-    error_sc[:, 2] = table["score"] * 6
-    events = find_events(table, Scoring(), channel_error_sc=error_sc, channels=[f"c{number}" for number in range(6)])
-    splits = SplitScores(table["score"].to_numpy(), error_sc, np.full(rows, 2), np.arange(rows), 1)
-    scoring = scoring_with(OthersModel(), channels=6)
-    expected_sc = split_errors(scoring, windows, batch_size=64, keep_expected=True).expected_sc
-    return Scored(scoring, windows, splits, table, expected_sc), events
 
 
 def test_dollar_signs_in_names_are_drawn_literally(tmp_path, make_table):
