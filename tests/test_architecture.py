@@ -45,6 +45,8 @@ STARTS_FAST = (
     "inference.watch.watching", "inference.watch.command", "inference.watch.mqtt", "inference.watch.delivery",
     "inference.export_model",
 )  # fmt: skip
+# Each takes half a second or more to import; most commands do not call them.
+IMPORTED_WHERE_USED = {"scipy.stats", "scipy.signal", "scipy.spatial", "scipy.optimize", "scipy.interpolate"}
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".ipynb", ".json", ".html", ".css", ".mjs", ".js", ".lock", ""}
 
 
@@ -179,6 +181,16 @@ for name in {names}:
 """
     result = subprocess.run([sys.executable, "-c", program], cwd=REPO_ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_slow_packages_are_imported_where_they_are_used():
+    offenders = set()
+    for path in SOURCES:
+        for node in tree_of(path).body:
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            offenders |= {(name_of(path), name) for name in names if name in IMPORTED_WHERE_USED}
+    assert offenders == set()
 
 
 def test_only_entry_points_print_or_exit():
