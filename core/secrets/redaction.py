@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from copy import copy
+from functools import lru_cache
 from numbers import Number
 from typing import Any
 
@@ -52,6 +53,8 @@ _KNOWN = re.compile(r"\b(?:(?:sk|pk|ghp|gho|ghs|hf|glpat|xox[abp])[-_][\w-]{16,}
 # Shorter values also occur within other words.
 _SHORTEST_VALUE = 6
 _SHORTEST_CREDENTIAL = 8
+# Such a text is a picture or a page; an executed notebook is redacted after each cell, with the pictures of all others.
+_LONG = 10_000
 _given: set[str] = set()
 
 
@@ -86,11 +89,19 @@ def redacted(value: Any, key: str = "") -> Any:
 
 def redacted_text(text: str) -> str:
     """Text for people with the values of secrets hidden: `api_key=…`, `https://user:…@host`, keys of known forms."""
-    text = masked(_by_value(text), HIDDEN)
+    text = _by_value(text)
+    return _by_pattern(text) if len(text) < _LONG else _by_pattern_once(text)
+
+
+def _by_pattern(text: str) -> str:
+    text = masked(text, HIDDEN)
     text = _LISTED.sub(_all_hidden, _ASSIGNED.sub(_hidden, text))
     text = _BASIC.sub(rf"\1{HIDDEN}", text)
     text = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", text)
     return _KNOWN.sub(HIDDEN, text)
+
+
+_by_pattern_once = lru_cache(maxsize=32)(_by_pattern)
 
 
 def redacted_code(code: str) -> str:

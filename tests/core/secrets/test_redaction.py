@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.secrets import redaction
 from core.secrets.literals import secret_values
 from core.secrets.redaction import (
     HIDDEN,
@@ -200,3 +201,14 @@ def test_control_characters_in_log_lines_are_escaped(letters):
     assert line.isprintable()
     assert line == f"WARNING: channel a{printable(letters)}b: 3 of 0.2, None"
     assert record.args == values, "other handlers get the record as it was"
+
+
+def test_a_long_text_is_searched_once_and_again_for_a_new_value(monkeypatch):
+    """A notebook is written after each cell, with the pictures of all earlier ones."""
+    searched = []
+    monkeypatch.setattr(redaction, "masked", lambda text, hidden: searched.append(text) or text)
+    picture = "iVBORw0KGgo" * 2000 + "pencil case"
+    assert [redaction.redacted_text(picture) for _ in range(3)] == [picture] * 3
+    assert len(searched) == 1
+    monkeypatch.setattr(redaction, "_given", {"pencil case"})
+    assert redaction.redacted_text(picture).endswith(redaction.HIDDEN)
