@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,7 +18,9 @@ import psutil
 from core.host import memory_mb, oom_kills
 
 _MIB = 2**20
-_SECONDS_BETWEEN_LOOKS = 0.1
+# A look reads the parent of every process of the machine, so it takes longer the more there are: at least so many
+# seconds between two looks, and so many times as long as the last one took.
+_SECONDS_BETWEEN_LOOKS, _TIMES_THE_LAST = 0.1, 50
 # A process that was killed with this share of the total memory was most likely killed because memory ran out.
 _NEARLY_ALL = 0.85
 _LESS_MEMORY = "training.gradient_checkpointing=true, model.size=reduced or a smaller training.batch_size need less"
@@ -126,7 +129,9 @@ class KernelWatch:
             os.killpg(self._process.pid, number)
 
     def _look(self) -> None:
-        while not self._is_over.wait(_SECONDS_BETWEEN_LOOKS):
+        pause_s = _SECONDS_BETWEEN_LOOKS
+        while not self._is_over.wait(pause_s):
+            before_s = time.thread_time()
             try:
                 kernel = psutil.Process(self._process.pid)
                 processes = [kernel, *kernel.children(recursive=True)]
@@ -138,6 +143,7 @@ class KernelWatch:
                 self._exceeded = True
                 self.kill()
                 return
+            pause_s = max(_SECONDS_BETWEEN_LOOKS, _TIMES_THE_LAST * (time.thread_time() - before_s))
 
 
 def _peak_of_children_mb() -> float:
