@@ -56,5 +56,6 @@ def pretrained(benchmark: BenchmarkSet, *, pack: Path, root: Path, work: Path, s
     pool(found, sensors, config=load("patchtst", (), root=root, work=work, name=name).config, root=pack, force=True)
     recipe = (*_RECIPE, *(_QUICK if quick else ()))
     shares = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "calibration": (0.95, 0.97), "test": (0.97, 1.0)}
-    overrides = (place("data.root", sensors), f"seed={seed}", *recipe, *bounds('["*/*.parquet"]', **shares))
+    by_time = (f"data.splits.{split}.by=time" for split in shares)
+    overrides = (place("data.root", sensors), f"seed={seed}", *recipe, *bounds('["*/*.parquet"]', **shares), *by_time)
     return train(load("patchtst", overrides, root=root, work=work, name=name), root=root).checkpoint
