@@ -5,6 +5,7 @@ Reads and checks every file, as a run does, and collects all problems instead of
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
         )
     config, spans = _splits(config, recordings, data_root, rate_hz, findings)
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
-    findings += [_too_short(config, state) for state in states if not state.is_enough]
+    findings += [_too_short(config, state, len(recordings)) for state in states if not state.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
@@ -223,7 +224,7 @@ def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
     text = f"{file}: {worst.message}; {len(found) - 1:,} more in {counted(len({each.file for each in found}), 'file')}"
     channels = list(dict.fromkeys(each.found.channel for each in found if each.found.channel))
     if channels:
-        others = f" and {len(channels) - _NAMED} more channels" if len(channels) > _NAMED else ""
+        others = f" and {len(channels) - _NAMED} more" if len(channels) > _NAMED else ""
         text += f", of {', '.join(channels[:_NAMED])}{others}"
     yield f"{text}; `landfall quality` lists all"
 
@@ -279,10 +280,12 @@ def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | 
     return sum(float(time_t[span.stop - 1] - time_t[span.start]) for time_t, span in times) / NS_PER_S
 
 
-def _too_short(config: AnyConfig, state: SplitState) -> Finding:
-    of_file = ""
+def _too_short(config: AnyConfig, state: SplitState, num_recordings: int) -> Finding:
+    of_file, split = "", getattr(config.data.splits, state.name)
     if state.file_rows_needed is not None:
         of_file = f"record {state.file_rows_needed:,} rows or more without a gap in one file, or "
+        if num_recordings > 1 and split.stop - split.start < 1:  # fewer are not divided as wholes (`core.data.splits`)
+            of_file += f"{math.ceil(1 / (split.stop - split.start))} files or more, or "
     gaps = f", at most {state.longest:,} of them without a gap" if state.segments > 1 else ""
     return Finding(
         "stop",

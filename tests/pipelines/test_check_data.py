@@ -119,6 +119,22 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
         assert line in text, line
 
 
+def test_few_short_runs_need_longer_or_more_files(workspace, capsys):
+    def write(count: int) -> tuple[int, dict]:
+        for number in range(count):
+            file = workspace / f"data/fdc/{'train' if number else 'test'}_{number}.csv"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pump(110, seed=number).to_csv(file, index=False)
+        return check(capsys, workspace, "--no-time")
+
+    code, found = write(6)
+    (hint,) = [each["hint"] for each in found["patchtst"]["findings"] if each["severity"] == "stop"]
+    assert (code, hint.startswith("record 214 rows or more without a gap in one file, or 7 files or more, or")) == (
+        EXIT_DATA, True,
+    )  # fmt: skip
+    assert write(8)[0] == EXIT_OK
+
+
 def test_a_stream_without_data_is_left_out(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     code, found = check(capsys, workspace, "--no-time")
