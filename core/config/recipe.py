@@ -186,7 +186,8 @@ def _process_window(patch: int | str, history: History) -> tuple[int, str]:
     for window in _SHORT_WINDOWS:
         fits = window + (window if history.guard < 0 else history.guard) <= rows
         if fits and _WINDOWS_PER_SPLIT * window <= train_rows:
-            reason += f", those of train of {train_rows} rows, enough for {_WINDOWS_PER_SPLIT} windows"
+            train = f", those of train in segments of {train_rows}" if name != "train" else ""
+            reason += f"{train}, enough for {_WINDOWS_PER_SPLIT} windows of train"
             return max(window // step, 2) * step, reason
     return max(_SHORT_WINDOWS[-1] // step, 2) * step, reason
 
