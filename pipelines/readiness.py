@@ -119,9 +119,10 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
         return Readiness(
             config, len(files), len(recordings), rows, first.channels, rate_hz, first.time_source, (), _once(findings)
         )
+    may_be_whole = {name for name in SPLIT_NAMES if getattr(config.data.splits, name).by == "auto"}
     config, spans = _splits(config, recordings, data_root, rate_hz, findings)
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
-    findings += [_too_short(config, state, len(recordings)) for state in states if not state.is_enough]
+    findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
@@ -280,11 +281,12 @@ def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | 
     return sum(float(time_t[span.stop - 1] - time_t[span.start]) for time_t, span in times) / NS_PER_S
 
 
-def _too_short(config: AnyConfig, state: SplitState, num_recordings: int) -> Finding:
+def _too_short(config: AnyConfig, state: SplitState, may_be_whole: bool) -> Finding:
+    """may_be_whole: with more files, the split would consist of whole files (`core.data.splits.divided`)."""
     of_file, split = "", getattr(config.data.splits, state.name)
     if state.file_rows_needed is not None:
         of_file = f"record {state.file_rows_needed:,} rows or more without a gap in one file, or "
-        if num_recordings > 1 and split.stop - split.start < 1:  # fewer are not divided as wholes (`core.data.splits`)
+        if may_be_whole and split.stop - split.start < 1:
             of_file += f"{math.ceil(1 / (split.stop - split.start))} files or more, or "
     gaps = f", at most {state.longest:,} of them without a gap" if state.segments > 1 else ""
     return Finding(

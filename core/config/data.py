@@ -14,7 +14,7 @@ from core.config.fields import Bound, Contradiction, Count, CountOrAuto, Fractio
 
 
 class Split(Section):
-    """One split of the data: files, and a segment of each."""
+    """One split of the data: files, and a segment of each, or whole files."""
 
     files: tuple[str, ...] = Field(
         (), description="Globs relative to `data.root`; label files (`*.labels.*`) are never read as sensors."
@@ -100,7 +100,8 @@ class Data(Section):
     window: CountOrAuto = Field(
         256,
         description="Samples in a window. `auto` uses the largest of 256, 128 and 64 rows that fits three times into a "
-        "split; for vibration one second, at most 2048 samples, or a complete record if records are short.",
+        "split, for short segments one of 64, 32 and 16 that fits three times into those of train; for "
+        "vibration one second, at most 2048 samples, or a complete record if records are short.",
     )
     stride: CountOrAuto = Field(
         64,
