@@ -8,6 +8,8 @@ PAGE = "training_dashboard"
 # The document of the first page, and those that running commands rewrite.
 STATE = f"{PAGE}/data/dashboard-state.json"
 LIVE = f"{PAGE}/data/live"
+# The page and its data as one file.
+SINGLE_FILE = "artifacts/report.html"
 
 
 def has_page(root: Path) -> bool:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.schema import STREAMS, Stream
+from core.config.schema import STREAMS, TITLES, Stream
 from core.errors import EXIT_OK, DataError, LandfallError
 from core.numbers import aligned, counted, duration_in_words, plain
 from core.secrets.redaction import printable
 from core.workspace import SAMPLES
 from pipelines.colour import with_colour
-from pipelines.dashboard.state_documents import TITLES
 from pipelines.stream_configs import LOCAL_FILES, configs_in_use
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from core.cli import add_root_argument, print_json, root_of, run_command
 from core.config.compose import LoadedConfig, load_config
-from core.config.schema import STREAMS, AnyConfig, Stream
+from core.config.schema import STREAMS, TITLES, AnyConfig, Stream
 from core.documents import Document
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
@@ -31,29 +31,24 @@ from inference.events.detail import EventDetail
 from pipelines.checks.base import REPORT, Checklist
 from pipelines.dashboard.detail_documents import Quality, Series, SeriesDetail
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
-from pipelines.dashboard.inputs import CONTRACT, Problems, read_checkpoint, read_model, read_scores
+from pipelines.dashboard.inputs import read_checkpoint, read_scores
 from pipelines.dashboard.migrations import read_migration
-from pipelines.dashboard.pipeline_run import LIVE, read_pipeline_run, with_pipeline_run
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
 from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
 from pipelines.dashboard.run_documents import RunRecord, RunsIndex, ShownRun
 from pipelines.dashboard.runs import read_runs, write_history
 from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
-from pipelines.dashboard.state_documents import (
-    TITLES,
-    DashboardState,
-    Light,
-    LivePipeline,
-    RunsSummary,
-    StreamState,
-)
-from pipelines.dashboard.verdict import known_since, light_of, pipeline_nodes, verdict_of
+from pipelines.dashboard.state_documents import DashboardState, Light, RunsSummary, StreamState
+from pipelines.dashboard.verdict import known_since, light_of, pipeline_nodes, verdict_of, with_pipeline_run
 from pipelines.fleet.document import FILE as FLEET
 from pipelines.fleet.document import FleetState
 from pipelines.imported_models import streams_off_here
 from pipelines.init_workspace import renew_page
-from pipelines.stream_configs import LOCAL_FILES, add_stream_config_arguments, files_of
+from pipelines.problems import Problems, read_model
+from pipelines.steps.records import read_last_run
+from pipelines.steps.stages import LivePipeline
+from pipelines.stream_configs import CONTRACT, LOCAL_FILES, add_stream_config_arguments, files_of
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +102,7 @@ def export_state(
     if persist_run_history:
         summary = write_history(runs, out.parent / "runs", problems)
     in_use = {name: stream for name, stream in streams.items() if name not in off}
-    nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_pipeline_run(root, now, problems)
+    nodes, pipeline = pipeline_nodes(in_use, checklist, migration), read_last_run(root, now, problems)
     if pipeline is not None:
         nodes = with_pipeline_run(nodes, pipeline, known_since(in_use, checklist))
     state = DashboardState(
@@ -126,7 +121,7 @@ def export_state(
     active = [f"live/{stream}.json" for stream in streams_in_training(runs)]
     active += [f"live/watch-{stream}.json" for stream in STREAMS]
     if pipeline is not None and pipeline.state == "running":
-        active.append(LIVE)
+        active.append("live/pipeline.json")
     remove_stale(out.parent, state, active)
     return state
 

@@ -35,10 +35,9 @@ from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
 from pipelines.checks.base import REPORT
 from pipelines.colour import with_colour
-from pipelines.dashboard.pipeline_run import FOLDER
 from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run
-from pipelines.steps.records import unfinished_run
+from pipelines.steps.records import FOLDER, unfinished_run
 from pipelines.steps.running import How, Outcome, Run
 from pipelines.steps.table import STREAM_STEPS, Order, Step, pipeline_steps
 from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of

@@ -8,15 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from core.config.compose import LoadedConfig
-from core.config.schema import Stream
+from core.config.schema import TITLES, Stream
 from core.numbers import counted
-from core.page import STATE, has_page
+from core.page import SINGLE_FILE, STATE, has_page
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
 from pipelines.checks.base import REPORT, Checklist
-from pipelines.dashboard.single_file import FILE as SINGLE_FILE
-from pipelines.dashboard.state_documents import TITLES
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import as_text
 

@@ -9,12 +9,21 @@ from pathlib import Path
 
 from core.cli import add_root_argument, run_name
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.schema import STREAMS, AnyConfig, Stream
+from core.config.data import Quality
+from core.config.schema import REPORT_DIRS, SCHEMAS, STREAMS, AnyConfig, Logging, Stream
 from pipelines.imported_models import streams_off_here
 
 log = logging.getLogger(__name__)
 
 LOCAL_FILES: Mapping[Stream, str] = {stream: local_config_file(stream) for stream in STREAMS}
+# Configurations with the output folders of the contract, for streams whose own configuration is missing or invalid.
+CONTRACT: Mapping[Stream, AnyConfig] = {
+    stream: schema(
+        logging=Logging(log_dir=f"runs/{stream}_ssl", checkpoint_path=f"checkpoints/{stream}_ssl.pt"),
+        dqvl=Quality(report_dir=REPORT_DIRS[stream]),
+    )
+    for stream, schema in SCHEMAS.items()
+}
 # For commands on both streams: the option for the configuration of each stream.
 FLAGS: Mapping[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}
 

@@ -22,6 +22,11 @@ from core.config.training import Training
 
 Stream = Literal["patchtst", "swinmae"]
 STREAMS: tuple[Stream, ...] = ("patchtst", "swinmae")
+# Model and data of each stream, for users.
+TITLES: dict[Stream, tuple[str, str]] = {
+    "patchtst": ("PatchTST-SSL", "process sensors (FDC)"),
+    "swinmae": ("Swin-MAE", "vibration scalograms"),
+}
 # Folders of the quality reports according to the contract of a workspace.
 REPORT_DIRS: dict[Stream, str] = {"patchtst": "artifacts/dqvl/fdc", "swinmae": "artifacts/dqvl/vib"}
 

@@ -225,9 +225,9 @@ def dashboard_state(context: Context) -> str:
     """A new export is valid; so is the last one, if there is any."""
     from core.documents import explain
     from core.page import STATE
-    from pipelines.dashboard.inputs import CONTRACT
     from pipelines.dashboard.state_documents import DashboardState
     from pipelines.export_training_dashboard_state import export_state
+    from pipelines.stream_configs import CONTRACT
 
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "dashboard-state.json"

@@ -4,9 +4,8 @@ which has the lowest first:
 - `detail_documents`: scores over time, details of events, quality of files
 - `run_documents`: runs
 - `state_documents`: the state of the workspace, the document of the first page
-- `inputs`: reads outputs of runs, and lists what cannot be read
+- `inputs`: the promoted weights and the latest scoring
 - `verdict`: the state of each stage, and the lights of the streams
-- `pipeline_run`: the steps of the last run of the pipeline
 - `hardware`: automatic decisions of a run, and the device record
 - `migrations`: migrated notebooks
 - `series`: scores over time at two resolutions

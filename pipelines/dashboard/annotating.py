@@ -19,10 +19,12 @@ from core.page import STATE
 from core.workspace import utc_now, write_text
 from inference.provenance import data_root_of
 from inference.summary import read_summary
-from pipelines.dashboard.inputs import CONTRACT, Problems, read_model, read_scores
+from pipelines.dashboard.inputs import read_scores
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import DashboardState
 from pipelines.dashboard.verdict import light_of
+from pipelines.problems import Problems, read_model
+from pipelines.stream_configs import CONTRACT
 
 # The server answers each request in a separate thread.
 _WRITING = threading.Lock()

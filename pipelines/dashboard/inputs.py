@@ -1,80 +1,25 @@
-"""Reads the outputs of runs for the dashboard; a damaged file is reported as a problem, never a crash."""
+"""Reads the promoted weights, and the latest scoring with its events."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-from core.config.data import Quality
-from core.config.schema import REPORT_DIRS, SCHEMAS, AnyConfig, Logging, Stream
+from core.config.schema import AnyConfig
 from core.data.annotations import Annotation, annotation_of, annotations_file, of_data
-from core.documents import SCHEMA_VERSION, explain, plain
 from core.files import changed_at, has_file
 from core.names import RunId
-from core.reading import read_json
 from core.workspace import relative
 from inference.provenance import data_root_of
 from inference.summary import ScoreSummary, ScoringPaths, Threshold, read_summary
-from pipelines.dashboard.run_documents import Problem
-from pipelines.dashboard.state_documents import (
-    AnomalyEvent,
-    Checkpoint,
-    Detections,
-)
-
-log = logging.getLogger(__name__)
+from pipelines.dashboard.state_documents import AnomalyEvent, Checkpoint, Detections
+from pipelines.problems import Problems, read_model
 
 WORST_EVENTS = 50
-# Configurations with the output folders of the contract, for streams whose own configuration is missing or invalid.
-CONTRACT: Mapping[Stream, AnyConfig] = {
-    stream: schema(
-        logging=Logging(log_dir=f"runs/{stream}_ssl", checkpoint_path=f"checkpoints/{stream}_ssl.pt"),
-        dqvl=Quality(report_dir=REPORT_DIRS[stream]),
-    )
-    for stream, schema in SCHEMAS.items()
-}
-
-Model = TypeVar("Model")
 
 
-class Problems:
-    """Inputs that could not be read, in the order in which they were found; every entry is logged once."""
-
-    def __init__(self, root: Path):
-        self.root = root
-        self.found: list[Problem] = []
-
-    def add(self, path: Path, message: str) -> None:
-        problem = Problem(path=relative(path, self.root), message=message)
-        if problem in self.found:  # a folder that several inputs are in
-            return
-        log.warning("%s: %s", problem.path, problem.message)
-        self.found.append(problem)
-
-
-def read_model(path: Path, model: type[Model], problems: Problems) -> Model | None:
-    """The JSON file as `model`; None if it is missing, damaged or of another schema version. The latter two are added
-    to `problems`."""
-    try:
-        values = plain(read_json(path))
-        version = values.get("schema_version", SCHEMA_VERSION) if isinstance(values, dict) else SCHEMA_VERSION
-        if version != SCHEMA_VERSION:
-            raise ValueError(f"has schema version {version!r}; this version of Landfall reads {SCHEMA_VERSION}")
-        return TypeAdapter(model).validate_python(values)
-    except FileNotFoundError:
-        return None
-    # Decoding and validation errors are ValueErrors.
-    except (OSError, ValueError) as error:
-        problems.add(path, explain(error))
-        return None
-
-
-# --------------------------------------------------------------------------------------- scores, checkpoints, checklist
 class _Sidecar(BaseModel):
     run_id: RunId | None = None
     sha256: str | None = None

@@ -12,8 +12,8 @@ from core.workspace import relative
 from migration.report.document import FoundItem, NotebookReport, Report, place_of
 from migration.report.kept import FOLDER
 from migration.rules.table import RULES
-from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
+from pipelines.problems import Problems, read_model
 
 # A notebook, and the file of its report; None if it was migrated again in memory.
 Reported = tuple[NotebookReport, Path | None]

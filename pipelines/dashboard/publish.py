@@ -13,9 +13,9 @@ from core.workspace import remove_abandoned, write_text
 from inference.events.detail import EventDetail
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import Series
-from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.series import files_of
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
+from pipelines.problems import Problems, read_model
 
 # Documents that an export may have written.
 _OWN_FILES = ("series/**/*.json", "events/**/*.json", "quality/*.json", "live/*.json")

@@ -9,9 +9,9 @@ from pathlib import Path
 from core.config.schema import AnyConfig, Stream
 from core.files import changed_at, has_file, listed, skipped_by_glob
 from pipelines.dashboard.detail_documents import FileQuality, Quality
-from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
+from pipelines.problems import Problems, read_model
 
 WORST_MESSAGES = 5
 

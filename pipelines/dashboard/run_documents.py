@@ -12,12 +12,8 @@ from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
 from core.run_facts import RunDetection, RunNotes
 from core.run_status import EpochPoint, Progress, RunState, StepPoint
+from pipelines.problems import Problem
 from trainers.batching import BatchPlan
-
-
-class Problem(Document):
-    path: Text = Field(description="File or folder, relative to the workspace.")
-    message: Text = Field(description="The problem.")
 
 
 class ModelSize(Document):

@@ -27,16 +27,11 @@ from core.runlog import metrics_lines
 from core.thinning import kept
 from core.workspace import relative
 from pipelines.dashboard.hardware import in_words
-from pipelines.dashboard.inputs import CONTRACT, Problems, read_model
 from pipelines.dashboard.publish import write_document
-from pipelines.dashboard.run_documents import (
-    Environment,
-    RunEntry,
-    RunRecord,
-    RunsIndex,
-    RunStream,
-)
+from pipelines.dashboard.run_documents import Environment, RunEntry, RunRecord, RunsIndex, RunStream
 from pipelines.dashboard.state_documents import RunsSummary
+from pipelines.problems import Problems, read_model
+from pipelines.stream_configs import CONTRACT
 
 log = logging.getLogger(__name__)
 

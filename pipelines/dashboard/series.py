@@ -16,8 +16,8 @@ from core.thinning import runs_of
 from core.workspace import compact_json, write_text
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import RecordingSeries, Series, SeriesPart
-from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.state_documents import AnomalyEvent
+from pipelines.problems import Problems, read_model
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,15 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core.errors import UsageError
-from core.page import PAGE, has_page
+from core.page import PAGE, SINGLE_FILE, has_page
 from core.workspace import write_text
 from pipelines.dashboard.detail_documents import Series
-from pipelines.dashboard.inputs import Problems, read_model
 from pipelines.dashboard.publish import referenced_files
 from pipelines.dashboard.run_documents import RunsIndex
 from pipelines.dashboard.state_documents import DashboardState, StreamState
+from pipelines.problems import Problems, read_model
 
-FILE = "artifacts/report.html"
 STATE, INDEX = "dashboard-state.json", "runs/index.json"
 # Common limit of mail servers, minus the overhead of their encoding. Documents that do not fit are left out, the least
 # important first.
@@ -45,7 +44,7 @@ def write_single_file(root: Path, path: Path | None = None, *, data: Path | None
     """Writes the last export as one page; returns its path, by default `artifacts/report.html`. data: folder of the
     export, by default that of the page. Raises UsageError if there is no page, or nothing was exported.
     """
-    page, path = root / PAGE, path or root / FILE
+    page, path = root / PAGE, path or root / SINGLE_FILE
     data = data or page / "data"
     if not has_page(root):
         raise UsageError(

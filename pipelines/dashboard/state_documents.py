@@ -15,16 +15,11 @@ from core.run_status import RunState
 from inference.events.detail import FoundEvent
 from inference.summary import ScoreSummary
 from pipelines.checks.base import Checklist
-from pipelines.dashboard.run_documents import Problem, ShownRun
+from pipelines.dashboard.run_documents import ShownRun
+from pipelines.problems import Problem
+from pipelines.steps.stages import StageNow, Verdict
 
 StreamCondition = RunState | Literal["not started"]
-TITLES: dict[Stream, tuple[str, str]] = {
-    "patchtst": ("PatchTST-SSL", "process sensors (FDC)"),
-    "swinmae": ("Swin-MAE", "vibration scalograms"),
-}
-NodeState = Literal["done", "running", "attention", "failed", "waiting"]
-PipelineState = Literal["running", "completed", "failed"]
-NodeId = Literal["data", "quality", "train", "score", "validate", "export", "migration"]
 
 
 class QualityMessage(QualityFinding):
@@ -110,12 +105,6 @@ class StreamState(ShownRun):
     memory: MemoryUse | None = Field(None, description="Predicted and measured memory; null if both are unknown.")
 
 
-class StageNow(Document):
-    id: NodeId = Field(description="Stage of the pipeline.")
-    state: NodeState = Field(description="State of the stage.")
-    detail: Text = Field(description="Its result as text; for a running pipeline, its steps.")
-
-
 class PipelineNode(StageNow):
     title: Text = Field(description="Name of the stage.")
     steps: Text | None = Field(None, description="Duration in the pipeline; null if the stage was run by hand.")
@@ -150,23 +139,6 @@ class RuleCount(Document):
 class MigrationState(Document):
     notebooks: list[MigratedNotebook] = Field(default_factory=list, description="By name of the source.")
     rules: list[RuleCount] = Field(default_factory=list, description="Rules with findings, the most frequent first.")
-
-
-class Verdict(Document):
-    state: NodeState = Field(description="State of the workspace.")
-    title: Text = Field(description="The state in one or two words.")
-    detail: Text = Field(description="The reason.")
-
-
-class LivePipeline(Document):
-    """`live/pipeline.json`: the running pipeline; the next export replaces it."""
-
-    schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: Text = Field(description="The run.")
-    state: PipelineState = Field(description="Still `running` if the process was killed.")
-    updated_at: Time = Field(description="When this was written.")
-    verdict: Verdict | None = Field(None, description="Replaces the exported verdict; null if that is still valid.")
-    stages: list[StageNow] = Field(default_factory=list, description="Replace the exported stages.")
 
 
 class RunsSummary(Document):

@@ -1,4 +1,8 @@
-"""The state of each pipeline stage with the verdict over all of them, and the light of each stream."""
+"""The state of each pipeline stage with the verdict over all of them, and the light of each stream.
+
+The outputs of a stage determine its state; the steps of the last run of the pipeline add whether it is running again,
+how long it took, or why it failed.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +19,18 @@ from pipelines.dashboard.state_documents import (
     Checkpoint,
     Light,
     MigrationState,
-    NodeId,
-    NodeState,
     PipelineNode,
     StreamCondition,
     StreamState,
-    Verdict,
 )
+from pipelines.steps.stages import PipelineRun, StageId, StageNow, StageState, StepNow, Verdict, stages_of
 
 Streams = Mapping[Stream, StreamState]
 # State of a stage, and its result in words.
-Result = tuple[NodeState, str]
+Result = tuple[StageState, str]
 
 # The stages in the order of the data, then migration: title, and the view of the page with the details.
-STAGES: dict[NodeId, tuple[str, str]] = {
+STAGES: dict[StageId, tuple[str, str]] = {
     "data": ("Data", "data"),
     "quality": ("Quality", "data"),
     "train": ("Train", "training"),
@@ -38,8 +40,8 @@ STAGES: dict[NodeId, tuple[str, str]] = {
     "migration": ("Migration", "migration"),
 }
 # Stages outside the flow of the data: they do not affect the verdict.
-_OUTSIDE_THE_FLOW: frozenset[NodeId] = frozenset({"export", "migration"})
-_TRAINING: dict[StreamCondition, NodeState] = {
+_OUTSIDE_THE_FLOW: frozenset[StageId] = frozenset({"export", "migration"})
+_TRAINING: dict[StreamCondition, StageState] = {
     "running": "running",
     "completed": "done",
     "stopped": "attention",
@@ -49,7 +51,7 @@ _TRAINING: dict[StreamCondition, NodeState] = {
 }
 
 
-def known_since(streams: Streams, checklist: Checklist | None) -> dict[tuple[NodeId, Stream | None], datetime]:
+def known_since(streams: Streams, checklist: Checklist | None) -> dict[tuple[StageId, Stream | None], datetime]:
     """Time of the last output of each stage, by stream if it has one."""
     found = {
         **{("train", name): stream.updated_at for name, stream in streams.items()},
@@ -63,7 +65,7 @@ def pipeline_nodes(
     streams: Streams, checklist: Checklist | None, migration: MigrationState | None
 ) -> list[PipelineNode]:
     """Every stage in the order of the data, then migration; the document that contains them is itself the export."""
-    results: dict[NodeId, Result] = {
+    results: dict[StageId, Result] = {
         "data": _data(streams),
         "quality": _quality(streams),
         "train": _train(streams),
@@ -86,7 +88,7 @@ def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
     states = {node.state for node in stages if not (node.id == "quality" and node.state == "attention")}
     if states == {"waiting"}:
         return Verdict(state="waiting", title="Nothing has run yet", detail="`landfall pipeline` starts the first run")
-    titles: dict[NodeState, str] = {"failed": "Not ready", "running": "Running", "attention": "Needs attention"}
+    titles: dict[StageState, str] = {"failed": "Not ready", "running": "Running", "attention": "Needs attention"}
     for state, title in titles.items():
         if state in states:
             return Verdict(state=state, title=title, detail=_details(stages, state))
@@ -97,7 +99,7 @@ def verdict_of(nodes: Iterable[PipelineNode]) -> Verdict:
     return Verdict(state="done", title="Ready", detail="; ".join(notes))
 
 
-def _details(nodes: Iterable[PipelineNode], state: NodeState) -> str:
+def _details(nodes: Iterable[PipelineNode], state: StageState) -> str:
     return "; ".join(f"{node.title}: {node.detail}" for node in nodes if node.state == state)
 
 
@@ -128,9 +130,9 @@ def _train(streams: Streams) -> Result:
     if states == {"waiting"}:
         return "waiting", "nothing trained yet"
     detail = ", ".join(f"{streams[name].title} {text}" for name, (_, text) in conditions.items())
-    order: tuple[NodeState, ...] = ("running", "failed", "attention")
+    order: tuple[StageState, ...] = ("running", "failed", "attention")
     # One stream is trained and the other is not: that needs attention, too.
-    otherwise: NodeState = "done" if states == {"done"} else "attention"
+    otherwise: StageState = "done" if states == {"done"} else "attention"
     return next((state for state in order if state in states), otherwise), detail
 
 
@@ -180,6 +182,37 @@ def _migration(migration: MigrationState | None) -> Result:
     if waiting:
         return "attention", f"manual changes needed in {waiting} of {counted(len(notebooks), 'notebook')}"
     return "done", f"{counted(len(notebooks), 'notebook')} migrated"
+
+
+# ------------------------------------------------------------------------------------------- last run of the pipeline
+def with_pipeline_run(
+    nodes: Iterable[PipelineNode], run: PipelineRun, known_since: Mapping[tuple[StageId, Stream | None], datetime]
+) -> list[PipelineNode]:
+    """The stages according to their outputs, with the state of the steps of `run`.
+
+    known_since: time of the newest output of a stage, or of a stream in it. Steps of a run that has ended are ignored
+    if their stage was run by hand since, or any stage of their stream.
+    """
+
+    def is_current(step: StepNow) -> bool:
+        known = known_since.get((step.stage, step.stream))
+        is_own = known is None or step.at is None or step.at >= known
+        others = (time for (_, stream), time in known_since.items() if step.stream in (None, stream))
+        return run.state == "running" or (is_own and all(time <= run.updated_at for time in others))
+
+    steps = [step for step in run.steps.values() if is_current(step)]
+    partly = {step.stage for step in run.steps.values() if step not in steps}
+    # The document with the nodes is itself the export.
+    reported = {stage.id: stage for stage in stages_of(steps, partly) if stage.id != "export"}
+    return [_with_stage(node, reported.get(node.id)) for node in nodes]
+
+
+def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
+    if stage is None:
+        return node
+    if stage.state == "done" or node.state == stage.state == "failed":
+        return node.model_copy(update={"steps": stage.detail})
+    return node.model_copy(update={"state": stage.state, "detail": stage.detail})
 
 
 # ---------------------------------------------------------------------------------------------------- light of a stream

@@ -11,7 +11,7 @@ from pathlib import Path
 from core.errors import UsageError
 from core.fingerprints import changes, file_digests
 from pipelines.steps.fingerprints import fingerprint
-from pipelines.steps.records import StepRecord
+from pipelines.steps.records import read_step
 from pipelines.steps.table import Order, Step
 
 
@@ -65,7 +65,7 @@ def reason_to_run(step: Step, order: Order, root: Path) -> str | None:
     """
     if step.always:
         return "always runs"
-    record = StepRecord.read(root, step.name)
+    record = read_step(root, step.name)
     if record is None:
         return "has never completed"
     found = file_digests(step.outputs, root)

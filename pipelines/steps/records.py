@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from pydantic import BaseModel
+
+from core.documents import SCHEMA_VERSION
 from core.fingerprints import Fingerprint
 from core.livefile import PacedFile
-from core.names import is_run_id
-from core.owner import Owner
-from core.reading import json_object_or_none
+from core.names import RunId
+from core.owner import Owner, has_ended
 from core.workspace import utc_now, write_json
-from pipelines.dashboard.inputs import Problems, read_model
-from pipelines.dashboard.pipeline_run import FOLDER, PipelineRun, StepNow, live_of
-from pipelines.dashboard.state_documents import PipelineState
+from pipelines.problems import Problems, read_model
 from pipelines.steps.jobs import Job
+from pipelines.steps.stages import PipelineRun, PipelineState, StepNow, live_of
 from pipelines.steps.table import Step
 
-SCHEMA_VERSION = 1
+FOLDER = "artifacts/pipeline"
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
@@ -40,18 +41,17 @@ class StepRecord:
     def write(self, root: Path) -> None:
         write_json(_file(root, self.step), {"schema_version": SCHEMA_VERSION, **asdict(self)})
 
-    @classmethod
-    def read(cls, root: Path, step: str) -> Self | None:
-        """The record; None if there is none, or none that this version can read."""
-        content = _json(_file(root, step))
-        return cls(**{key: value for key, value in content.items() if key != "schema_version"}) if content else None
+
+def read_step(root: Path, step: str) -> StepRecord | None:
+    """The record of a step; None if there is none, or none that this version can read."""
+    return read_model(_file(root, step), StepRecord, Problems(root))
 
 
 def _file(root: Path, step: str) -> Path:
     return root / FOLDER / "steps" / f"{step}.json"
 
 
-class RunRecord:
+class PipelineRecord:
     """The history of one run of the pipeline, `artifacts/pipeline/<run-id>/pipeline.json`; rewritten at each change. A
     resumed run of the same name adds to it. If the workspace contains the dashboard, its live document is updated too.
     """
@@ -82,7 +82,8 @@ class RunRecord:
 
     def step(self, name: str, **facts: Any) -> None:
         """facts: the `state` of the step and its details; they replace the earlier progress."""
-        self._run.steps[name] = StepNow(**dict(self._run.steps[name]) | {"note": "", "at": datetime.now(UTC)} | facts)
+        changes = {"note": "", "at": datetime.now(UTC)} | facts
+        self._run.steps[name] = self._run.steps[name].model_copy(update=changes)
         self._write()
 
     def follow(self, jobs: Iterable[Job]) -> None:
@@ -106,13 +107,32 @@ class RunRecord:
         self._live.write(lambda: live_of(self._run).model_dump_json() + "\n", last=True)
 
 
+# ------------------------------------------------------------------------------------------------------------ last run
+class _Last(BaseModel):
+    run_id: RunId | None = None
+    state: PipelineState | None = None
+
+
 def unfinished_run(root: Path) -> str | None:
     """The name of the last run if it did not complete."""
-    last: Mapping[str, Any] = _json(root / FOLDER / "last.json") or {}
-    run_id = last.get("run_id")
-    return run_id if last.get("state") not in (None, "completed") and is_run_id(run_id) else None
+    last = _last(root, Problems(root))
+    return last.run_id if last.state not in (None, "completed") else None
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    content = json_object_or_none(path) or {}
-    return content if content.get("schema_version", SCHEMA_VERSION) == SCHEMA_VERSION else None
+def read_last_run(root: Path, now: datetime, problems: Problems) -> PipelineRun | None:
+    """The last run of the pipeline; if its process has died, running steps are marked as stopped."""
+    last = _last(root, problems)
+    if last.run_id is None:
+        return None
+    run = read_model(root / FOLDER / last.run_id / "pipeline.json", PipelineRun, problems)
+    if run is not None and run.state == "running" and has_ended(run.owner, run.updated_at, now):
+        run.state = "failed"
+        for step in run.steps.values():
+            if step.state in ("running", "waiting"):
+                step.state = "stopped" if step.state == "running" else "not run"
+                step.reason = "the pipeline process has ended"
+    return run
+
+
+def _last(root: Path, problems: Problems) -> _Last:
+    return read_model(root / FOLDER / "last.json", _Last, problems) or _Last()

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import Fingerprint, file_digests
@@ -24,7 +23,8 @@ from pipelines.steps.display import Display
 from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.jobs import Job, is_problem
 from pipelines.steps.planning import reason_to_run
-from pipelines.steps.records import RunRecord, StepRecord
+from pipelines.steps.records import PipelineRecord, StepRecord, read_step
+from pipelines.steps.stages import Ending
 from pipelines.steps.table import Order, Step
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ _TICK_S = 0.5
 # Time for a step to save its state after a stop request.
 _GRACE_S = 180.0
 
-Ending = Literal["completed", "skipped", "failed", "stopped", "not run"]
 _GOOD_ENDINGS: tuple[Ending, ...] = ("completed", "skipped")
 
 
@@ -73,7 +72,7 @@ class Run:
 
     def __init__(self, order: Order, root: Path, how: How):
         self.order, self.root, self.how = order, root, how
-        self.record = RunRecord(root, order.run_id)
+        self.record = PipelineRecord(root, order.run_id)
         self.exit_code = EXIT_OK
         self._outcomes: dict[str, Outcome] = {}
         self._jobs: dict[str, Job] = {}
@@ -139,7 +138,7 @@ class Run:
         return f"{lost[0]} did not complete" if lost else None
 
     def _begin(self, step: Step) -> None:
-        reason, earlier = self._reason(step), StepRecord.read(self.root, step.name)
+        reason, earlier = self._reason(step), read_step(self.root, step.name)
         if reason is None:
             self._end(Outcome(step, "skipped", f"its inputs have not changed since run {earlier.run_id}"))
             return

@@ -10,12 +10,11 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
-from core.page import has_page
+from core.page import SINGLE_FILE, has_page
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import relative
 from pipelines.checks.base import REPORT
-from pipelines.dashboard.single_file import FILE as SINGLE_FILE
-from pipelines.dashboard.state_documents import NodeId
+from pipelines.steps.stages import StageId
 from pipelines.stream_configs import FLAGS
 
 
@@ -52,7 +51,7 @@ class Step:
 
     name: str
     title: str
-    stage: NodeId
+    stage: StageId
     command: tuple[str, ...] = ()
     notebook: Notebook | None = None
     needs: tuple[str, ...] = ()

@@ -12,9 +12,9 @@ import pytest
 from core.cli import run_name
 from core.names import is_run_id, run_folder
 from core.workspace import new_run_id
-from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.runs import read_runs
 from pipelines.import_artifacts import _target_of
+from pipelines.problems import Problems
 from pipelines.steps.records import unfinished_run
 
 GOOD = ("pump+2", "Prüfstand-7", "20261121-083000-1f3a77c2", "v1.2", "_x", "試験", "a" * 100, "x_run.3")

@@ -17,8 +17,10 @@ from inference.detector.file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
 from inference.score_text import against_labels
 from pipelines.checks.base import Checklist
-from pipelines.dashboard.inputs import CONTRACT, Problems, read_scores
+from pipelines.dashboard.inputs import read_scores
+from pipelines.problems import Problems
 from pipelines.run_summary import summary_text
+from pipelines.stream_configs import CONTRACT
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.support.small_workspace import write_process_data
 

@@ -11,10 +11,11 @@ import pytest
 
 from core.run_status import EpochPoint
 from core.workspace import utc_now
-from pipelines.dashboard.inputs import CONTRACT, Problems
 from pipelines.dashboard.runs import has_collapsed
 from pipelines.dashboard.series import MAX_BINS, POINTS_PER_PART, export_series
 from pipelines.export_training_dashboard_state import export_state
+from pipelines.problems import Problems
+from pipelines.stream_configs import CONTRACT
 from tests.dashboard import builders
 from tests.dashboard.builders import SECOND, build_workspace, write_run
 from tests.dashboard.documents import load, validate

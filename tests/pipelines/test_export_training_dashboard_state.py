@@ -16,10 +16,10 @@ import pytest
 from core.owner import Owner
 from core.run_status import StepPoint
 from core.workspace import write_json
-from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.run_documents import RunRecord
 from pipelines.dashboard.runs import decimate, read_metrics
 from pipelines.export_training_dashboard_state import export_state, main
+from pipelines.problems import Problems
 from tests.dashboard import builders
 from tests.dashboard.builders import (
     FIRST,

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from core.owner import Owner
-from pipelines.dashboard.pipeline_run import PipelineRun, live_of
-from pipelines.dashboard.state_documents import LivePipeline
 from pipelines.export_training_dashboard_state import export_state
+from pipelines.steps.stages import LivePipeline, PipelineRun, live_of
 from tests.dashboard.builders import START, build_finished_workspace, write, write_run
 from tests.dashboard.documents import validate
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from pipelines.dashboard import series
-from pipelines.dashboard.inputs import CONTRACT, Problems
 from pipelines.dashboard.series import export_series
+from pipelines.problems import Problems
+from pipelines.stream_configs import CONTRACT
 from tests.support import REPO_ROOT
 
 # Exports the scores of a workspace and prints the peak of memory in MiB. What `resource` reports of a process starts at
@@ -21,7 +22,8 @@ from tests.support import REPO_ROOT
 _EXPORT = r"""
 import re, sys
 from pathlib import Path
-from pipelines.dashboard.inputs import CONTRACT, Problems
+from pipelines.problems import Problems
+from pipelines.stream_configs import CONTRACT
 from pipelines.dashboard.series import export_series
 root = Path(sys.argv[1])
 assert export_series(root, CONTRACT["patchtst"], [], root / "data", Problems(root))

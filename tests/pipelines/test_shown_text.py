@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.dashboard.run_documents import Problem
+from pipelines.problems import Problem
 
 
 @pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\u200f", "\x1b", "\x07", "\x9b"])

@@ -8,8 +8,8 @@ import pytest
 
 from migration.command import main
 from migration.report.kept import FOLDER
-from pipelines.dashboard.inputs import Problems
 from pipelines.dashboard.migrations import read_migration
+from pipelines.problems import Problems
 from tests.migration.made_notebooks import code, save
 
 COLAB = code("open('/content/x.txt')")

@@ -16,11 +16,10 @@ from core.config.schema import STREAMS
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE
 from core.page import LIVE, PAGE
 from core.workspace import write_text
-from pipelines.dashboard.pipeline_run import live_of
-from pipelines.dashboard.state_documents import NodeId
 from pipelines.steps import records, running
-from pipelines.steps.records import StepRecord, unfinished_run
+from pipelines.steps.records import read_step, unfinished_run
 from pipelines.steps.running import How, Run
+from pipelines.steps.stages import StageId, live_of
 from pipelines.steps.table import Inputs, Order, Step, pipeline_steps
 from tests.support.waiting import is_gone, until, when
 
@@ -29,7 +28,7 @@ ACTOR = "tests.pipelines.steps.actor"
 LONG = ("--touch", "here", "--sleep", "120")
 
 
-def step(name: str, *words: str, stage: NodeId = "train", **facts) -> Step:
+def step(name: str, *words: str, stage: StageId = "train", **facts) -> Step:
     return Step(name, f"the step {name}", stage, command=(ACTOR, *words), **facts)
 
 
@@ -236,7 +235,7 @@ def test_resume_skips_a_step_until_its_inputs_change(do, workspace):
     (workspace / "in").write_text("1")
     made = step("made", "--write", "out", inputs=Inputs(files=("in",)), outputs=("out",))
     assert do(made)[1] == {"made": "completed"}
-    assert StepRecord.read(workspace, "made").run_id == "run-1"
+    assert read_step(workspace, "made").run_id == "run-1"
     assert do(made, resume=True)[1] == {"made": "skipped"}
     (workspace / "in").write_text("2")
     assert do(made, resume=True)[1] == {"made": "completed"}
