@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal, Self
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from core.config.execution import DeviceKind
 from core.config.faults import origin_of
@@ -19,17 +19,10 @@ from core.config.hardware import Tiers, load_tiers
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
+from core.documents import Document
 
 # File of a run's record, below `logging.artifacts_dir`.
 RECORD_FILE = "devices.json"
-
-
-class Document(BaseModel):
-    """A document about devices, or a part of one."""
-
-    model_config = ConfigDict(
-        extra="ignore", allow_inf_nan=False, protected_namespaces=(), json_schema_serialization_defaults_required=True
-    )
 
 
 class Routing(Document):

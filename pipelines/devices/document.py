@@ -10,7 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from core.config.schema import Stream
-from core.devices.record import DeviceRecord, Document
+from core.devices.record import DeviceRecord
+from core.documents import Document
 
 Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
