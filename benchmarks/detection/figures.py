@@ -121,7 +121,7 @@ def _decisions(table: pd.DataFrame, unit: Unit, benchmark: BenchmarkSet, which: 
     return pd.DataFrame(
         {
             "recording": grouped["recording"].first(),
-            "stretch": grouped["recording"].first().cat.codes,
+            "segment": grouped["recording"].first().cat.codes,
             "seconds": grouped["seconds"].first(),
             "score": grouped["score"].mean(),
             "label": grouped["label"].max(),

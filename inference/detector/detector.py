@@ -204,7 +204,7 @@ def identity(windows: WindowSet) -> str:
     """Digest of the rows and windows of a split: fingerprints of its recordings, its ranges in them, and the starts of
     its windows. It does not depend on the paths of the files."""
     segments, recordings = windows.segments, windows.series.recordings
-    made_of = {
+    made_of = {  # the keys are part of the digest in stored detectors
         "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],
         "stretches": segments.local_k2.tolist(),
         "window": windows.window,

@@ -28,7 +28,7 @@ def score_table(
     """One line per score, in order of recording and row.
 
     segments_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that contain all scores.
-    Columns: recording: file id · row: row in the recording, for a window its last row · `stretch`: number of the
+    Columns: recording: file id · row: row in the recording, for a window its last row · segment: number of the
     segment · time: datetime64[ns], missing if the file has no time stamps · seconds: from the recording's start ·
     score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
     label: 1 if at least half of the rows of an entry are anomalous, else 0; missing if the recording has no labels, and
@@ -45,7 +45,7 @@ def score_table(
         {
             "recording": pd.Categorical.from_codes(recording_s, [each.file_id for each in series.recordings]),
             "row": scores.row_s - series.offsets_r[recording_s],
-            "stretch": np.searchsorted(segments_k2[:, 0], scores.row_s, side="right") - 1,
+            "segment": np.searchsorted(segments_k2[:, 0], scores.row_s, side="right") - 1,
             "time": np.where(stamped_r[recording_s], time_s.view("datetime64[ns]"), np.datetime64("NaT", "ns")),
             "seconds": (time_s - start_r[recording_s]) / NS_PER_S,
             "score": scores.score_s,
@@ -60,7 +60,7 @@ def score_table(
 def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
     """The scores of a table, without NaN, in order of time. span: smoothing span of the scores."""
     known = table[table["score"].notna()]
-    segment_n, second_n = known["stretch"].to_numpy(), known["seconds"].to_numpy()
+    segment_n, second_n = known["segment"].to_numpy(), known["seconds"].to_numpy()
     step_m = np.diff(second_n)[np.diff(segment_n) == 0]
     step = float(np.median(step_m)) if len(step_m) else None
     return CalibrationSample(known["score"].to_numpy(), segment_n, seconds_per_score=step or None, span=span)

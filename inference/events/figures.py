@@ -147,7 +147,7 @@ def _median_delay(second_s: np.ndarray, faults: LabelledFaults) -> float:
 
 def _recorded_hours(scores: pd.DataFrame) -> float:
     """Recorded time of the labelled recordings, without gaps: the number of scores times their median time step."""
-    second_s, segment_s = scores["seconds"].to_numpy(), scores["stretch"].to_numpy()
+    second_s, segment_s = scores["seconds"].to_numpy(), scores["segment"].to_numpy()
     hours = 0.0
     for first, stop in _recordings(scores):
         if scores["label"].iloc[first:stop].isna().all():

@@ -64,7 +64,7 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
     if scores.empty:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
-    return alarms.event_spans(score_s, threshold, scores["stretch"].to_numpy(), scores["seconds"].to_numpy(), settings)
+    return alarms.event_spans(score_s, threshold, scores["segment"].to_numpy(), scores["seconds"].to_numpy(), settings)
 
 
 # -------------------------------------------------------------------------------------------------------------- figures

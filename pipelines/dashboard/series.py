@@ -28,7 +28,9 @@ MAX_BINS = 2_000
 MAX_TOTAL_BINS = 40_000
 FEWEST_BINS = 50
 POINTS_PER_PART = 50_000
-_COLUMNS = ["recording", "stretch", "time", "seconds", "score", "threshold", "label"]
+_COLUMNS = ["recording", "segment", "time", "seconds", "score", "threshold", "label"]
+# Names of columns in tables of earlier versions of Landfall; a column that a table does not have is not read.
+_EARLIER_NAMES = {"stretch": "segment"}
 _SIGNIFICANT = 5
 # Series of an earlier format are created again.
 _FORMAT = 2
@@ -104,7 +106,8 @@ def _read(table: BinaryIO) -> tuple[float, list[_Recording]]:
     """Threshold and recordings. Raises an error of `_UNREADABLE` for a file that is not a score table."""
     import pyarrow.parquet as pq
 
-    scores = pq.ParquetFile(table).read(_COLUMNS).to_pandas(split_blocks=True, self_destruct=True)
+    scores = pq.ParquetFile(table).read([*_COLUMNS, *_EARLIER_NAMES]).to_pandas(split_blocks=True, self_destruct=True)
+    scores = scores.rename(columns=_EARLIER_NAMES)
     if scores.empty:
         raise ValueError("contains no scores")
     by_recording = scores.groupby("recording", sort=False, observed=True)
@@ -121,7 +124,7 @@ def _recording(name: str, rows: pd.DataFrame) -> _Recording:
     start, first = None, rows["time"].iloc[0]
     if not pd.isna(first):
         start = (pd.Timestamp(first) - pd.Timedelta(seconds=float(second_n[0]))).isoformat(timespec="milliseconds")
-    ends = np.flatnonzero(np.diff(rows["stretch"])) + 1
+    ends = np.flatnonzero(np.diff(rows["segment"])) + 1
     middle = (second_n[ends - 1] + second_n[ends]) / 2
     return _Recording(
         name,

@@ -61,7 +61,7 @@ def make_score_table(
         {
             "recording": pd.Categorical.from_codes(np.repeat(np.arange(len(names)), lengths), names),
             "row": row_s,
-            "stretch": np.repeat(np.arange(len(names)), lengths),
+            "segment": np.repeat(np.arange(len(names)), lengths),
             "time": time_s if stamped else np.full(len(row_s), np.datetime64("NaT", "ns")),
             "seconds": seconds_s,
             "score": score_s,

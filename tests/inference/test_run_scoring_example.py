@@ -70,7 +70,7 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (summary["schema_version"], summary["stream"], summary["run_id"]) == (1, stream, f"run-{stream}")
     assert summary["timeline"] == {"png": f"artifacts/scores/{stream}_timeline.png"}
     assert scores.columns.tolist() == [
-        "recording", "row", "stretch", "time", "seconds", "score", "threshold", "alarm", "label", "top_channel"
+        "recording", "row", "segment", "time", "seconds", "score", "threshold", "alarm", "label", "top_channel"
     ]  # fmt: skip
     assert len(scores) == summary["scores"] + summary["unscored_rows"]
     assert (scores["alarm"] == (scores["score"] > summary["threshold"]["value"])).all()

@@ -26,7 +26,7 @@ def write_score_table(
         {
             "recording": pd.Categorical.from_codes(code, names),
             "row": second.astype(int),
-            "stretch": code,
+            "segment": code,
             "time": time if stamped else pd.Series(pd.NaT, index=range(len(score)), dtype="datetime64[ns]"),
             "seconds": second,
             "score": score,

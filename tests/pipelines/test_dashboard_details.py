@@ -75,12 +75,13 @@ def test_short_series_contain_all_scores_labels_events_and_times(workspace):
     assert (first["events"], second["events"], first["details"]) == ([6], [7], [])
 
 
-def test_a_line_breaks_at_a_pause_of_the_recording(workspace):
+@pytest.mark.parametrize("name", ["segment", "stretch"])  # the second is that of earlier versions
+def test_a_line_breaks_at_a_pause_of_the_recording(workspace, name):
     path = write_score_table(workspace, "patchtst", {"a": np.linspace(0, 1, 6)})
     table = pd.read_parquet(path)
-    table["stretch"] = [0, 0, 0, 1, 1, 1]
+    table["segment"] = [0, 0, 0, 1, 1, 1]
     table.loc[3:, "seconds"] += 1000.0
-    table.to_parquet(path, index=False)
+    table.rename(columns={"segment": name}).to_parquet(path, index=False)
     (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
     assert recording["t"] == [0.0, 1.0, 2.0, 502.5, 1003.0, 1004.0, 1005.0]
     assert recording["low"] == [0.0, 0.2, 0.4, None, 0.6, 0.8, 1.0]
@@ -90,8 +91,8 @@ def test_a_line_breaks_at_a_pause_of_the_recording(workspace):
 def test_a_pause_is_kept_for_any_bin_size(workspace):
     path = write_score_table(workspace, "patchtst", {"a": np.full(50_000, 0.5)})
     table = pd.read_parquet(path)
-    table["stretch"] = np.searchsorted([7_005, 30_003], np.arange(50_000), side="right")
-    table["seconds"] += 1000.0 * table["stretch"]
+    table["segment"] = np.searchsorted([7_005, 30_003], np.arange(50_000), side="right")
+    table["seconds"] += 1000.0 * table["segment"]
     table.to_parquet(path, index=False)
     (recording,) = load(workspace, export_state(workspace).streams["patchtst"].series)["recordings"]
     assert [t for t, low in zip(recording["t"], recording["low"], strict=True) if low is None] == [7504.5, 31502.5]

@@ -40,7 +40,7 @@ def write_table(root: Path, rows: int, *, group: int, gaps: float, seed: int = 0
     table = pd.DataFrame(
         {
             "recording": pd.Categorical.from_codes(code, list("abc")),
-            "stretch": np.cumsum(rng.random(rows) < gaps),
+            "segment": np.cumsum(rng.random(rows) < gaps),
             "time": pd.Timestamp("2026-01-09") + pd.to_timedelta(np.arange(rows), "s"),
             "seconds": np.cumsum(rng.integers(1, 4, rows) * 0.37),
             "score": score,
@@ -74,7 +74,7 @@ def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monke
         labelled = rows["seconds"][rows["label"] == 1]
         assert all(any(first - 1e-6 <= t <= last + 1e-6 for first, last in recording["labels"]) for t in labelled)
         # A line breaks wherever there is no score: a missing row, or the end of a segment.
-        breaks = rows["score"].isna().sum() + (np.diff(rows["stretch"]) != 0).sum()
+        breaks = rows["score"].isna().sum() + (np.diff(rows["segment"]) != 0).sum()
         assert sum(score is None for part in parts for score in part["score"]) == breaks
 
 

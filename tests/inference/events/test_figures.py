@@ -91,7 +91,7 @@ def test_a_fault_ends_with_its_recording_and_so_does_the_tolerance(make_table):
 
 def test_gaps_do_not_count_as_recorded_time(make_table):
     table = make_table({"a": at(10)}, labels={"a": at(10)}, step_seconds=360.0)
-    table.loc[5:, "stretch"] = 1
+    table.loc[5:, "segment"] = 1
     table.loc[5:, "seconds"] += 86_400
     assert figures_of(table)["recorded_hours"] == pytest.approx(1.0)
 

@@ -47,7 +47,7 @@ def test_events_end_with_their_recording(make_table):
 def test_events_end_with_their_segment(make_table):
     """The plant stood still for five days: two disturbances, not one of five days."""
     table = make_table({"a": [0, 2, 2, 2, 2, 0]})
-    table["stretch"] = [0, 0, 0, 1, 1, 1]
+    table["segment"] = [0, 0, 0, 1, 1, 1]
     table.loc[3:, "seconds"] += 5 * 86_400
     events = find_events(table, Scoring(), channel_error_sc=np.ones((6, 1)), channels=["only"])
     assert events["duration_seconds"].tolist() == [1.0, 1.0]

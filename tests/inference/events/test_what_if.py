@@ -17,7 +17,7 @@ SETTINGS = Scoring(event_gap=1, event_min_length=1)
 def table_of(score_n: np.ndarray, threshold: float) -> pd.DataFrame:
     lines = len(score_n)
     return pd.DataFrame(
-        {"score": score_n, "threshold": threshold, "stretch": np.zeros(lines, int), "seconds": np.arange(lines) * 60.0}
+        {"score": score_n, "threshold": threshold, "segment": np.zeros(lines, int), "seconds": np.arange(lines) * 60.0}
     )
 
 

@@ -29,9 +29,9 @@ def reports_of(
     table: pd.DataFrame, error_sc: np.ndarray, settings: Scoring, cuts: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Reports along the scores of a table of one recording, in pieces, each by a new process."""
-    threshold, stretch_s, score_s = float(table["threshold"][0]), table["stretch"].to_numpy(), table["score"].to_numpy()
+    threshold, segment_s, score_s = float(table["threshold"][0]), table["segment"].to_numpy(), table["score"].to_numpy()
     time_n = table["time"].to_numpy().astype("datetime64[ns]").astype(np.int64)
-    ends = {*(np.flatnonzero(np.diff(stretch_s)) + 1).tolist(), len(table)}
+    ends = {*(np.flatnonzero(np.diff(segment_s)) + 1).tolist(), len(table)}
     running, reports = RunningEvents("day", NAMES, threshold, settings), []
     for first, stop in pairwise(sorted({0, *ends, *cuts})):
         state = running.state()
@@ -56,7 +56,7 @@ def test_events_of_pieces_are_those_of_the_complete_table(seed):
     error_sc = rng.exponential(size=(900, 4)).astype(np.float32)
     error_sc[rng.random((900, 4)) < 0.1] = np.nan
     table = make_score_table({"day": score_s}, threshold=1.4)
-    table["stretch"] = np.repeat([0, 1, 2], [300, 5, 595])
+    table["segment"] = np.repeat([0, 1, 2], [300, 5, 595])
     expected = find_events(table, settings, channel_error_sc=error_sc, channels=NAMES)
 
     reports = reports_of(table, error_sc, settings, rng.integers(0, 900, 40).tolist())
@@ -104,7 +104,7 @@ def test_batch_and_incremental_events_are_equal(data):
     size = data.draw(st.integers(1, 40), "size")
     scores = st.sampled_from([0.0, 0.4, 0.75, 0.95, 1.5, 3.0, np.nan])
     table = make_score_table({"day": data.draw(st.lists(scores, min_size=size, max_size=size), "scores")})
-    table["stretch"] = np.cumsum(data.draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=size, max_size=size)))
+    table["segment"] = np.cumsum(data.draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=size, max_size=size)))
     eighths = data.draw(st.lists(st.integers(-1, 30), min_size=4 * size, max_size=4 * size), "eighths")
     error_sc = np.where(np.array(eighths) < 0, np.nan, np.array(eighths) / 8).reshape(size, 4).astype(np.float32)
     settings = Scoring(

@@ -257,7 +257,7 @@ def test_a_gap_begins_a_segment_and_a_missing_row_does_not(trained, live):
     with live.open("a") as file:
         file.write(rows(22, 20) + rows(100, 20))
     scored = scored_by_files(trained, LIVE)
-    assert scored.scores["stretch"].nunique() == 2
+    assert scored.scores["segment"].nunique() == 2
     assert watch_once(trained, "--detector", "charts", LIVE) == EXIT_OK
     assert_equal_to_files(trained, scored)
 
