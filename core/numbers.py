@@ -52,6 +52,11 @@ def ratio_in_words(ratio: float) -> str:
     return plain(ratio) if ratio >= 1 or ratio == 0 else "< 0.01" if ratio < 0.01 else f"{ratio:.2f}"
 
 
+def in_percent(share: float) -> str:
+    """A share in whole percent: `67 %`."""
+    return f"{100 * share:.0f} %"
+
+
 def duration_in_words(seconds: float) -> str:
     """In a readable unit: `43 ms`, `2.2 s`, `3 min`, `1.5 h`, `12 days`."""
     for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):

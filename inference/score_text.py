@@ -9,7 +9,7 @@ import pandas as pd
 
 from core.config.schema import AnyConfig
 from core.data.dataset import path_shown
-from core.numbers import aligned, counted, duration_in_words, plain, ratio_in_words
+from core.numbers import aligned, counted, duration_in_words, in_percent, plain, ratio_in_words
 from core.secrets.redaction import printable, redacted_text
 from inference.metrics import is_near_chance
 from inference.summary import title_of
@@ -110,8 +110,7 @@ def _detection_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _row(event: Mapping[str, Any], config: AnyConfig | None) -> tuple[str, ...]:
-    names, shares = (str(event[name]).split("; ")[:_MOST_CHANNELS] for name in ("top_channels", "top_shares"))
-    channels = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=False))
+    channels = ", ".join(f"{each['name']} {in_percent(each['share'])}" for each in event["channels"][:_MOST_CHANNELS])
     start = event["start"]
     begins = f"second {event['start_seconds']:.1f}" if pd.isna(start) else str(pd.Timestamp(start).floor("ms"))
     length = event["duration_seconds"]

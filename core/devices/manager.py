@@ -17,7 +17,7 @@ from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
 from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.host import thread_limit
-from core.numbers import gib
+from core.numbers import gib, in_percent
 
 if TYPE_CHECKING:
     import torch
@@ -144,7 +144,7 @@ class DeviceManager:
             index=index,
             memory_share=requested_memory.share,
             memory_limit_mb=limit,
-            memory_reason=f"{strategy}: {100 * requested_memory.share:.0f} % of {gib(chosen.memory_total_mb)}, "
+            memory_reason=f"{strategy}: {in_percent(requested_memory.share)} of {gib(chosen.memory_total_mb)}, "
             f"{gib(chosen.memory_free_mb)} free",
             compiled=settings.enable_jit,
             x64=settings.enable_x64,

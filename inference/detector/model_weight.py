@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from core.numbers import in_percent
 from inference.detector.injected_faults import NORMAL
 
 BOTH = 0.5
@@ -64,13 +65,13 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
     charts, both, model = share.values()
     if max(share.values()) < _ENOUGH:
         return not_compared(
-            f"the best weight finds {100 * max(share.values()):.0f} % of {len(number_f)} faults injected into "
-            f"calibration data; a comparison needs {100 * _ENOUGH:.0f} %"
+            f"the best weight finds {in_percent(max(share.values()))} of {len(number_f)} faults injected into "
+            f"calibration data; a comparison needs {in_percent(_ENOUGH)}"
         )
     weight = 0.0 if model < _INFORMATIVE * charts else 1.0 if charts < _INFORMATIVE * model else BOTH
     reason = (
-        f"of {len(number_f)} faults injected into calibration data, both together find {100 * both:.0f} %, the charts "
-        f"alone {100 * charts:.0f} %, the model alone {100 * model:.0f} %"
+        f"of {len(number_f)} faults injected into calibration data, both together find {in_percent(both)}, the charts "
+        f"alone {in_percent(charts)}, the model alone {in_percent(model)}"
     )
     return WeightChoice(weight, len(number_f), share, reason)
 

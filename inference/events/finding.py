@@ -17,7 +17,7 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from core.data.blocks import release
-from core.numbers import duration_in_words, ratio_in_words
+from core.numbers import duration_in_words, in_percent, ratio_in_words
 from inference import alarms
 from inference.running import Running
 
@@ -247,6 +247,7 @@ def event_table(
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
     if top is None:
         top = top_channels(figures.mean_error_ec)
+    shown = [[(names_c[channel], in_percent(share)) for channel, share in shares.items()] for shares in top]
     events = pd.DataFrame(
         {
             "recording": recording_e,
@@ -260,26 +261,24 @@ def event_table(
             "peak_score": figures.peak_score_e,
             "peak_time": figures.peak_time_e,
             "severity": figures.peak_score_e / threshold_e,
-            "top_channels": ["; ".join(names_c[channel] for channel in shares) for shares in top],
-            "top_shares": ["; ".join(f"{100 * share:.0f} %" for share in shares.values()) for shares in top],
+            "top_channels": ["; ".join(name for name, _ in each) for each in shown],
+            "top_shares": ["; ".join(share for _, share in each) for each in shown],
             "channels": [[{"name": channels[c], "share": share} for c, share in shares.items()] for shares in top],
         }
     )
     named = events.drop(columns=["end", "peak_time"])  # times are slow to iterate over
-    return events.assign(sentence=[_sentence_of(event) for event in named.itertuples(index=False)])
+    return events.assign(sentence=list(map(_sentence_of, named.itertuples(index=False), shown)))
 
 
-def _sentence_of(event: Any) -> str:
-    """When, for how long, how far above the threshold, and which channels. event: has the columns as attributes."""
+def _sentence_of(event: Any, channels: Sequence[tuple[str, str]]) -> str:
+    """When, for how long, how far above the threshold, and which channels. event: has the columns as attributes.
+    channels: names with their shares as text."""
     begin = (
         f"second {event.start_seconds:.2f} of {event.recording}"
         if pd.isna(event.start)
         else f"{event.start:%Y-%m-%d %H:%M:%S}"
     )
-    channels = [
-        f"{name} ({share})"
-        for name, share in zip(event.top_channels.split("; "), event.top_shares.split("; "), strict=True)
-    ]
-    mostly = f", mostly {', '.join(channels)}" if event.top_channels else ""
+    mostly = ", ".join(f"{name} ({share})" for name, share in channels)
     length = duration_in_words(event.duration_seconds) if event.duration_seconds else "a moment"
-    return f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold{mostly}"
+    peak = f"{length} from {begin}: peak {ratio_in_words(event.severity)} × threshold"
+    return f"{peak}, mostly {mostly}" if mostly else peak

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.record import MemoryUse, Routing
-from core.numbers import counted, gib
+from core.numbers import counted, gib, in_percent
 from pipelines.devices.document import DeviceReport, RunBatch
 
 _WIDTH, _LABEL, _NAME = 100, 14, 40  # widths in columns: text, labels, name of a device
@@ -64,7 +64,7 @@ def _memory_text(memory: MemoryUse) -> str:
     if memory.limit_mb is None:
         return text
     bounded = memory.limit_mb < int(memory.share * memory.total_mb)
-    strategy = f"{memory.strategy}, {100 * memory.share:.0f} %{'; no more is free' if bounded else ''}"
+    strategy = f"{memory.strategy}, {in_percent(memory.share)}{'; no more is free' if bounded else ''}"
     return f"{text}; a run may take {gib(memory.limit_mb)} ({strategy})"
 
 
