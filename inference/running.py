@@ -73,7 +73,7 @@ class Ewma(Running):
         _add_past(sums_2nc, segment_n, self.decay)
         continued = slice(int(np.searchsorted(segment_n, self._segment, side="right")))
         sums_2nc[:, continued] += _weights(self.decay, continued.stop) * self._last_2c[:, np.newaxis]
-        age_n = self._ages(segment_n)
+        age_n = self.ages(segment_n)
         self._last_2c, self._segment, self._rows = sums_2nc[:, -1].copy(), int(segment_n[-1]), int(age_n[-1])
         mean_nc = np.divide(sums_2nc[0], sums_2nc[1], out=np.full(values_nc.shape, np.nan), where=observed_nc)
         if self.centre is None:
@@ -83,8 +83,8 @@ class Ewma(Running):
             mean_nc - self.centre
         )
 
-    def _ages(self, segment_n: np.ndarray) -> np.ndarray:
-        """The number of each row in its segment, from 1: int64 (n,)."""
+    def ages(self, segment_n: np.ndarray) -> np.ndarray:
+        """The number of each of the next rows in its segment, from 1: int64 (n,)."""
         begins_n = np.diff(segment_n, prepend=self._segment) != 0
         first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
         return np.arange(len(segment_n)) - first_n + 1
@@ -96,18 +96,12 @@ class StartedEwma(Running):
     start: the value, a number or float (C,).
     """
 
-    STATE = ("_segment", "_rows")
-
     def __init__(self, span: float, num_channels: int, start: float | np.ndarray):
         self.start, self._ewma = start, Ewma(span, num_channels)
-        self._segment, self._rows = -1, 0
 
     def __call__(self, values_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
         """The means of the next rows, float64 (n, C). segment_n: the number of each row's segment, ascending."""
-        begins_n = np.diff(segment_n, prepend=self._segment) != 0
-        first_n = np.maximum.accumulate(np.where(begins_n, np.arange(len(segment_n)), -self._rows))
-        age_n1 = (np.arange(len(segment_n)) - first_n + 1)[:, np.newaxis]
-        self._segment, self._rows = int(segment_n[-1]), int(age_n1[-1, 0])
+        age_n1 = self._ewma.ages(segment_n)[:, np.newaxis]
         return self.start + (1 - self._ewma.decay**age_n1) * (self._ewma(values_nc, segment_n) - self.start)
 
 
