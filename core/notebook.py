@@ -121,7 +121,7 @@ class LiveOutput:
         self.show({"text/html": page, "text/plain": f"{label}: {share:.0%}, {text}"})
 
 
-def live_loss(title: str = "training") -> LossCurve:
+def live_loss() -> LossCurve:
     """The loss curve of a run in the output of a cell, redrawn in place during training."""
     from core.loss_curve import LossCurve
     from core.pictures import as_png
@@ -130,6 +130,6 @@ def live_loss(title: str = "training") -> LossCurve:
 
     def show(figure: Figure) -> None:
         picture = base64.b64encode(as_png(figure, dpi=100)).decode("ascii")
-        output.show({"image/png": picture, "text/plain": title})
+        output.show({"image/png": picture, "text/plain": "training"})
 
-    return LossCurve(show, title=title)
+    return LossCurve(show, title="training")

@@ -81,10 +81,10 @@ def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
 
 def _validation_values(windows: WindowSet) -> np.ndarray:
     """Windows in the units of the data files: float32 (B, T, C)."""
-    import torch
+    from core.data.inputs import evenly_spaced
 
-    index_w = torch.linspace(0, len(windows) - 1, min(len(windows), WINDOWS)).long().unique()
-    return replace(windows, series=replace(windows.series, scaler=None)).batch(index_w).numpy()
+    unscaled = replace(windows, series=replace(windows.series, scaler=None))
+    return unscaled.batch(evenly_spaced(len(windows), WINDOWS)).numpy()
 
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:

@@ -27,6 +27,11 @@ MEAN_WINDOWS = 2048
 SMALLEST_DEVIATION = 0.05
 
 
+def evenly_spaced(length: int, most: int) -> torch.Tensor:
+    """Up to `most` of the indices below `length`, from the first to the last: int64, ascending."""
+    return torch.linspace(0, length - 1, min(length, most)).long().unique()
+
+
 class InputTransform(Protocol):
     """Turns scaled windows (B, T, C) into model input."""
 
@@ -69,9 +74,8 @@ class StandardisedScalogram:
     @classmethod
     def fit(cls, scalogram: Scalogram, sampling_rate_hz: float, windows: WindowSet, *, remove_mean: bool) -> Self:
         plain = cls(scalogram, sampling_rate_hz, remove_mean=remove_mean)
-        index_w = torch.linspace(0, len(windows) - 1, min(len(windows), STATISTICS_WINDOWS)).long().unique()
         count = total = squares = 0
-        for index_b in index_w.split(TRANSFORM_BATCH):
+        for index_b in evenly_spaced(len(windows), STATISTICS_WINDOWS).split(TRANSFORM_BATCH):
             images = plain(windows.batch(index_b)).double()
             count = count + (~images.isnan()).sum(dim=(0, 3)).unsqueeze(-1)
             total = total + images.nansum(dim=(0, 3)).unsqueeze(-1)
@@ -171,9 +175,8 @@ def mean_input(inputs: Inputs) -> torch.Tensor:
     It is the best prediction of a model that ignores the visible values: the mean window of each channel, or the mean
     scalogram, in the units of the loss.
     """
-    index_w = torch.linspace(0, len(inputs) - 1, min(len(inputs), MEAN_WINDOWS)).long().unique()
     total = count = 0
-    for index_b in index_w.split(TRANSFORM_BATCH):
+    for index_b in evenly_spaced(len(inputs), MEAN_WINDOWS).split(TRANSFORM_BATCH):
         batch = inputs.batch(index_b)
         total, count = total + batch.nansum(0), count + (~batch.isnan()).sum(0)
     return total / count

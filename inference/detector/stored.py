@@ -65,12 +65,10 @@ def _prepared(config: AnyConfig) -> DevicePlan:
 
 
 # -------------------------------------------------------------------------------------------------------- charts alone
-def charts_and_data(
-    config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SPLIT_NAMES
-) -> tuple[Detector, StreamData, DevicePlan]:
+def charts_and_data(config: AnyConfig, *, root: Path) -> tuple[Detector, StreamData, DevicePlan]:
     """`fitted_charts`, and the device, which is the CPU."""
     plan = _prepared(of_charts_alone(config))
-    return *fitted_charts(config, root=root, splits=splits), plan
+    return *fitted_charts(config, root=root), plan
 
 
 # -------------------------------------------------------------------------------------------------- detector of a model

@@ -109,12 +109,11 @@ def _model_and_input(
     context: Context, stream: Stream, split: SplitName, most: int
 ) -> tuple[ScoringModel, torch.Tensor]:
     """The trained model, and its input for at most `most` windows, evenly spaced over a split."""
-    import numpy as np
     import torch
 
     from core.config.recipe import as_trained
     from core.data.dataset import load_stream_data
-    from core.data.inputs import Inputs
+    from core.data.inputs import Inputs, evenly_spaced
     from core.devices.manager import DeviceManager
     from inference.scoring import load_scoring_model
 
@@ -129,6 +128,5 @@ def _model_and_input(
     # Reading checks the files again; the reports of the run must not be overwritten.
     data = load_stream_data(config, root=context.root, splits=[split], scaler=scoring.scaler, write_reports=False)
     windows = data.splits[split]
-    index_b = np.linspace(0, len(windows) - 1, min(most, len(windows))).astype(np.int64)
-    inputs = Inputs(windows.subset(index_b), scoring.transform, scoring.device)
-    return scoring, inputs.batch(torch.arange(len(index_b)))
+    chosen = windows.subset(evenly_spaced(len(windows), most).numpy())
+    return scoring, Inputs(chosen, scoring.transform, scoring.device).batch(torch.arange(len(chosen)))
