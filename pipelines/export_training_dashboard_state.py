@@ -28,8 +28,10 @@ from core.run_status import LiveRun
 from core.switching import finish
 from core.workspace import relative, schema_text
 from inference.events.detail import EventDetail
-from pipelines.checks.base import REPORT, Checklist
+from pipelines.checklist import REPORT, Checklist
 from pipelines.dashboard.detail_documents import Quality, Series, SeriesDetail
+from pipelines.dashboard.fleet_documents import FILE as FLEET
+from pipelines.dashboard.fleet_documents import FleetState
 from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import read_checkpoint, read_scores
 from pipelines.dashboard.migrations import read_migration
@@ -41,8 +43,6 @@ from pipelines.dashboard.series import export_series
 from pipelines.dashboard.single_file import write_single_file
 from pipelines.dashboard.state_documents import DashboardState, Light, RunsSummary, StreamState
 from pipelines.dashboard.verdict import known_since, light_of, pipeline_nodes, verdict_of, with_pipeline_run
-from pipelines.fleet.document import FILE as FLEET
-from pipelines.fleet.document import FleetState
 from pipelines.imported_models import streams_off_here
 from pipelines.init_workspace import renew_page
 from pipelines.problems import Problems, read_model

@@ -33,7 +33,7 @@ from core.switching import finish
 from core.workspace import new_run_id
 from inference.run_scoring_example import ScoringPaths
 from pipelines import run_summary
-from pipelines.checks.base import REPORT
+from pipelines.checklist import REPORT
 from pipelines.colour import with_colour
 from pipelines.notebook_parameters import check_parameters, parameter
 from pipelines.steps.planning import Selection, reason_to_run

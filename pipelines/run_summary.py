@@ -14,7 +14,7 @@ from core.page import SINGLE_FILE, STATE, has_page
 from core.workspace import relative
 from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
-from pipelines.checks.base import REPORT, Checklist
+from pipelines.checklist import REPORT, Checklist
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import as_text
 

@@ -22,8 +22,9 @@ from core.progress import Progress
 from core.reading import read_json
 from core.switching import finish
 from core.workspace import write_json
+from pipelines.checklist import GROUP_TITLES, REPORT, Checklist, Item, Status
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import GROUP_TITLES, REPORT, Checklist, Context, Item, Status
+from pipelines.checks.base import Context
 from pipelines.colour import with_colour
 from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
 

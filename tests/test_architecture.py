@@ -25,8 +25,8 @@ MAY_IMPORT = {
 # The docstring of the package lists its layers, lowest first.
 WITH_LAYERS = (
     "core/data", "core/devices", "core/secrets", "inference", "inference/charts", "inference/detector",
-    "inference/events", "inference/watch", "migration", "pipelines/checks", "pipelines/dashboard", "pipelines/devices",
-    "pipelines/fleet", "pipelines/steps",
+    "inference/events", "inference/watch", "migration", "pipelines", "pipelines/checks", "pipelines/dashboard",
+    "pipelines/devices", "pipelines/fleet", "pipelines/steps", "trainers",
 )  # fmt: skip
 BOXES_OF_CORE = {"config", "devices", "data", "models"}
 SOURCES = [path for package in PACKAGES for path in sorted((REPO_ROOT / package).rglob("*.py"))]

@@ -1,38 +1,24 @@
-"""A check of the checklist: its definition, its execution and its result."""
+"""A check of the checklist: its definition and its execution."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
-
-from pydantic import Field
+from typing import Literal
 
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
-from core.documents import SCHEMA_VERSION, Document, Text, Time
 from core.errors import LandfallError, WriteError
 from core.git import tracked_files
 from core.secrets.redaction import printable, redacted
 from inference.summary import read_summary
+from pipelines.checklist import Group, Item, Status
 from pipelines.imported_models import is_imported, missing_splits
 
 log = logging.getLogger(__name__)
-
-REPORT = "artifacts/validation_report.json"
-# Codes of docs/requirements/local/TRD.md. The JSON report contains them; people read the titles.
-Group = Literal["V-01", "V-02", "V-03"]
-Status = Literal["PASS", "FAIL", "WARN", "SKIP"]
-GROUP_TITLES: dict[Group, str] = {
-    "V-01": "Environment",
-    "V-02": "Code, notebooks and configurations",
-    "V-03": "Outputs of the run",
-}
-
 
 # Folders and files of Landfall in a workspace; all others belong to the user.
 _OWN = ("core", "trainers", "inference", "migration", "pipelines", "benchmarks", "tests", "configs", "notebooks",
@@ -53,35 +39,6 @@ class CheckWarned(CheckFailed):
 
 class CheckSkipped(CheckFailed):
     """The check could not run: the reason, and what would enable it."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """One line of the checklist."""
-
-    id: str
-    group: Group
-    title: str
-    status: Status
-    detail: str
-    hint: str | None = None
-
-
-class Checklist(Document):
-    """The results of all checks, which the dashboard shows too."""
-
-    generated_at: Time | None = Field(None, description="When the checks ran.")
-    passed: bool = Field(description="Whether no check failed.")
-    groups: dict[Text, Text] = Field(default_factory=GROUP_TITLES.copy, description="Titles of the groups.")
-    items: list[Item] = Field(default_factory=list, description="All checks, in order.")
-
-    @classmethod
-    def of(cls, items: Sequence[Item]) -> Self:
-        passed = all(item.status != "FAIL" for item in items)
-        return cls(generated_at=datetime.now(UTC), passed=passed, items=list(items))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, **self.model_dump(mode="json")}
 
 
 @dataclass(frozen=True)

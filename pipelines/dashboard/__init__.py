@@ -3,6 +3,7 @@ which has the lowest first:
 
 - `detail_documents`: scores over time, details of events, quality of files
 - `run_documents`: runs
+- `fleet_documents`: the machines of a fleet
 - `state_documents`: the state of the workspace, the document of the first page
 - `inputs`: the promoted weights and the latest scoring
 - `verdict`: the state of each stage, and the lights of the streams

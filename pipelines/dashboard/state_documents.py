@@ -14,7 +14,7 @@ from core.names import RunId
 from core.run_status import RunState
 from inference.events.detail import FoundEvent
 from inference.summary import ScoreSummary
-from pipelines.checks.base import Checklist
+from pipelines.checklist import Checklist
 from pipelines.dashboard.run_documents import ShownRun
 from pipelines.problems import Problem
 from pipelines.steps.stages import StageNow, Verdict

@@ -14,7 +14,7 @@ from core.numbers import counted
 from inference.metrics import NEAR_CHANCE, is_near_chance
 from inference.summary import ScoreSummary
 from inference.thresholds import percent
-from pipelines.checks.base import Checklist
+from pipelines.checklist import Checklist
 from pipelines.dashboard.state_documents import (
     Checkpoint,
     Light,

@@ -4,7 +4,6 @@
 - `isolation`: a process whose settings are restored after a job
 - `jobs`: one command on one machine, in this process
 - `cluster`: jobs on the workers of Dask distributed
-- `document`: the machines as a document of the dashboard
-- `attention`: which machines need attention, as this document and as a table
+- `attention`: which machines need attention, as a document of the dashboard and as a table
 - `command`: the command `landfall fleet`
 """

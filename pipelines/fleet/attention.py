@@ -13,8 +13,8 @@ from core.data.files import matches
 from core.files import changed_at
 from core.numbers import aligned, counted, duration_in_words, ratio_in_words
 from core.page import STATE
+from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.dashboard.state_documents import DashboardState, StreamState
-from pipelines.fleet.document import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.fleet.jobs import COMMANDS, Outcome, read_outcome
 from pipelines.fleet.machines import FOLDER, Fleet, Machine, workspace_of
 from pipelines.problems import Problems, read_model

@@ -23,10 +23,10 @@ from core.page import STATE
 from core.progress import Progress, span
 from core.reproducibility import prepare_process
 from core.workspace import new_run_id
+from pipelines.dashboard.fleet_documents import FILE
 from pipelines.dashboard.publish import write_document
 from pipelines.export_training_dashboard_state import export_state
 from pipelines.fleet.attention import fleet_state, table_text
-from pipelines.fleet.document import FILE
 from pipelines.fleet.jobs import COMMANDS, Job, Outcome, read_outcome
 from pipelines.fleet.machines import Fleet, Machine, read_fleet, workspace_of
 

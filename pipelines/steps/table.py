@@ -13,7 +13,7 @@ from core.config.schema import Stream
 from core.page import SINGLE_FILE, has_page
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import relative
-from pipelines.checks.base import REPORT
+from pipelines.checklist import REPORT
 from pipelines.steps.stages import StageId
 from pipelines.stream_configs import FLAGS
 

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pipelines.dashboard.fleet_documents import FILE, FleetMachine, FleetState
 from pipelines.dashboard.publish import write_document
 from pipelines.export_training_dashboard_state import export_state
-from pipelines.fleet.document import FILE, FleetMachine, FleetState
 from tests.dashboard.browsing import expect, first_cells, serving, settle
 from tests.dashboard.builders import build_workspace
 from tests.support.small_workspace import install_page

@@ -12,8 +12,8 @@ import numpy as np
 
 from inference.watch.live_document import LiveDocument
 from inference.watch.monitor import Scored
+from pipelines.dashboard.fleet_documents import FILE, FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.dashboard.publish import write_document
-from pipelines.fleet.document import FILE, FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.notebook_page import write_page
 from tests.dashboard.builders import FIRST, HOSTILE, SCRIPT, build_workspace
 from tests.pipelines.more_inputs import RECORDING, write_devices, write_event, write_migration, write_score_table

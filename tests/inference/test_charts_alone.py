@@ -16,7 +16,7 @@ from inference import recalibrate
 from inference.detector.file import _digest, load_detector
 from inference.run_scoring_example import main, score_stream, why_not_current
 from inference.score_text import against_labels
-from pipelines.checks.base import Checklist
+from pipelines.checklist import Checklist
 from pipelines.dashboard.inputs import read_scores
 from pipelines.problems import Problems
 from pipelines.run_summary import summary_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.checks.base import Checklist
+from pipelines.checklist import Checklist
 from pipelines.run_summary import summary_text
 
 DETECTION = {

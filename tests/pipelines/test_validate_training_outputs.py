@@ -24,8 +24,9 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.detect import SystemDetector
 from core.errors import EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, UsageError
 from inference.run_scoring_example import score_stream
+from pipelines.checklist import GROUP_TITLES, Item
 from pipelines.checks import environment, runtime, static
-from pipelines.checks.base import GROUP_TITLES, Check, CheckFailed, CheckSkipped, CheckWarned, Context, Item
+from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 from pipelines.stream_configs import configs_in_use
 from pipelines.validate_training_outputs import main
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID

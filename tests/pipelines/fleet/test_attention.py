@@ -11,9 +11,9 @@ import pytest
 
 from core.page import STATE
 from inference.thresholds import CalibratedThreshold, FalseAlarms
+from pipelines.dashboard.fleet_documents import FILE, FleetState
 from pipelines.fleet.attention import fleet_state
 from pipelines.fleet.command import main
-from pipelines.fleet.document import FILE, FleetState
 from pipelines.fleet.jobs import Outcome
 from pipelines.fleet.machines import Fleet, Machine, workspace_of
 from tests.support.small_workspace import install_page
