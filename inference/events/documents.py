@@ -26,7 +26,7 @@ from inference.events.detail import (
     ScoreCurve,
 )
 from inference.events.envelope import Envelope, envelopes
-from inference.events.timeline import event_lines
+from inference.events.finding import worst_events
 from inference.events.views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
 
 # An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
@@ -44,10 +44,8 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
     Returns the files.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    line_e2 = event_lines(scored.table, events)
-    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[: WORST_EVENTS[scored.stream]]
     written = []
-    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
+    for event, first, last in worst_events(scored.table, events, WORST_EVENTS[scored.stream]):
         with scored.computing():
             parts = _parts(scored, first, last)
         component, share = scored.component(first, last)

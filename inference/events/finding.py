@@ -7,7 +7,7 @@ event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -65,6 +65,27 @@ def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
     return alarms.event_spans(score_s, threshold, scores["segment"].to_numpy(), scores["seconds"].to_numpy(), settings)
+
+
+def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
+    """First and last line of each event in the score table: int64 (E, 2)."""
+    line_e2 = np.empty((len(events), 2), dtype=np.int64)
+    seconds_e2 = events[["start_seconds", "end_seconds"]].to_numpy(dtype=np.float64)
+    positions, first = events.groupby("recording").indices, 0
+    for name, part in scores.groupby("recording", sort=False, observed=True):
+        mine_e = positions.get(name, [])
+        line_e2[mine_e] = first + np.searchsorted(part["seconds"].to_numpy(), seconds_e2[mine_e])
+        first += len(part)
+    return line_e2
+
+
+def worst_events(scores: pd.DataFrame, events: pd.DataFrame, most: int) -> Iterator[tuple[Any, int, int]]:
+    """Up to `most` events of the greatest severity, the worst first: the line of `events` with the columns as
+    attributes, and the first and last line in the score table."""
+    line_e2 = event_lines(scores, events)
+    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[:most]
+    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
+        yield event, first, last
 
 
 # -------------------------------------------------------------------------------------------------------------- figures

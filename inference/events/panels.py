@@ -23,8 +23,9 @@ from matplotlib.ticker import NullLocator
 
 from core.pictures import label_decades, literal, save_png, tidy
 from core.workspace import relative
+from inference.events.finding import worst_events
 from inference.events.reconstruction import Levels
-from inference.events.timeline import EVENT, SCORE, THRESHOLD, event_lines, label_dates
+from inference.events.timeline import EVENT, SCORE, THRESHOLD, label_dates
 from inference.events.views import Scored, WindowView, rows_view, window_view
 
 WORST_EVENTS = 3
@@ -51,10 +52,8 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
     for old in folder.glob(f"{stream}_event_*.png"):
         if re.fullmatch(rf"{stream}_event_\d+", old.stem):
             old.unlink()
-    line_e2 = event_lines(scored.table, events)
-    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[:WORST_EVENTS]
     panels = []
-    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
+    for event, first, last in worst_events(scored.table, events, WORST_EVENTS):
         with scored.computing():
             if stream == "patchtst":
                 figure = _channels_figure(scored, first, last)

@@ -21,6 +21,7 @@ from core.data.blocks import slices
 from core.numbers import ratio_in_words
 from core.pictures import label_decades, literal, save_png, tidy
 from core.thinning import kept, runs_of
+from inference.events.finding import event_lines
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -113,18 +114,6 @@ def plot_timeline(
     figure.supylabel("score (1 = normal)", fontsize=9)
     figure.legend(handles=_legend(scores), loc="outside lower right", ncols=4, frameon=False, fontsize=9)
     save_png(figure, path, dpi=110)
-
-
-def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
-    """First and last line of each event in the score table: int64 (E, 2)."""
-    line_e2 = np.empty((len(events), 2), dtype=np.int64)
-    seconds_e2 = events[["start_seconds", "end_seconds"]].to_numpy(dtype=np.float64)
-    positions, first = events.groupby("recording").indices, 0
-    for name, part in scores.groupby("recording", sort=False, observed=True):
-        mine_e = positions.get(name, [])
-        line_e2[mine_e] = first + np.searchsorted(part["seconds"].to_numpy(), seconds_e2[mine_e])
-        first += len(part)
-    return line_e2
 
 
 def _worst_channels(channel_error_sc: np.ndarray, line_e2: np.ndarray) -> np.ndarray:

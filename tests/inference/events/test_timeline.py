@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from core.config.schema import Scoring
 from inference.events import timeline
-from inference.events.finding import find_events
+from inference.events.finding import event_lines, find_events
 from inference.events.timeline import plot_timeline
 
 
@@ -80,8 +80,8 @@ def test_the_line_breaks_at_gaps_unscored_points_and_recordings():
 def test_events_are_found_again_among_the_lines(make_table):
     table = make_table({"b": [0, 2, 2, 0, 0], "a": [0, 0, 2, 0], "c": [0, 2]})
     events = find_events(table, Scoring(), channel_error_sc=np.ones((11, 1)), channels=["only"])
-    assert timeline.event_lines(table, events).tolist() == [[1, 2], [7, 7], [10, 10]]
-    assert timeline.event_lines(table, events[:0]).shape == (0, 2)
+    assert event_lines(table, events).tolist() == [[1, 2], [7, 7], [10, 10]]
+    assert event_lines(table, events[:0]).shape == (0, 2)
 
 
 def test_the_channels_shown_are_those_of_the_events():
