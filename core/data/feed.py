@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from core.config.execution import DeviceKind
 from core.data.windows import Series, WindowSet
 from core.devices.backend import to_device
 from core.devices.memory import cache_limit_mb
+from core.devices.plan import kind_of
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,6 @@ class Feed:
     def _gather(self, index_b: torch.Tensor) -> torch.Tensor:
         gathered_btc = self.windows.batch(index_b)
         return gathered_btc.pin_memory() if self.device.type == "cuda" else gathered_btc
-
-
-def kind_of(device: torch.device) -> DeviceKind:
-    return "tpu" if device.type == "xla" else device.type
 
 
 def _fits(series: Series, device: torch.device) -> bool:

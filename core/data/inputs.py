@@ -10,10 +10,11 @@ import torch
 
 from core.config.recipe import lowest_frequency
 from core.config.schema import AnyConfig, SwinMAEConfig
-from core.data.feed import Feed, kind_of
+from core.data.feed import Feed
 from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
 from core.devices.memory import cache_limit_mb
+from core.devices.plan import kind_of
 from core.progress import Mode, Progress
 
 log = logging.getLogger(__name__)

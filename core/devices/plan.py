@@ -100,6 +100,10 @@ def torch_device(kind: DeviceKind, index: int) -> torch.device:
     return torch.device(kind) if kind in ("cpu", "mps") else torch.device("xla" if kind == "tpu" else kind, index)
 
 
+def kind_of(device: torch.device) -> DeviceKind:
+    return "tpu" if device.type == "xla" else device.type
+
+
 # -------------------------------------------------------------------------------------------------------------- misfits
 @dataclass(frozen=True)
 class Misfit:
