@@ -14,8 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from core.checkpoint import describe, exported_path
-from core.config.compose import LoadedConfig, config_from_dict, flatten
+from core.config.compose import LoadedConfig, config_from_dict
 from core.config.hardware import load_tiers, size_as_trained
+from core.config.overrides import differences
 from core.config.schema import AnyConfig
 from core.data.scaling import Scaler
 from core.errors import CheckpointError, OutputError, UsageError, first_line
@@ -132,11 +133,9 @@ def refuse_other_input(path: Path, trained: AnyConfig, config: AnyConfig) -> Non
         raise CheckpointError(
             path, f"is a {trained.stream} model, the configuration is for {config.stream}", hint="pass another one"
         )
-    before, now = (dict(flatten(each.model_dump(mode="json"))) for each in (trained, config))
+    changes = differences(*(each.model_dump(mode="json") for each in (trained, config)))
     differing = [
-        f"{key} was {before.get(key)}, is {now.get(key)}"
-        for key in sorted((before | now).keys() - {"model.size"})
-        if key.startswith(_MUST_AGREE) and before.get(key) != now.get(key)
+        f"{key} {change}" for key, change in changes.items() if key.startswith(_MUST_AGREE) and key != "model.size"
     ]
     if differing:
         raise CheckpointError(

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from core import checkpoint
-from core.config.compose import flatten
+from core.config.overrides import differences
 from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig
 from core.data.identity import changes
@@ -161,10 +161,8 @@ def check_fit(
 
 def config_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
     """The differences of two configurations that change what is learned: `key was …, is …`."""
-    old, new = (dict(flatten(with_current_keys(each)[0])) for each in (saved, current))
-    for key in sorted(old | new):
-        if not key.startswith(_FREE_TO_CHANGE) and old.get(key) != new.get(key):
-            yield f"{key} was {old.get(key)}, is {new.get(key)}"
+    found = differences(*(with_current_keys(each)[0] for each in (saved, current)))
+    yield from (f"{key} {change}" for key, change in found.items() if not key.startswith(_FREE_TO_CHANGE))
 
 
 def _data_changes(saved: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
@@ -186,12 +184,8 @@ def versions() -> dict[str, str | None]:
 
 def report_exactness(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Logs whether the run resumes bit-exactly, given the hardware in two checkpoints' sidecars."""
-    old, new = dict(flatten(saved)), dict(flatten(current))
-    differing = [
-        f"{name} was {old.get(key)}, is {new.get(key)}"
-        for key, name in _DECIDES_DIGITS.items()
-        if old.get(key) != new.get(key)
-    ]
+    found = differences(saved, current)
+    differing = [f"{name} {found[key]}" for key, name in _DECIDES_DIGITS.items() if key in found]
     if not differing:
         log.info("resuming bit-exactly, as far as the device is deterministic")
     else:

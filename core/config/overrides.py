@@ -102,6 +102,13 @@ def flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((".".join(map(str, path)), value) for path, value in leaves(values))
 
 
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """For each dotted key whose values in nested mappings differ, in order: `was …, is …`."""
+    old, new = dict(flatten(before)), dict(flatten(now))
+    changed = (key for key in sorted(old | new) if old.get(key) != new.get(key))
+    return {key: f"was {old.get(key)}, is {new.get(key)}" for key in changed}
+
+
 def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Leaf values of nested mappings, each with the keys that lead to it; an empty mapping is a leaf, too."""
     for name, value in values.items():
