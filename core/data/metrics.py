@@ -40,21 +40,20 @@ def measure(
     clean: Recording,
     *,
     stream: Stream,
-    declared_rate_hz: float | None = None,
     scratch: Path | None = None,
 ) -> dict[str, Any]:
     """JSON values that the quality rules compare with their limits.
 
     raw: the recording as it was read; clean: the same after `core.data.cleaning.cleaned`. The sampling rate of the time
-    stamps is compared with `declared_rate_hz`, by default with that of the recording. `notes` say what was left out or
-    read as missing, and which rows were dropped.
+    stamps is compared with that of the recording, which its sidecar may declare. `notes` say what was left out or read
+    as missing, and which rows were dropped.
     """
     num_missing = sum(int(np.count_nonzero(np.isnan(block))) for block in blocks(raw.values_tc))
     columns = zip(clean.channels, by_column([clean.values_tc], scratch), strict=True)
     channels = {name: channel_metrics(values_t, clean.gap_g) for name, values_t in columns}
     constant = sum(metrics["constant"] for metrics in channels.values())
     return {
-        **_time_metrics(raw, clean, declared_rate_hz or raw.sampling_rate_hz, stream),
+        **_time_metrics(raw, clean, stream),
         "constant_channel_ratio": constant / max(1, len(channels)),
         "channels": channels,
         "notes": list(clean.notes),
@@ -62,8 +61,8 @@ def measure(
     }
 
 
-def _time_metrics(raw: Recording, clean: Recording, declared_hz: float | None, stream: Stream) -> dict[str, Any]:
-    rows, time_ns, gap_g = len(raw), clean.time_ns, clean.gap_g
+def _time_metrics(raw: Recording, clean: Recording, stream: Stream) -> dict[str, Any]:
+    rows, time_ns, gap_g, declared_hz = len(raw), clean.time_ns, clean.gap_g, raw.sampling_rate_hz
     num_valid = sum(int(np.count_nonzero(block != NOT_A_TIME)) for block in blocks(raw.time_ns))
     backward = sum(int(np.count_nonzero(step_n < 0)) for step_n in steps(raw.time_ns))
     measured_hz = None
