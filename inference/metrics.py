@@ -50,12 +50,12 @@ def detection_metrics(score_n: np.ndarray, label_n: np.ndarray, threshold: float
     return Detection(
         auroc=auroc(score_n, label_n),
         average_precision=average_precision(score_n, label_n),
-        f1=_ratio(2 * hits, 2 * hits + false_alarms + misses),
-        precision=_ratio(hits, hits + false_alarms),
-        recall=_ratio(hits, hits + misses),
-        false_alarm_rate=_ratio(false_alarms, false_alarms + rejections),
-        miss_rate=_ratio(misses, hits + misses),
-        prevalence=_ratio(hits + misses, len(label_n)),
+        f1=ratio(2 * hits, 2 * hits + false_alarms + misses),
+        precision=ratio(hits, hits + false_alarms),
+        recall=ratio(hits, hits + misses),
+        false_alarm_rate=ratio(false_alarms, false_alarms + rejections),
+        miss_rate=ratio(misses, hits + misses),
+        prevalence=ratio(hits + misses, len(label_n)),
     )
 
 
@@ -70,7 +70,7 @@ def auroc(score_n: np.ndarray, label_n: np.ndarray) -> float:
     anomalous_n = label_n.astype(bool)
     positives = int(anomalous_n.sum())
     outranked = rank_g[group_n[anomalous_n]].sum() - positives * (positives + 1) / 2
-    return _ratio(float(outranked), positives * (len(label_n) - positives))
+    return ratio(float(outranked), positives * (len(label_n) - positives))
 
 
 def average_precision(score_n: np.ndarray, label_n: np.ndarray) -> float:
@@ -78,10 +78,11 @@ def average_precision(score_n: np.ndarray, label_n: np.ndarray) -> float:
     values_g, group_n, count_g = np.unique(-score_n, return_inverse=True, return_counts=True)
     hits_g = np.bincount(group_n, weights=label_n, minlength=len(values_g))
     precision_g = np.cumsum(hits_g) / np.cumsum(count_g)
-    return _ratio(float((precision_g * hits_g).sum()), float(hits_g.sum()))
+    return ratio(float((precision_g * hits_g).sum()), float(hits_g.sum()))
 
 
-def _ratio(part: float, whole: float) -> float:
+def ratio(part: float, whole: float) -> float:
+    """NaN if the whole is 0."""
     return part / whole if whole else float("nan")
 
 

@@ -156,7 +156,7 @@ def _score_stream(
     from inference.events.finding import find_events
     from inference.events.panels import write_panels
     from inference.events.timeline import plot_timeline
-    from inference.events.views import Scored, attribute_of
+    from inference.events.views import ScoredSplit, attribute_of
 
     if kind == "charts":
         config, detector, data, errors, plan, model, sources = _by_charts(loaded, root=root)
@@ -189,7 +189,7 @@ def _score_stream(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=title_of(summary),
     )  # fmt: skip
-    scored = Scored(
+    scored = ScoredSplit(
         model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None), attribute
     )
     documents = write_event_documents(paths.event_documents, scored, events)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from core.cli import run_command
 from core.errors import EXIT_OK, UsageError
+from core.page import PAGE
 from core.workspace import CODE_ROOT, write_text, writing
 
-PAGE = "training_dashboard"
 FOLDERS = ("configs", "notebooks", PAGE)
 # Outputs of runs and files of editors are not copied.
 _LEFT_OUT = ("data", ".*", "__pycache__")

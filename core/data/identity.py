@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,19 @@ def identity(windows: WindowSet) -> dict[str, Any]:
         "files": {name: json_digest(found) for name, found in of_file.items()},
         "windows": [len(windows), starts.hexdigest()],
     }
+
+
+def digest_of_split(windows: WindowSet) -> str:
+    """One digest of the rows and windows of a split: fingerprints of its recordings, its ranges in them, and the starts
+    of its windows. It does not depend on the paths of the files."""
+    segments, recordings = windows.segments, windows.series.recordings
+    made_of = {  # the keys are part of the digest in stored detectors
+        "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],
+        "stretches": segments.local_k2.tolist(),
+        "window": windows.window,
+        "starts": hashlib.sha256(windows.local_starts().tobytes()).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest()
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

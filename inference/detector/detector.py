@@ -7,8 +7,6 @@ of the control charts.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.config.schema import AnyConfig, Scoring, Stream
-from core.data.identity import digest_of_recording
+from core.data.identity import digest_of_split
 from core.data.recording import NS_PER_S
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
@@ -57,7 +55,7 @@ class Detector:
     sample: the scores of the calibration data.
     halves: the scores of the first half of the calibration data, and those of the second half by a detector fitted to
         the first; None if half of the data is not enough.
-    data: digest of the rows and windows of each reference split (`identity`).
+    data: digest of the rows and windows of each reference split (`core.data.identity`).
     recordings: file ids of the recordings of the calibration data.
     change: what `landfall calibrate` changed; None if it was fitted to the splits of the configuration.
     charts_alone: the detector of the same charts without the model, as a baseline; None without a model, and if the
@@ -147,7 +145,7 @@ class Detector:
     def change_of_data(self, reference: Mapping[SplitName, WindowSet]) -> str | None:
         """A sentence with the reference splits whose data differs from the data it was fitted to; None without such a
         split."""
-        changed = [name for name, split in reference.items() if identity(split) != self.data.get(name)]
+        changed = [name for name, split in reference.items() if digest_of_split(split) != self.data.get(name)]
         if changed:
             return f"the data of {' and '.join(changed)} is not what the stored one was fitted to"
         return None
@@ -197,17 +195,3 @@ def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: Window
         seconds_per_score=float(np.median(step_m)) / NS_PER_S if len(step_m) and "index" not in stamps else None,
         span=span,
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- identity
-def identity(windows: WindowSet) -> str:
-    """Digest of the rows and windows of a split: fingerprints of its recordings, its ranges in them, and the starts of
-    its windows. It does not depend on the paths of the files."""
-    segments, recordings = windows.segments, windows.series.recordings
-    made_of = {  # the keys are part of the digest in stored detectors
-        "recordings": [digest_of_recording(recordings[index]) for index in segments.recordings],
-        "stretches": segments.local_k2.tolist(),
-        "window": windows.window,
-        "starts": hashlib.sha256(windows.local_starts().tobytes()).hexdigest(),
-    }
-    return hashlib.sha256(json.dumps(made_of).encode("utf-8")).hexdigest()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import AnyConfig
+from core.data.identity import digest_of_split
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
@@ -27,7 +28,6 @@ from inference.detector.detector import (
     alarm_settings,
     calibrated,
     calibration_sample,
-    identity,
     settings_of,
 )
 from inference.detector.file import charts_alone
@@ -133,7 +133,7 @@ def fit_with_scores(
         baseline_c=baseline(),
         charts=charts,
         own_past=own_past,
-        data={name: identity(split) for name, split in reference.items()},
+        data={name: digest_of_split(split) for name, split in reference.items()},
         recordings=tuple(recordings_in(calibration)),
         model_weight=model_weight if has_model else 0.0,
         **own,

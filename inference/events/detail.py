@@ -92,6 +92,7 @@ class ScoreCurve(Document):
     threshold: Number = Field(None, description="Scores above it are alarms.")
 
 
+# The two components of a score.
 Component = Literal["charts", "model"]
 
 

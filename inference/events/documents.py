@@ -27,7 +27,7 @@ from inference.events.detail import (
 )
 from inference.events.envelope import Envelope, envelopes
 from inference.events.finding import worst_events
-from inference.events.views import RowsView, Scored, WindowView, rows_view, score_lines, window_view
+from inference.events.views import RowsView, ScoredSplit, WindowView, rows_view, score_lines, window_view
 
 # An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
 WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
@@ -39,7 +39,7 @@ _MICROSECONDS = 6
 _TENTHS = 1
 
 
-def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) -> list[Path]:
+def write_event_documents(folder: Path, scored: ScoredSplit, events: pd.DataFrame) -> list[Path]:
     """Writes `<event_id>.json` for the `WORST_EVENTS` events of the greatest severity. `folder` is emptied first.
     Returns the files.
     """
@@ -64,7 +64,7 @@ def write_event_documents(folder: Path, scored: Scored, events: pd.DataFrame) ->
     return written
 
 
-def _scores(scored: Scored, first: int, last: int) -> ScoreCurve:
+def _scores(scored: ScoredSplit, first: int, last: int) -> ScoreCurve:
     """Score and threshold over the time that the event's curves show."""
     lines = scored.table.iloc[slice(*score_lines(scored, first, last))]
     score_n = lines["score"].to_numpy(dtype=np.float64)
@@ -76,7 +76,7 @@ def _scores(scored: Scored, first: int, last: int) -> ScoreCurve:
     )
 
 
-def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
+def _parts(scored: ScoredSplit, first: int, last: int) -> dict[str, Any]:
     names = scored.channels
     if scored.stream == "patchtst":
         view = rows_view(scored, first, last)
@@ -95,7 +95,7 @@ def _parts(scored: Scored, first: int, last: int) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels(scored: Scored, view: RowsView, names: tuple[str, ...]) -> Iterator[EventChannel]:
+def _channels(scored: ScoredSplit, view: RowsView, names: tuple[str, ...]) -> Iterator[EventChannel]:
     """The worst channels: measured values, expected values, and errors. The expected values are empty if they are not
     known. Segments are separated by a gap."""
     breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
@@ -134,7 +134,7 @@ def _largest(value_n: np.ndarray) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _waveforms(scored: Scored, view: WindowView, names: tuple[str, ...]) -> Iterator[EventChannel]:
+def _waveforms(scored: ScoredSplit, view: WindowView, names: tuple[str, ...]) -> Iterator[EventChannel]:
     """The window and half a window on both sides, within its segment. Waveforms have no expected values: the model
     predicts scalograms."""
     windows, length = scored.windows, len(view.wave_ta)

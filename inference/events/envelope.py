@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference.events.views import Scored
+from inference.events.views import ScoredSplit
 
 # Carrier bands that are compared, and the fewest lines of each.
 BANDS, FEWEST_LINES = 8, 16
@@ -59,7 +59,7 @@ def envelope_spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> li
     ]
 
 
-def envelopes(scored: Scored, first: int, last: int) -> list[Envelope]:
+def envelopes(scored: ScoredSplit, first: int, last: int) -> list[Envelope]:
     """Envelopes of the axes with the largest errors of an event, the largest first. first, last: lines of the score
     table."""
     start, stop = _segment(scored, first, last)
@@ -72,7 +72,7 @@ def envelopes(scored: Scored, first: int, last: int) -> list[Envelope]:
     return [each for each in found if each is not None]
 
 
-def _segment(scored: Scored, first: int, last: int) -> tuple[int, int]:
+def _segment(scored: ScoredSplit, first: int, last: int) -> tuple[int, int]:
     """Rows of the event's windows, at most `LONGEST` windows around the one with the highest score."""
     start_w, window = scored.windows.starts_w, scored.windows.window
     peak = scored.peak(first, last)
@@ -82,7 +82,7 @@ def _segment(scored: Scored, first: int, last: int) -> tuple[int, int]:
     return int(start_w[mine_w[0]]), int(start_w[mine_w[-1]]) + window
 
 
-def neighbour_starts(scored: Scored, start: int, stop: int) -> list[int]:
+def neighbour_starts(scored: ScoredSplit, start: int, stop: int) -> list[int]:
     """First rows of up to `NEIGHBOURS` segments in the same recording that are as long as rows `start` to `stop`, the
     nearest first. They do not overlap each other, those rows, or a window with an alarm."""
     windows, length = scored.windows, stop - start
@@ -103,7 +103,7 @@ def neighbour_starts(scored: Scored, start: int, stop: int) -> list[int]:
     return chosen
 
 
-def _wave(scored: Scored, start: int, stop: int) -> np.ndarray:
+def _wave(scored: ScoredSplit, start: int, stop: int) -> np.ndarray:
     return scored.windows.series.rows_nc[start:stop].astype(np.float64)
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from inference.events.finding import event_spans
+from inference.metrics import ratio
 
 _SHIFTS, _SEED = 1000, 0
 _SECONDS_PER_HOUR = 3600.0
@@ -100,9 +101,9 @@ def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
         "faults_found": found,
         "false_events": false,
         "recorded_hours": hours,
-        "false_events_per_hour": _share(false, hours),
-        "event_precision": _share(len(faults.start_e) - false, len(faults.start_e)),
-        "event_recall": _share(found, total),
+        "false_events_per_hour": ratio(false, hours),
+        "event_precision": ratio(len(faults.start_e) - false, len(faults.start_e)),
+        "event_recall": ratio(found, total),
         "event_recall_by_chance": float(by_chance_k.mean()),
         "event_recall_by_chance_q95": float(np.quantile(by_chance_k, 0.95)),
         "event_delay_seconds": _median_delay(scores["seconds"].to_numpy(), faults),
@@ -162,7 +163,3 @@ def _recordings(scores: pd.DataFrame) -> Iterator[tuple[int, int]]:
     recording_s = scores["recording"].cat.codes.to_numpy()
     bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(scores)] if len(scores) else []
     return pairwise(bounds)
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else float("nan")

@@ -26,7 +26,7 @@ from core.workspace import relative
 from inference.events.finding import worst_events
 from inference.events.reconstruction import Levels
 from inference.events.timeline import EVENT, SCORE, THRESHOLD, label_dates
-from inference.events.views import Scored, WindowView, rows_view, window_view
+from inference.events.views import ScoredSplit, WindowView, rows_view, window_view
 
 WORST_EVENTS = 3
 _SEEN = {"color": SCORE, "linewidth": 1.3}
@@ -42,7 +42,7 @@ _HEADER_INCHES, _ROW_INCHES, _FOOTER_INCHES = 0.8, 1.9, 1.0
 _BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
 
-def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
+def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
     """Draws `<stream>_event_<event_id>.png` for the `WORST_EVENTS` events of the greatest severity. Figures of an
     earlier scoring are removed first.
 
@@ -68,7 +68,7 @@ def write_panels(folder: Path, scored: Scored, events: pd.DataFrame, *, root: Pa
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels_figure(scored: Scored, first: int, last: int) -> Figure:
+def _channels_figure(scored: ScoredSplit, first: int, last: int) -> Figure:
     """The top channels in their own units, measured and predicted, and their errors with the score."""
     view = rows_view(scored, first, last)
     start, stop, worst, names = view.start, view.stop, view.worst, scored.channels
@@ -131,7 +131,7 @@ class _Curves:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
+def _axes_figure(scored: ScoredSplit, first: int, last: int) -> Figure:
     """The window with the event's highest score, a row for each axis of the sensor, the worst first: waveform,
     scalogram, predicted scalogram, and the difference of both; without a model, waveform and spectrum."""
     view = window_view(scored, first, last)
@@ -179,7 +179,7 @@ def _axes_figure(scored: Scored, first: int, last: int) -> Figure:
     return figure
 
 
-def _spectra_figure(scored: Scored, view: WindowView) -> Figure:
+def _spectra_figure(scored: ScoredSplit, view: WindowView) -> Figure:
     """A row for each axis of the sensor, the worst first: its waveform and its amplitude spectrum."""
     figure = Figure(figsize=(11, _HEADER_INCHES + _ROW_INCHES * len(view.worst)), layout="constrained")
     grid = figure.subplots(len(view.worst), 2, squeeze=False, sharex="col")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
 from inference.detector.detector import Detector
 from inference.detector.split_scores import SplitScores
+from inference.events.detail import Component
 from inference.events.finding import TOP_CHANNELS, Attribute, event_sums, means, top_channels
 from inference.events.reconstruction import Levels, expected_levels
 from inference.groups import POOLED
@@ -30,12 +30,10 @@ from inference.scoring import ScoringModel
 LONGEST_VIEW = 12
 # Minimum number of scores of vibration windows that are shown on each side of an event.
 NEIGHBOURS = 30
-# The two components of a score.
-Component = Literal["charts", "model"]
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredSplit:
     """A split of the data and its scores: `scores`, `expected_sc` (for process sensors, as in
     `inference.entries.SplitErrors`) and the lines of `table` have the same entries. scoring: the model; None if control
     charts scored alone."""
@@ -142,7 +140,7 @@ class WindowView:
     worst: dict[int, float]
 
 
-def rows_view(scored: Scored, first: int, last: int) -> RowsView:
+def rows_view(scored: ScoredSplit, first: int, last: int) -> RowsView:
     start, stop = shown_lines(scored, first, last)
     row_n = scored.scores.row_s[start:stop]
     component, _ = scored.component(first, last)
@@ -161,7 +159,7 @@ def rows_view(scored: Scored, first: int, last: int) -> RowsView:
     )
 
 
-def _expected_by_model(scored: Scored, start: int, stop: int) -> np.ndarray | None:
+def _expected_by_model(scored: ScoredSplit, start: int, stop: int) -> np.ndarray | None:
     """Predictions in the units of the channels; None if they were not kept."""
     if scored.expected_sc is None:
         return None
@@ -169,7 +167,7 @@ def _expected_by_model(scored: Scored, start: int, stop: int) -> np.ndarray | No
     return expected_nc if scaler is None else expected_nc * np.asarray(scaler.scale) + np.asarray(scaler.center)
 
 
-def window_view(scored: Scored, first: int, last: int) -> WindowView:
+def window_view(scored: ScoredSplit, first: int, last: int) -> WindowView:
     index = scored.peak(first, last)  # one window, one score
     windows, rate_hz = scored.windows, scored.sampling_rate_hz
     start, seconds = int(windows.starts_w[index]), windows.window / rate_hz
@@ -183,7 +181,7 @@ def window_view(scored: Scored, first: int, last: int) -> WindowView:
     )
 
 
-def score_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
+def score_lines(scored: ScoredSplit, first: int, last: int) -> tuple[int, int]:
     """Lines of the score table to show for an event: for process sensors those whose rows are shown, for vibration the
     event and its neighbours in the recording."""
     if scored.stream == "patchtst":
@@ -193,7 +191,7 @@ def score_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
     return max(int(mine[0]), first - context), min(int(mine[-1]) + 1, last + 1 + context)
 
 
-def shown_lines(scored: Scored, first: int, last: int) -> tuple[int, int]:
+def shown_lines(scored: ScoredSplit, first: int, last: int) -> tuple[int, int]:
     """Lines to show: the event and at least half a window on both sides, within its recording. At most `LONGEST_VIEW`
     windows, around the highest score."""
     window, code_s = scored.windows.window, scored.table["recording"].cat.codes.to_numpy()

@@ -145,7 +145,7 @@ def read_run(run_id: str, folders: dict[Stream, Path], records: Path, now: datet
 
 def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     """One stream of a run; if the status is missing or damaged, its state is `unreadable`, with the reason."""
-    epochs, steps, first_time = read_metrics(folder / "metrics.jsonl", problems)
+    epochs, steps, first_time = read_history(folder / "metrics.jsonl", problems)
     environment = read_model(folder / "environment.json", Environment, problems)
     common: dict[str, Any] = {
         "history": epochs,
@@ -176,7 +176,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
     return stream
 
 
-def read_metrics(path: Path, problems: Problems) -> tuple[list[EpochPoint], list[StepPoint], datetime | None]:
+def read_history(path: Path, problems: Problems) -> tuple[list[EpochPoint], list[StepPoint], datetime | None]:
     """Epochs, steps and the first time stamp of a metrics log.
 
     A resumed run repeats the epoch in which it was stopped: the later record of an epoch or step is used. A truncated

@@ -17,7 +17,7 @@ from core.owner import Owner
 from core.run_status import StepPoint
 from core.workspace import write_json
 from pipelines.dashboard.run_documents import RunRecord
-from pipelines.dashboard.runs import decimate, read_metrics
+from pipelines.dashboard.runs import decimate, read_history
 from pipelines.export_training_dashboard_state import export_state, main
 from pipelines.problems import Problems
 from tests.dashboard import builders
@@ -259,7 +259,7 @@ def test_a_run_that_never_had_a_finite_validation_loss_has_no_best(root, loss):
 def test_a_resumed_run_keeps_the_later_record_of_an_epoch(tmp_path):
     lines = [{"kind": "epoch", "epoch": epoch, "train_loss": loss} for epoch, loss in ((1, 3.0), (2, 2.0), (2, 1.5))]
     path = write(tmp_path / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    epochs, steps, first_time = read_metrics(path, Problems(tmp_path))
+    epochs, steps, first_time = read_history(path, Problems(tmp_path))
     assert [(point.epoch, point.train_loss) for point in epochs] == [(1, 3.0), (2, 1.5)]
     assert (steps, first_time) == ([], None)
 

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.detection.detectors import Trained
 from benchmarks.detection.detectors import scored as benchmarked
 from core.config.schema import PatchTSTConfig
+from core.data.identity import digest_of_split
 from core.errors import DataError, OutputError
 from inference.detector import stored as stored_detector
-from inference.detector.detector import identity
 from inference.detector.file import load_detector, save_detector
 from inference.detector.fitting import fit
 from inference.detector.stored import load_splits, open_model
@@ -277,7 +277,7 @@ def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):
     def data_of(root: Path, *overrides: str):
         config, scoring = open_model(configuration("patchtst", root, *overrides), root=root, checkpoint=None)
         splits = load_splits(config, scoring, ("calibration", "test"), root=root).splits
-        return identity(splits["calibration"])
+        return digest_of_split(splits["calibration"])
 
     moved = Path(shutil.copytree(trained, tmp_path / "elsewhere"))
     assert data_of(moved) == data_of(trained)

@@ -8,12 +8,12 @@ import pandas as pd
 from core.config.schema import Scoring
 from inference.detector.split_scores import SplitScores
 from inference.events.finding import find_events
-from inference.events.views import Scored
+from inference.events.views import ScoredSplit
 from inference.model_errors import split_errors
 from tests.inference.simple_models import OthersModel, coupled, scoring_with, windows_over
 
 
-def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataFrame]:
+def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[ScoredSplit, pd.DataFrame]:
     """A recording of two segments; channel 2 deviates."""
     rows = len(table)
     windows = windows_over([coupled(rows, 0)], window=window, stride=4, stretches=[(0, 60), (60, rows)])
@@ -23,4 +23,4 @@ def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[Scored, pd.DataF
     splits = SplitScores(table["score"].to_numpy(), error_sc, np.full(rows, 2), np.arange(rows), 1)
     scoring = scoring_with(OthersModel(), channels=6)
     expected_sc = split_errors(scoring, windows, batch_size=64, keep_expected=True).expected_sc
-    return Scored(scoring, windows, splits, table, expected_sc), events
+    return ScoredSplit(scoring, windows, splits, table, expected_sc), events

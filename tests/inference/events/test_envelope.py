@@ -14,7 +14,7 @@ from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from inference.detector.split_scores import SplitScores
 from inference.events.envelope import _band_edges, envelope_spectra, envelopes, neighbour_starts, squared_envelope
-from inference.events.views import Scored
+from inference.events.views import ScoredSplit
 from tests.inference.conftest import make_score_table
 
 RATE_HZ, WINDOW = 6400, 1024
@@ -64,7 +64,7 @@ def rig(seconds: float, fault_s: float, passes_hz: float, seed: int = 0) -> np.n
     return wave_ta.astype(np.float32)
 
 
-def scored_of(wave_ta: np.ndarray, loud_from: int) -> Scored:
+def scored_of(wave_ta: np.ndarray, loud_from: int) -> ScoredSplit:
     """Windows without overlap; those from number `loud_from` on have a score above the threshold, by axis 1."""
     time_ns = (np.arange(len(wave_ta)) * 1e9 / RATE_HZ).astype(np.int64)
     recording = Recording("a.npy", Path("a.npy"), wave_ta, time_ns, ("x", "y", "z"), float(RATE_HZ), "sampling_rate")
@@ -75,7 +75,7 @@ def scored_of(wave_ta: np.ndarray, loud_from: int) -> Scored:
     table = make_score_table({"a.npy": score_s}, stamped=False, step_seconds=WINDOW / RATE_HZ)
     error_sc = np.stack([np.ones_like(score_s), 5 * score_s, np.ones_like(score_s)], axis=1).astype(np.float32)
     splits = SplitScores(score_s.astype(np.float32), error_sc, np.full(len(score_s), 1), starts_w, WINDOW)
-    return Scored(None, windows, splits, table, bearing=BEARING)
+    return ScoredSplit(None, windows, splits, table, bearing=BEARING)
 
 
 @pytest.mark.parametrize("part", ["outer race", "inner race", "ball"])

@@ -12,13 +12,13 @@ from core.data.scaling import Scaler
 from core.data.windows import WindowSet
 from inference.detector.split_scores import SplitScores
 from inference.entries import SplitErrors
-from inference.events.views import Scored, rows_view, window_view
+from inference.events.views import ScoredSplit, rows_view, window_view
 from inference.model_errors import split_errors
 from inference.scoring import ScoringModel
 from tests.inference.simple_models import LoudnessModel, OthersModel, coupled, scoring_with, windows_over
 
 
-def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Scored:
+def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> ScoredSplit:
     """The scores are simulated: only predictions matter here."""
     entries = len(errors.row_s)
     names = pd.Categorical.from_codes(np.zeros(entries, dtype=np.int64), ["file_0"])
@@ -27,7 +27,7 @@ def scored(scoring: ScoringModel, windows: WindowSet, errors: SplitErrors) -> Sc
         table["score"].to_numpy(), errors.error_sc, np.zeros(entries, dtype=np.int32), errors.row_s,
         errors.rows_per_entry,
     )  # fmt: skip
-    return Scored(scoring, windows, scores, table, errors.expected_sc)
+    return ScoredSplit(scoring, windows, scores, table, errors.expected_sc)
 
 
 def test_predictions_of_rows_are_averaged_over_windows_in_physical_units():
