@@ -16,8 +16,8 @@ from typing import Self
 import psutil
 
 from core.host import memory_mb, oom_kills
+from core.process_memory import MIB
 
-_MIB = 2**20
 # A look reads the parent of every process of the machine, so it takes longer the more there are: at least so many
 # seconds between two looks, and so many times as long as the last one took.
 _SECONDS_BETWEEN_LOOKS, _TIMES_THE_LAST = 0.1, 50
@@ -135,7 +135,7 @@ class KernelWatch:
             try:
                 kernel = psutil.Process(self._process.pid)
                 processes = [kernel, *kernel.children(recursive=True)]
-                held_mb = sum(process.memory_info().rss for process in processes) / _MIB
+                held_mb = sum(process.memory_info().rss for process in processes) / MIB
             except psutil.Error:
                 return
             self._peak_mb = max(self._peak_mb, held_mb)
@@ -153,4 +153,4 @@ def _peak_of_children_mb() -> float:
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return peak / (_MIB if sys.platform == "darwin" else 1024)
+    return peak / (MIB if sys.platform == "darwin" else 1024)

@@ -34,6 +34,7 @@ from core.config.schema import STREAMS
 from core.data.annotations import NewAnnotation
 from core.documents import explain
 from core.errors import EXIT_OK, UsageError
+from core.page import PAGE, STATE
 from pipelines.dashboard.annotating import annotate
 from pipelines.notebook_page import POLICY as NOTEBOOK_POLICY
 
@@ -138,7 +139,7 @@ class DashboardHandler(SimpleHTTPRequestHandler):
         """`/machines/<id>/…` is the page of a machine of a fleet, in the machine's own workspace."""
         if found := _MACHINE.match(self.path):
             workspace = Path(self.directory).parent / found[0].strip("/")
-            self.directory, self.path = str(workspace / "training_dashboard"), self.path[found.end() - 1 :]
+            self.directory, self.path = str(workspace / PAGE), self.path[found.end() - 1 :]
 
     def _enter_notebooks(self) -> None:
         """`/artifacts/notebooks/<run>/<name>.html` is the page of an executed notebook, with a stricter policy."""
@@ -309,7 +310,7 @@ def serve(page: Path, port: int, *, open_browser: bool) -> None:
     """Serves the folder `page` until interrupted. Raises UsageError if the port or the page cannot be used."""
     with make_server(page, port) as server:
         log.info("dashboard at %s — Ctrl-C ends it", server.url)
-        if not (page / "data" / "dashboard-state.json").is_file():
+        if not (page.parent / STATE).is_file():
             log.info("nothing exported yet: landfall export")
         if open_browser and has_display():
             webbrowser.open(server.url)
@@ -332,7 +333,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(arguments: argparse.Namespace) -> int:
     try:
-        serve(root_of(arguments) / "training_dashboard", arguments.port, open_browser=not arguments.no_open)
+        serve(root_of(arguments) / PAGE, arguments.port, open_browser=not arguments.no_open)
     except KeyboardInterrupt:
         # The normal way to end it, so not a failure.
         log.info("dashboard ended")

@@ -13,6 +13,7 @@ from core.data.windows import Series, WindowSet
 from core.devices.backend import to_device
 from core.devices.memory import cache_limit_mb
 from core.devices.plan import kind_of
+from core.process_memory import MIB
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def _fits(series: Series, device: torch.device) -> bool:
     """Whether a series may be moved to the device, or is there already."""
     if series.is_on(device):
         return True
-    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.rows_nc.nbytes / 2**20
+    limit_mb, size_mb = cache_limit_mb(kind_of(device)), series.rows_nc.nbytes / MIB
     if size_mb > limit_mb:
         log.info(
             "%s has %.0f MiB for data, and the series needs %.0f MiB: it stays in main memory, and each batch is "

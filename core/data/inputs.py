@@ -15,6 +15,7 @@ from core.data.scalogram import Scalogram
 from core.data.windows import WindowSet
 from core.devices.memory import cache_limit_mb
 from core.devices.plan import kind_of
+from core.process_memory import MIB
 from core.progress import Mode, Progress
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class Inputs:
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
         """All images, so that no epoch repeats the transform; None if the memory does not suffice."""
         one = self.batch(torch.tensor([0]))
-        needed_mb, limit_mb = one.nbytes * len(self) / 2**20, cache_limit_mb(kind_of(one.device))
+        needed_mb, limit_mb = one.nbytes * len(self) / MIB, cache_limit_mb(kind_of(one.device))
         if needed_mb > limit_mb:
             log.info(
                 "%d scalograms need %.0f MiB, %s has %.0f MiB for them: they are computed in each epoch",

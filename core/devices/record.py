@@ -20,6 +20,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.devices.plan import DevicePlan
 from core.documents import Document
+from core.process_memory import MIB
 
 # File of a run's record, below `logging.artifacts_dir`.
 RECORD_FILE = "devices.json"
@@ -66,7 +67,7 @@ class Host(Document):
         from core.devices.backend import torch_versions
 
         return cls(
-            ram_mb=psutil.virtual_memory().total // 2**20,
+            ram_mb=psutil.virtual_memory().total // MIB,
             torch_cuda=torch_versions()["cuda"],
             cuda_visible_devices=environment.get("CUDA_VISIBLE_DEVICES"),
         )

@@ -16,10 +16,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from core.devices.manager import DeviceManager
+from core.process_memory import MIB
 from core.workspace import root_or
 from pipelines.devices.document import CheckResult, Status
 
-MIB, GIB = 2**20, 2**30
+GIB = 2**30
 
 # Limits of `grade`.
 FREE_DISK_GIB = (10.0, 1.0)
