@@ -21,11 +21,11 @@ from core.checkpoint import detector_path
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, LandfallError
 from core.fingerprints import file_digests
+from core.reading import read_json_object
 from core.secrets.redaction import redacted_text
 from core.workspace import utc_now, write_json
 from pipelines.fleet.isolation import isolated
 from pipelines.fleet.machines import Machine, prepare, workspace_of
-from pipelines.problems import Problems, read_model
 from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.jobs import PROGRAM, TIME_OF_DAY
 from pipelines.steps.planning import reason_to_run
@@ -80,7 +80,10 @@ class Outcome:
 
 def read_outcome(workspace: Path, command: CommandName) -> Outcome | None:
     """The outcome of the last job; None if there is none that can be read."""
-    return read_model(workspace / FOLDER / f"{command}.json", Outcome, Problems(workspace))
+    try:
+        return Outcome(**read_json_object(workspace / FOLDER / f"{command}.json"))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def run_job(job: Job) -> Outcome:

@@ -14,7 +14,7 @@ from core.errors import DataError, UsageError
 from core.fingerprints import changes, file_digests
 from pipelines.steps.fingerprints import fingerprint
 from pipelines.steps.planning import Selection, reason_to_run
-from pipelines.steps.records import StepRecord
+from pipelines.steps.records import StepRecord, read_step
 from pipelines.steps.table import Order, Step, pipeline_steps, quality_step
 from tests.support import REPO_ROOT
 from tests.support.small_workspace import CONFIGS, build_small_workspace
@@ -192,6 +192,15 @@ def test_a_pattern_without_files_is_reported(done):
         done("data.splits.test.files=[data/none/*]")
 
 
-def test_an_unreadable_record_is_ignored(done, root):
-    (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text("{torn", encoding="utf-8")
+@pytest.mark.parametrize(
+    "content", ["{torn", "[]", '{"step": "notebook-patchtst", "inputs": 3}', '{"schema_version": 2}']
+)
+def test_an_unreadable_record_is_ignored(done, root, content):
+    (root / "artifacts/pipeline/steps/notebook-patchtst.json").write_text(content, encoding="utf-8")
     assert done() == "has never completed"
+
+
+def test_a_record_keeps_the_names_of_files(root):
+    name = "data/fdc/odd\u202ename\x07.csv"
+    StepRecord("made", "run-1", {"data": {name: "digest"}}, {name: "digest"}, 1.0).write(root)
+    assert read_step(root, "made").inputs == {"data": {name: "digest"}}
