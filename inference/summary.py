@@ -12,7 +12,7 @@ from pydantic import Field
 
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
-from core.documents import Document, Number, Text, Time
+from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from inference.detector.detector import Detector
     from inference.detector.split_scores import SplitScores
     from inference.scoring import ScoringModel
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ KEYS = (
     "training.windows_per_epoch",
     "scalogram.frequency_min_hz",
 )
-# Of these, the keys that a model of other data does not decide.
+# Those of them that a model of other data does not decide.
 _OF_THE_DATA = ("data.stride", "training.windows_per_epoch")
 # Candidate windows of process sensors, in rows: the longest that fits three times into a split is used. A short one
 # must fit into a split, and three times into a segment of the split `train`: with runs of 110 rows and windows of 64,

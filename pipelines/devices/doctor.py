@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from core.devices.manager import DeviceManager
 from core.process_memory import MIB
 from core.workspace import root_or
-from pipelines.devices.document import CheckResult, Status
+from pipelines.checklist import Status
+from pipelines.devices.document import CheckResult
 
 GIB = 2**30
 

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from core.config.schema import Stream
 from core.devices.record import DeviceRecord
 from core.documents import Document
-
-Status = Literal["PASS", "WARN", "FAIL", "SKIP"]
+from pipelines.checklist import Status
 
 
 class FittingProfile(Document):
