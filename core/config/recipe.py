@@ -72,6 +72,11 @@ class History:
         return min((_typical_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
+def too_short_for_usual_windows(rows_s: Sequence[int]) -> bool:
+    """Whether segments of these numbers of rows are runs in which no window of a usual length fits three times."""
+    return _typical_length(rows_s) < _WINDOWS_PER_SPLIT * _WINDOWS[-1]
+
+
 def is_open(config: AnyConfig) -> bool:
     """Whether a key of the recipe still is `auto`."""
     return any(_get(config, key) == AUTO for key in KEYS)
