@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TRAINING, _VALIDATION = "#4477aa", "#ee6677"
-# Maximum share of the run time for drawing, and the minimum time between two drawings.
+# Maximum share of the run time for drawing, and the minimum time before and between drawings.
 _DRAWING_SHARE, _SHORTEST_WAIT_S = 0.03, 1.0
 
 
 class LossCurve:
     """Follows a run (see `trainers.context.Watcher`); a context manager, which draws the last state at the end.
 
-    show: receives each drawing. It is called with the first data, and then so often that drawing takes at most
-    `_DRAWING_SHARE` of the run time.
+    show: receives each drawing. It is called with the first data after a second, and then so often that drawing takes
+    at most `_DRAWING_SHARE` of the run time.
     """
 
     def __init__(self, show: Callable[[Figure], None], *, title: str):
@@ -35,6 +35,7 @@ class LossCurve:
         self._is_current = True
 
     def __enter__(self) -> Self:
+        self._next_drawing = time.monotonic() + _SHORTEST_WAIT_S
         return self
 
     def __exit__(

@@ -13,7 +13,7 @@ import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from pipelines import list_runs
-from tests.support import REPO_ROOT
+from tests.support import IN_NIGHTLY, REPO_ROOT
 
 # Each test starts commands.
 pytestmark = pytest.mark.slow
@@ -149,7 +149,9 @@ def test_an_empty_resume_argument_is_reported(workspace):
         ("configs/patchtst_ssl_local.yaml", TRAIN, "", EXIT_USAGE),
         ("data/fdc", "pipelines.check_data_quality", "--config configs/patchtst_ssl_local.yaml", EXIT_DATA),
         ("checkpoints/patchtst_ssl.json", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
-        ("checkpoints", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT),
+        pytest.param(
+            "checkpoints", "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT, marks=IN_NIGHTLY
+        ),
     ],
 )
 def test_unreadable_files_are_named(workspace, path, module, arguments, code):

@@ -63,10 +63,12 @@ def test_the_best_epoch_is_marked_and_steps_come_before_epochs():
     assert curves(loss_figure([], title="x", steps=[(0.1, 1.0), (0.2, 0.9)])) == {"steps": [0.1, 0.2]}
 
 
-def test_a_curve_is_drawn_first_periodically_and_at_the_end(clock):
+def test_a_curve_is_drawn_after_a_second_periodically_and_at_the_end(clock):
     drawn = []
     with LossCurve(drawn.append, title="x") as curve:
         curve.steps(0.1, 1.0)
+        assert drawn == []
+        clock[0] += 1.0
         curve.steps(0.2, 0.9)
         assert len(drawn) == 1
         clock[0] += 2.0
@@ -81,6 +83,7 @@ def test_a_curve_is_drawn_first_periodically_and_at_the_end(clock):
 def test_a_curve_shows_all_epochs_and_is_drawn_once(clock):
     drawn = []
     with suppress(RuntimeError), LossCurve(drawn.append, title="x") as curve:
+        clock[0] += 1.0
         curve.epoch([FIRST])
         curve.epoch([FIRST, SECOND])
         raise RuntimeError("lost power")

@@ -21,7 +21,7 @@ from inference.predictor import OnnxPredictor
 from inference.run_scoring_example import score_stream
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.inference.watch.following import arguments_of, assert_equal_to_files, scored_by_files, watch_once
-from tests.support import REPO_ROOT, built_once
+from tests.support import IN_NIGHTLY, REPO_ROOT, built_once
 from trainers.run import train
 
 WEIGHT = "scoring.model_weight=0.3"
@@ -89,7 +89,7 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
     [
         # Of small graphs: writing takes seconds for each pass and layer.
         ("patchtst", ["model.channel_attention=none", "model.masks=[patches]"]),
-        (
+        pytest.param(
             "swinmae",
             [
                 "model.masks=[units,axes]",
@@ -98,6 +98,7 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
                 "model.depths=[1]",
                 "model.num_heads=[2]",
             ],
+            marks=IN_NIGHTLY,
         ),
     ],
 )
@@ -130,10 +131,10 @@ sys.exit("torch was imported" if "torch" in sys.modules else code)
 @pytest.mark.parametrize(
     ("stream", "weight", "moved"),
     [
-        pytest.param("patchtst", WEIGHT, False, id="sensors, with the checkpoint"),
+        pytest.param("patchtst", WEIGHT, False, id="sensors, with the checkpoint", marks=IN_NIGHTLY),
         pytest.param("patchtst", WEIGHT, True, id="sensors, without it"),
         pytest.param("swinmae", WEIGHT, True, id="vibration"),
-        pytest.param("swinmae", "scoring.model_weight=0.0", True, id="vibration, charts alone"),
+        pytest.param("swinmae", "scoring.model_weight=0.0", True, id="vibration, charts alone", marks=IN_NIGHTLY),
     ],
 )
 def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, weight, moved, exported):
@@ -150,7 +151,7 @@ def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", CHECKPOINTS)
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trained):
     scored = scored_by_files(trained, stream=stream)
     shutil.rmtree(trained / "checkpoints")

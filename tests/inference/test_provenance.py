@@ -17,7 +17,7 @@ from core.errors import EXIT_OK
 from inference import recalibrate
 from inference.run_scoring_example import main
 from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED
-from tests.support import REPO_ROOT
+from tests.support import IN_NIGHTLY, REPO_ROOT
 
 PATCHTST = [*OVERRIDES["patchtst"], *SHARED]
 
@@ -63,8 +63,8 @@ def test_current_scores_are_not_computed_again(scored, caplog):
     ("override", "reason"),
     [
         ("scoring.threshold.false_alarm_rate=0.02", "scoring.threshold.false_alarm_rate was 0.01, is 0.02"),
-        ("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4"),
-        ("scoring.event_gap=4", "scoring.event_gap was 3, is 4"),
+        pytest.param("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4", marks=IN_NIGHTLY),
+        pytest.param("scoring.event_gap=4", "scoring.event_gap was 3, is 4", marks=IN_NIGHTLY),
         ("data.score_stride=8", "data.score_stride was 16, is 8"),
     ],
 )
@@ -149,7 +149,14 @@ def test_changed_reference_data_causes_a_new_detector(scored, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("written", ["scores.parquet", "events.csv", "events.json", "timeline.png", "event", "panel"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "scores.parquet",
+        *(pytest.param(name, marks=IN_NIGHTLY) for name in ("events.csv", "events.json", "timeline.png", "event")),
+        "panel",
+    ],
+)
 def test_a_missing_output_is_written_again(scored, caplog, written):
     output = summary(scored)
     chosen = {"event": output["files"][4], "panel": output["panels"][0]["png"]}

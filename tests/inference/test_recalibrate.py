@@ -17,6 +17,7 @@ from inference.recalibrate import drift_in_words, main, previous_path
 from inference.thresholds import FalseAlarms
 from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
+from tests.support import IN_NIGHTLY
 
 NEWER = {
     "patchtst": ["data.splits.calibration.files=[data/fdc/newer_*.csv]", "data.splits.calibration.start=0.0"],
@@ -45,7 +46,7 @@ def write_newer(root: Path, stream: str, *, drift: float) -> None:
 
 
 @pytest.mark.slow
-@both_streams
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, capsys, caplog):
     write_newer(trained, stream, drift=4.0)
     file = file_of(trained, stream)

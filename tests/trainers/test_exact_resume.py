@@ -12,7 +12,7 @@ from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 pytestmark = pytest.mark.slow
 
-KILLS = 6
+KILLS = 4
 WORDS = (
     *(
         "deterministic=true",

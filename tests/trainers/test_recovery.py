@@ -147,7 +147,7 @@ def everything(trainer: loop.Trainer) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=IN_NIGHTLY), True])
 def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
     if late:
@@ -192,7 +192,13 @@ def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "after", ["before the first", "with the first still pending", "right after the first", "later"]
+    "after",
+    [
+        pytest.param("before the first", marks=IN_NIGHTLY),
+        "with the first still pending",
+        pytest.param("right after the first", marks=IN_NIGHTLY),
+        "later",
+    ],
 )
 def test_a_resumed_run_recovers_like_an_uninterrupted_one(spiked, request, monkeypatch, after):
     request.getfixturevalue("asks_later")

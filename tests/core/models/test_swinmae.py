@@ -8,6 +8,7 @@ from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
 from core.models.swinmae import DropPath, SwinMAE, patch_statistics
 from tests.core.models.gradients import assert_another_gradient_for_the_same_loss
+from tests.support import IN_NIGHTLY
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
@@ -251,7 +252,7 @@ def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(outpu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("norm_target", [False, True])
+@pytest.mark.parametrize("norm_target", [pytest.param(False, marks=IN_NIGHTLY), True])
 def test_a_variance_is_learned_and_divides_the_error(norm_target):
     """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
     torch.manual_seed(0)

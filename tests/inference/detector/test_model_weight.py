@@ -18,6 +18,7 @@ from inference.groups import reference_of
 from inference.model_errors import model_errors, reference_errors
 from inference.run_scoring_example import score_stream
 from tests.inference.trained_workspace import configuration
+from tests.support import IN_NIGHTLY
 
 NUM_FAULTS, LENGTH = 40, 25
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
@@ -85,7 +86,7 @@ def test_faults_are_injected_into_copies_except_the_first(trained, stream):
     assert other.windows.series.values_nc.numpy().tobytes() != again.windows.series.values_nc.numpy().tobytes()
 
 
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(trained, stream):
     windows, config, scoring, _ = reference(trained, stream)
     injected = inject(windows, stream, span=4, seed=3)
@@ -96,7 +97,7 @@ def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(traine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_scoring_chooses_stores_and_explains_the_weight(trained, stream, caplog):
     caplog.set_level("INFO")
     choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]

@@ -32,6 +32,7 @@ from tests.inference.watch.following import (
     watch_once,
     watch_process,
 )
+from tests.support import IN_NIGHTLY
 from tests.support.waiting import until
 
 LIVE = "data.splits.test.files=[data/live/*.csv]"
@@ -45,7 +46,14 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    "kind", [kind if kind == "charts" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+    "kind",
+    [
+        "charts",
+        pytest.param("charts by operating context", marks=pytest.mark.slow),
+        pytest.param("model", marks=IN_NIGHTLY),
+        pytest.param("model and charts", marks=pytest.mark.slow),
+        pytest.param("model without weight", marks=IN_NIGHTLY),
+    ],
 )
 def test_scores_and_events_are_those_of_complete_files(trained, kind):
     """The files have a gap, missing values, a fault, and a last patch that is not complete."""
