@@ -28,7 +28,14 @@ class Secret:
 
 # A text of a password, not an address.
 _QUOTED = r"[rb]?\\?[\"']((?!\w+://)[^\s\"'\\‹›{}$]{6,200})\\?[\"']"
-_PIN_NAME = r"(?:(?:(?<![A-Za-z])(?:pin|PIN)|(?:(?<=[a-z])|(?<![A-Za-z]))Pin)(?:[_-]?(?:code|CODE|Code))?)"
+_PIN_NAMES = ("pin(?<![A-Za-z]...)", "PIN(?<![A-Za-z]...)", "Pin(?<![A-Z]...)")
+_PIN_VALUE = r"[\\\"'\]]{0,3}\s{0,9}(?:={1,2}|[:,])\s{0,9}\\?[\"'](\d[\d -]{2,15}\d)\\?[\"']"
+_PIN_SETTINGS = (
+    r"pin[= ](?:(?<=--pin.)|(?<=[?&]pin=))",
+    r"export\s+\w*PIN[= ]",
+    r"%(?:set_)?env\s+\w*PIN[= ]",
+    r"ENV\s+\w*PIN[= ]",
+)
 # One row per form: what it is, a lower-case text that it always contains (searched first: the pattern runs only where
 # this text occurs, and fewer different texts are faster), and the pattern. The secret is group 1, or the complete match
 # if there is no group. A pattern starts with its literal text if possible, which is fast to find, and uses a lookbehind
@@ -78,7 +85,12 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ),
     ("password of a command", " -u ", r" -u [\"']?[\w.@-]+:([^\s\"'{}$\\‹›]{4,80})"),
     ("token in a URL", "://", r"://(?<=\w...)([\w-]{20,})(?::x-oauth-basic)?@(?=[\w.-])"),
-    ("signature in a URL", "sig", r"[?&;](?:sig|X-(?:Amz|Goog)-Signature)=([\w%+/-]{20,}={0,2})"),
+    ("signature in a URL", "sig", r"sig=(?<=[?&;]....)([\w%+/-]{20,}={0,2})"),
+    (
+        "signature in a URL",
+        "sig",
+        r"-Signature=(?:(?<=[?&;]X-Amz.{11})|(?<=[?&;]X-Goog.{11}))([\w%+/-]{20,}={0,2})",
+    ),
     ("Kaggle key", "key", r"username[\\\"'\s:]+[\w.@-]*[\\\"'\s,]+key[\\\"'\s:]+([0-9a-f]{32})(?![0-9a-f])"),
     ("bearer token", "earer ", r"earer (?<=[Bb]earer )([\w.~+/-]{20,}=*)"),
     ("Weights & Biases key", "wandb", r"wandb(?:\.|\s+)login\b[\s\S]{0,60}?(?<![0-9a-f])([0-9a-f]{40})(?![0-9a-f])"),
@@ -87,18 +99,17 @@ _FORMS: tuple[tuple[str, str, str], ...] = (
     ("password of a login", "login", rf"\blogin\(\s*(?:(?:key|token)\s*=\s*)?{_QUOTED}\s*,?\s*\)"),
     ("password of a login", "login", rf"\blogin\(\s*[^\s,()][^,()\n]{{0,80}},\s*{_QUOTED}\s*,?\s*\)"),
     ("password of a command", "sshpass", r"sshpass\s+-p\s*[\"']?([^\s\"'{}$\\‹›]{4,80})"),
-    (
-        "PIN",
-        "pin",
-        rf"{_PIN_NAME}[\\\"'\]]{{0,3}}\s{{0,9}}(?:={{1,2}}|[:,])\s{{0,9}}\\?[\"'](\d[\d -]{{2,15}}\d)\\?[\"']",
+    *(("PIN", "pin", rf"{name}(?:[_-]?(?:code|CODE|Code))?{_PIN_VALUE}") for name in _PIN_NAMES),
+    *(("PIN", "pin", rf"{setting}[\"']?(\d{{4,16}})\b") for setting in _PIN_SETTINGS),
+    *(
+        (
+            "pre-shared key",
+            "psk",
+            rf"{name}(?<![A-Za-z]...)[\\\"'\]]{{0,3}}\s{{0,9}}(?:={{1,2}}|:)\s{{0,9}}\\?[\"']((?:(?!psk|PSK)[^\"'\n\\‹›{{}}$]){{8,63}})\\?[\"']",
+        )
+        for name in ("psk", "PSK")
     ),
-    ("PIN", "pin", r"(?:--pin[= ]|[?&]pin=|(?:export|%env|%set_env|ENV)\s+\w*PIN[= ])[\"']?(\d{4,16})\b"),
-    (
-        "pre-shared key",
-        "psk",
-        r"(?<![A-Za-z])(?:psk|PSK)[\\\"'\]]{0,3}\s{0,9}(?:={1,2}|:)\s{0,9}\\?[\"']((?:(?!psk|PSK)[^\"'\n\\‹›{}$]){8,63})\\?[\"']",
-    ),
-    ("pre-shared key", "psk", r"(?<![A-Za-z])psk=([0-9a-f]{64})\b"),
+    ("pre-shared key", "psk", r"psk=(?<![A-Za-z]....)([0-9a-f]{64})\b"),
     ("pre-shared key", "psk", r"--psk[= ]([^\s\"'{}$\\‹›()]{8,64})(?=[\s\"']|\Z)"),
 )
 # Their forms also match words and hashes, so the value must look random, or like a password.
