@@ -5,11 +5,13 @@ encoded, and no second text of the size of the file exists.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
-_PIECES_PER_WRITE = 1 << 13  # parts of the JSON that are written together
+_ITEMS_PER_BLOCK = 1 << 12
 _SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
 
 
@@ -27,22 +29,56 @@ class _Lines:
         return [line for part in self.text for line in part.splitlines(keepends=True)]
 
 
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": "), default=lambda lines: lines.split()
-)
+_NESTED = (dict, list, _Lines)
 
 
 def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
     """Writes the canonical JSON of a notebook: sorted keys, an indentation of one space, UTF-8, a newline at the end. A
     lone surrogate, which UTF-8 cannot encode, becomes a question mark.
     """
-    pieces: list[str] = []
-    for piece in _ENCODER.iterencode({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}):
-        pieces.append(piece)
-        if len(pieces) >= _PIECES_PER_WRITE:
-            file.write("".join(pieces).encode("utf-8", "replace"))
-            pieces.clear()
-    file.write("".join([*pieces, "\n"]).encode("utf-8", "replace"))
+
+    def put(piece: str) -> None:
+        file.write(piece.encode("utf-8", "replace"))
+
+    _write({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
+    put("\n")
+
+
+def _write(value: Any, newline: str, put: Callable[[str], None]) -> None:
+    """Writes the JSON of a value; `newline` is what begins its last line. The encoder that `json` has in C writes no
+    indentation, but the separator of its items can contain it if there is no list or dictionary among them.
+    """
+    if isinstance(value, str):
+        put(encode_basestring(value))
+        return
+    if isinstance(value, _Lines):
+        value = value.split()
+    if not value or not isinstance(value, _NESTED):
+        put(_encoder(",")(value))
+        return
+    inner = f"{newline} "
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    separator = opening + inner
+    if isinstance(value, dict):
+        for key in sorted(value):
+            put(f"{separator}{encode_basestring(key)}: ")
+            _write(value[key], inner, put)
+            separator = f",{inner}"
+    elif any(isinstance(item, _NESTED) for item in value):
+        for item in value:
+            put(separator)
+            _write(item, inner, put)
+            separator = f",{inner}"
+    else:
+        for start in range(0, len(value), _ITEMS_PER_BLOCK):
+            put(separator + _encoder(f",{inner}")(value[start : start + _ITEMS_PER_BLOCK])[1:-1])
+            separator = f",{inner}"
+    put(newline + closing)
+
+
+@cache
+def _encoder(separator: str) -> Callable[[Any], str]:
+    return json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(separator, ": ")).encode
 
 
 def _split_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
