@@ -84,13 +84,14 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
 
 def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> None:
     """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
+    may_use_texts = _NAMESPACE.search(text) is not None
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
         elif isinstance(node, ast.Call | ast.Assign):
             if _root(node) in _ROOTS and (match := _ANY_NAME.match(ast.unparse(node))):
                 found.anything = match[0].rstrip("(= ")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMESPACE.search(text):
+        elif may_use_texts and isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.used.add(node.value)
 
 
