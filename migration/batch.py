@@ -130,14 +130,16 @@ def _migrated(task: Task, options: Options) -> Result:
     notebook, repairs = _read(task.input)  # first, because it refuses pipes and devices
     with task.input.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    lines = lines_of_cells(task.input.read_bytes(), len(notebook["cells"])) if options.details else []
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)
     migration = migrate(notebook, folders=options.folders, workspace=workspace)
+    count = len(notebook["cells"])
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":
         findings = [found for found in findings if only_colab_has(found) or (options.strict and _needs_changes(found))]
+    wanted = {found.cell for found in findings}
+    lines = lines_of_cells(task.input.read_bytes(), count, wanted) if options.details else []
     files: dict[Path, bytes] = {}
     is_local = not findings
     if options.mode == "write":

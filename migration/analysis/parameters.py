@@ -257,7 +257,9 @@ def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Mappi
     source, field = group[0]
     start = source.span(field.statement)[0] if field.statement is not None else 0
     before = {cell: found for cell, found in names.items() if cell < source.index}
-    before[source.index] = names_of(source, until=start)
+    above = source.text[:start]
+    if name in above or MAY_BIND_ANYTHING.search(above):
+        before[source.index] = names_of(source, until=start)
     for cell, found in before.items():
         if name in found.used or (name in found.deferred and hasattr(builtins, name)):
             return f"the name is used before, in cell {cell}"

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _SOURCE = re.compile(r'(?P<indent>[ \t]+)"source": (?P<value>\[?)')
 
 
-def lines_of_cells(data: bytes, count: int) -> list[list[int]]:
-    """For each of the `count` cells of a notebook the line of the file, from 1, of each line of its source.
+def lines_of_cells(data: bytes, count: int, wanted: Collection[int | None]) -> list[list[int]]:
+    """For each of the `count` cells of a notebook the line of the file, from 1, of each line of its source; empty for
+    cells that are not `wanted`.
 
     It reads files as Jupyter writes them, in which each line of a source has its own line. All lines of a source that
     is one string have the same line of the file. Empty for any other file.
     """
     lines = data.decode("utf-8", "replace").split("\n")
     cells = next((row for row, line in enumerate(lines) if re.match(r'[ \t]+"cells": \[', line)), len(lines))
-    heads = [(row, found) for row, line in enumerate(lines) if row > cells and (found := _SOURCE.match(line))]
+    heads = [
+        (row, found)
+        for row, line in enumerate(lines)
+        if '"source": ' in line and row > cells and (found := _SOURCE.match(line))
+    ]
     # An output or an attachment may have a field of the same name, with a deeper indentation.
     depth = min((len(found["indent"]) for _, found in heads), default=0)
     starts = [row for row, found in heads if len(found["indent"]) == depth]
-    return [list(_rows(lines, row)) for row in starts] if len(starts) == count else []
+    if len(starts) != count:
+        return []
+    return [list(_rows(lines, row)) if index in wanted else [] for index, row in enumerate(starts)]
 
 
 def _rows(lines: list[str], row: int) -> Iterator[int]:

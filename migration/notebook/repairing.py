@@ -25,9 +25,6 @@ class _Field(NamedTuple):
     repair: Callable[[Any], Any]
     allows: Callable[[Any], bool] = lambda value: False
 
-    def accepts(self, value: object) -> bool:
-        return self.allows(value) or self.repair(value) == value
-
 
 def repaired(notebook: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     """The notebook as nbformat 4 (its minor version is kept), with a note for each repair. The input is not changed."""
@@ -102,12 +99,17 @@ def _fitted(
 ) -> dict[str, Any]:
     """The fields of a cell or an output, each with a valid value, and no others."""
     names = [name for name in fields if name in record or name not in _OPTIONAL]
-    wrong = {name for name in names if name not in record or not fields[name].accepts(record[name])}
+    new = {name: fields[name].repair(record.get(name)) for name in names}
+    wrong = {
+        name
+        for name in names
+        if name not in record or not (new[name] == record[name] or fields[name].allows(record[name]))
+    }
     if wrong:
         notes.add(INVALID, f"missing or invalid fields of a {what} were set: {listed(wrong)}", index)
     if unknown := record.keys() - fields.keys() - {"cell_type", "output_type"}:
         notes.add(INVALID, f"invalid fields of a {what} were removed: {listed(unknown)}", index)
-    return {name: fields[name].repair(record.get(name)) for name in names}
+    return new
 
 
 # ------------------------------------------------------------------------------------------------------------- values
@@ -116,7 +118,7 @@ def _is_mapping(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value))
+    return isinstance(value, str) or (isinstance(value, list) and set(map(type, value)) <= {str})
 
 
 def _joined(value: object) -> str:
@@ -124,7 +126,7 @@ def _joined(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "".join(map(_joined, value))
+        return "".join(value if _is_text(value) else map(_joined, value))
     return str(value) if isinstance(value, int | float) else ""
 
 

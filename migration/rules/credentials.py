@@ -13,7 +13,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, edited
 from migration.python.shell_texts import shell_texts
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.python.statements import place_of, take_out
 from migration.python.trees import last_name, walk
 from migration.rules.rule import Example, Match, Rule
@@ -28,7 +28,7 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if not found:
         return
     edits = {secret: _edit(source, secret) for secret in found}
-    if source.is_python and compiles(source.text) and not _compiles_with(source, edits):
+    if source.tree is not None and CellSource(edited(source.text, set(edits.values()))).tree is None:
         edits = {secret: Edit(secret.start, secret.end, f"<{_variable(source, secret)}>") for secret in found}
     removed = {secret: taken for secret in found if (taken := _removal(source, secret))}
     imported = _import_edit(source, [edit for secret, edit in edits.items() if secret not in removed])
@@ -110,10 +110,6 @@ def removed_rows(source: CellSource) -> set[int]:
     """The rows of the assignments that the rule for secrets removes."""
     found = [secret for secret in _own_secrets(source) if _removal(source, secret)]
     return {source.line_of(secret.start) for secret in found}
-
-
-def _compiles_with(source: CellSource, edits: dict[Secret, Edit]) -> bool:
-    return compiles(edited(source.text, set(edits.values())))
 
 
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:

@@ -13,6 +13,7 @@ from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
+from migration.python.trees import last_name
 from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
@@ -25,6 +26,7 @@ _LOGINS = {
     "ee.Authenticate": "authenticate once on this machine with `earthengine authenticate`, and delete the call",
 }
 _PROMPTS = ("input", "raw_input", "getpass", "getpass.getpass")
+_ENDS = {name.rpartition(".")[2] for name in (*_LOGINS, *_PROMPTS)}
 _ATTENDED = re.compile(r"\b(?:notebook_login|interpreter_login|login|Authenticate|raw_input|input|getpass)\s*\(")
 _SHELL_LOGINS = {
     ("huggingface-cli", "login"): "`hf auth login` once in a terminal, or HF_TOKEN in the environment",
@@ -75,8 +77,9 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
+    ends = _ENDS | imported.keys()
     for node in source.nodes:
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or last_name(node.func) not in ends:
             continue
         name = ast.unparse(node.func)
         name = "huggingface_hub.login" if imported.get(name) == "huggingface_hub.login" else name
