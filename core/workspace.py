@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -215,9 +215,10 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
-def json_text(value: Any) -> str:
-    """Strict JSON: NaN and infinity raise ValueError, because browsers cannot read them."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def json_text(value: Any, *, default: Callable[[Any], Any] | None = None) -> str:
+    """Strict JSON: NaN and infinity raise ValueError, because browsers cannot read them. `default` converts objects,
+    as in `json.dumps`."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=default) + "\n"
 
 
 def schema_text(model: type, *, mode: Literal["serialization", "validation"] = "serialization") -> str:

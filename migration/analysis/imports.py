@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution
 
 from migration.python.source import CellSource
 
@@ -171,16 +171,19 @@ def _package(module: str) -> str | None:
         if name := _OTHER_NAMES.get(".".join(parts[:count])):
             return name
     name = _normal(top)
-    return name if name in _SAME_NAME or name in _installed() else None
+    return name if name in _SAME_NAME or _is_installed(name) else None
 
 
-@cache
-def _installed() -> frozenset[str]:
-    """The packages on this machine with a module of the same name."""
-    found = packages_distributions()
-    return frozenset(_normal(module) for module, names in found.items() if _normal(module) in map(_normal, names)) - {
-        "landfall"
-    }
+def _is_installed(name: str) -> bool:
+    """Whether a package on this machine has a module of its name."""
+    try:
+        found = distribution(name)
+    except (PackageNotFoundError, ValueError):
+        return False
+    modules = (found.read_text("top_level.txt") or "").split() or [
+        file.parts[0] for file in found.files or () if file.suffix == ".py"
+    ]
+    return name != "landfall" and name in (_normal(module.removesuffix(".py")) for module in modules)
 
 
 def _normal(name: str) -> str:

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import children, walk
@@ -40,8 +41,7 @@ class Scope:
         return scope
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """A name that is bound or read in a scope, and the node that does it, such as a definition or an import.
     `assignment` is the one that binds the name to its value."""
 

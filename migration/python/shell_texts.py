@@ -34,7 +34,7 @@ _CALLS = frozenset(
 )
 _ARGUMENTS = frozenset({"args", "cmd", "command"})
 _MAYBE_CALL = holding(
-    *("system", "popen", "getoutput", "getstatusoutput", "call", "check_output", "run", "Popen"),
+    *(f"{name}{opening}" for name in sorted(_CALLS) for opening in ("(", " (")),
     like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
 )
 # Colab's older IPython accepted such a line among comments; the present one accepts it only alone.

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from migration import shell
 from migration.notebook.texts import FIELD, Edit, edited
@@ -69,8 +70,7 @@ class Literal:
         return "b" in self.prefix.lower()
 
 
-@dataclass(frozen=True)
-class Char:
+class Char(NamedTuple):
     """A character of a literal's value, and its source (two characters for `\\n`, a complete field)."""
 
     value: str
@@ -230,6 +230,12 @@ def _unescaped(escape: re.Match[str]) -> list[Char]:
 
 
 @once_a_cell
+def read_cell(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
+    """The literals and the spans of the comments of an IPython cell, in order."""
+    return read_strings(source.masked, source.body)
+
+
+@once_a_cell
 def comments(source: CellSource) -> tuple[tuple[int, int], ...]:
     """The spans of a cell's `#` comments, up to the end of their lines."""
     return tuple(_comments(source))
@@ -255,7 +261,7 @@ def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
     if source.is_shell:
         yield from shell.read(source.text[source.body :], source.body, script=True).comments
     elif source.is_python:
-        yield from read_strings(source.masked, source.body)[1]
+        yield from read_cell(source)[1]
     elif magic is not None and magic.name in _HASH_COMMENTS:
         yield from _whole_lines(source.text, magic.body, len(source.text))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -266,7 +266,7 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
 
 
 def as_json(report: Report) -> str:
-    return json_text(asdict(report))
+    return json_text(report, default=vars)
 
 
 def landfall_version() -> str:

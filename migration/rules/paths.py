@@ -12,6 +12,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import TRIGGER
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
+from migration.python.strings import read_cell
 from migration.rules import paths_shell, paths_strings, paths_texts
 from migration.rules.rule import Example, Rule
 
@@ -21,9 +22,9 @@ _MY_DRIVE = re.compile(r"(?<!content/drive/)(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     """Whether the code of a migrated cell still contains the name `MyDrive`, and so may append it to the mount point at
     run time: then the drive folder needs links of that name to itself."""
-    if not _MY_DRIVE.search(source.text):
+    if "Drive" not in source.text or not _MY_DRIVE.search(source.text):
         return False
-    comments = paths_strings.read(source)[1] if source.is_python else []
+    comments = read_cell(source)[1] if source.is_python else []
     return any(
         not any(start <= found.start() < end for start, end in comments) for found in _MY_DRIVE.finditer(source.text)
     )

@@ -12,8 +12,8 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import PathSpan, begins_path, find_paths, may_name_folder
 from migration.notebook.texts import FIELD, Edit, edited
-from migration.python.source import CellSource
-from migration.python.strings import Literal, as_format, characters, read_strings
+from migration.python.source import CellSource, once_a_cell
+from migration.python.strings import Literal, as_format, characters, read_cell
 from migration.python.trees import fields, last_name
 from migration.rules.paths_found import changed, kept
 from migration.rules.rule import Match
@@ -32,14 +32,9 @@ Use = OneOf["value", "text", "shell", "route", "appended"]
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The string literals with a folder, with the edits that insert the variable."""
     if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
-        for group in groups(source, read(source)[0]):
+        for group in groups(source):
             if group.use != "text":
                 yield from rewritten(source.text, group, facts)
-
-
-def read(source: CellSource) -> tuple[list[Literal], list[tuple[int, int]]]:
-    """The literals and the spans of the comments of an IPython cell, in order."""
-    return read_strings(source.masked)
 
 
 def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Match]:
@@ -140,8 +135,13 @@ class Group:
     use: Use
 
 
-def groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
-    """The literals in groups, by the syntax tree; without one, each alone."""
+@once_a_cell
+def groups(source: CellSource) -> list[Group]:
+    """The literals of a cell in groups, by the syntax tree; without one, each alone."""
+    return list(_groups(source, read_cell(source)[0]))
+
+
+def _groups(source: CellSource, literals: list[Literal]) -> Iterator[Group]:
     nodes = _string_nodes(source)
     at = 0
     for start, end, use in nodes:

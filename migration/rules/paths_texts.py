@@ -10,10 +10,10 @@ from migration.colab.paths import find_paths, may_name_folder
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
 from migration.python.source import CellSource
-from migration.python.strings import read_strings
+from migration.python.strings import read_cell, read_strings
 from migration.rules.paths_found import changed, kept
 from migration.rules.paths_shell import command_edits, script_places
-from migration.rules.paths_strings import Group, groups, read, rewritten
+from migration.rules.paths_strings import Group, groups, rewritten
 from migration.rules.rule import Match
 
 _WRITES_FILE = frozenset({"writefile", "file"})
@@ -42,10 +42,9 @@ def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The comments of a Python cell that name a folder, and its docstrings and other strings that nothing uses."""
     if not source.is_python or source.is_program or not may_name_folder(source.masked, facts.mounts):
         return
-    literals, found = read(source)
-    for start, end in found:
+    for start, end in read_cell(source)[1]:
         yield from _prose(source.text, start, end, facts, "a comment names {0}")
-    for literal in (one for group in groups(source, literals) if group.use == "text" for one in group.literals):
+    for literal in (one for group in groups(source) if group.use == "text" for one in group.literals):
         for line in re.compile(r"[^\n]+").finditer(source.text, *literal.body):
             yield from _prose(source.text, *line.span(), facts, "a docstring or bare string names {0}")
 

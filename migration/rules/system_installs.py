@@ -149,7 +149,7 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     action="install these packages into the kernel's environment, with conda if it is a conda "
                     "environment and else with pip, then delete the line",
                 )
-    for node in source.nodes if source.tree and "condacolab" in source.masked else ():
+    for node in source.nodes if "condacolab" in source.masked else ():
         imported = isinstance(node, ast.Import) and any(name.name == "condacolab" for name in node.names)
         if imported or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("condacolab.")):
             yield Match(
