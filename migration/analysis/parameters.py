@@ -31,6 +31,7 @@ from migration.python.source import CellSource
 from migration.python.strings import comments
 
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "os", "sys"})
+_WORD = re.compile(r"\w+")
 _LOCAL_MEANING = re.compile(
     r"(?<![\w.])/content\b|google\.colab|colab\.research|(?<![\w.])/g?drive\b|(?:^|\./)g?drive/(?:My ?Drive|Shared)|"
     r"^/(?:mydrive|root|usr|opt|home|datalab|tools)\b"
@@ -67,11 +68,11 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     fields = [(source, field) for source in cells if FIELD_TRIGGER.fires(source.text) for field in form_fields(source)]
     if not fields:
         return ()
-    named = re.compile(rf"\b(?:{'|'.join(sorted({re.escape(field.name) for _, field in fields}))})\b")
+    named = {field.name for _, field in fields}
     names = {
         source.index: names_of(source, without=_movable(source))
         for source in cells
-        if named.search(source.text) or MAY_BIND_ANYTHING.search(source.text)
+        if not named.isdisjoint(_WORD.findall(source.text)) or MAY_BIND_ANYTHING.search(source.text)
     }
     groups: dict[str, list[tuple[CellSource, FormField]]] = {}
     for source, field in fields:

@@ -51,6 +51,7 @@ def _write(value: Any, newline: str, put: Callable[[str], None]) -> None:
     if isinstance(value, str):
         put(encode_basestring(value))
         return
+    is_text = isinstance(value, _Lines)
     if isinstance(value, _Lines):
         value = value.split()
     if not value or not isinstance(value, _NESTED):
@@ -64,14 +65,16 @@ def _write(value: Any, newline: str, put: Callable[[str], None]) -> None:
             put(f"{separator}{encode_basestring(key)}: ")
             _write(value[key], inner, put)
             separator = f",{inner}"
-    elif any(isinstance(item, _NESTED) for item in value):
+    elif not is_text and any(isinstance(item, _NESTED) for item in value):
         for item in value:
             put(separator)
             _write(item, inner, put)
             separator = f",{inner}"
     else:
         for start in range(0, len(value), _ITEMS_PER_BLOCK):
-            put(separator + _encoder(f",{inner}")(value[start : start + _ITEMS_PER_BLOCK])[1:-1])
+            block = value[start : start + _ITEMS_PER_BLOCK]
+            put(separator)
+            put(f",{inner}".join(map(encode_basestring, block)) if is_text else _encoder(f",{inner}")(block)[1:-1])
             separator = f",{inner}"
     put(newline + closing)
 
