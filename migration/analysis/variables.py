@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from migration.python.scopes import accesses_in, bound, read
+from migration.python.scopes import accesses, bound, ids_in, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks
-from migration.python.trees import walk
 
 _QUIET_MAGICS = frozenset(
     {"cd", "pip", "conda", "env", "set_env", "matplotlib", "config", "load_ext", "reload_ext", "autoreload", "time"}
@@ -62,9 +61,9 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
         if magic is None or magic.name not in _SHELL_CELLS:
             _read_text(source.text[:until], found)
         return found
-    left_out = {id(node) for node in without}
-    body = [node for node in blocks(source)[0].statements if id(node) not in left_out]
-    body = [node for node in body if until is None or source.span(node)[0] < until]
+    left_out = list(without)
+    if until is not None:
+        left_out += [node for node in blocks(source)[0].statements if source.span(node)[0] >= until]
     for command in source.commands:
         if command.kind != "magic" or (until is not None and command.start >= until):
             continue
@@ -73,12 +72,13 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
         elif command.name not in _QUIET_MAGICS:
             words = source.text[command.body + len(command.name) : command.end]
             found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words))
-    inside = accesses_in(source, body)
+    outside = ids_in(left_out)
+    inside = [access for access in accesses(source) if id(access.node) not in outside]
     found.bound |= bound(inside)
     found.used |= read(access for access in inside if not access.scope.is_deferred)
     found.deferred |= read(inside) - found.used
     if MAY_BIND_ANYTHING.search(source.masked):
-        _read_namespaces(source.masked, [part for node in body for part in walk(node)], found)
+        _read_namespaces(source.masked, [node for node in source.nodes if id(node) not in outside], found)
     return found
 
 
