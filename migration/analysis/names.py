@@ -17,6 +17,7 @@ from migration.colab.local_value import Answer, answer
 from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
+from migration.python.trees import children
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 # For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
@@ -107,6 +108,22 @@ class ColabCell:
     def uses(self) -> list[Use]:
         """The references to parts of google.colab that run here, in order."""
         return [use for use in self.names.uses if id(use.node) not in self.removed]
+
+    @cached_property
+    def expressions(self) -> list[ast.expr]:
+        """The expressions that run here, without the tests of branches. Those in f-strings are omitted: up to Python
+        3.11 their positions are not exact."""
+        skipped = self.removed | {id(choice.node.test) for choice in self.choices if isinstance(choice.node, ast.If)}
+        found: list[ast.expr] = []
+        waiting: list[ast.AST] = [self.source.tree] if self.source.tree else []
+        while waiting:
+            node = waiting.pop()
+            if id(node) in skipped or isinstance(node, ast.Assert | ast.JoinedStr):
+                continue
+            if isinstance(node, ast.expr):
+                found.append(node)
+            waiting += reversed(children(node))
+        return found
 
     def answer(self, node: ast.expr) -> Answer | None:
         """The value of an expression that asks about Colab, with the flags of the notebook."""

@@ -6,7 +6,6 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Sequence
-from types import UnionType
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -19,7 +18,6 @@ from migration.python.scopes import accesses, accesses_in
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
-from migration.python.trees import children
 from migration.rules.folding import fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
@@ -28,6 +26,7 @@ from migration.shell.installs import pipelines
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
+_QUESTIONS = (ast.Compare, ast.Call, ast.UnaryOp, ast.BoolOp)
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
 
@@ -145,8 +144,9 @@ def _magics(source: CellSource, removed: Sequence[ast.stmt]) -> list[str]:
 
 # ---------------------------------------------------------------------------------------------------------- expressions
 def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for node in _expressions(source, facts, ast.IfExp):
-        found = facts.colab.cell(source).answer(node.test)
+    cell = facts.colab.cell(source)
+    for node in (node for node in cell.expressions if isinstance(node, ast.IfExp)):
+        found = cell.answer(node.test)
         if found is None:
             continue
         kept, removed = (node.body, node.orelse) if found.value else (node.orelse, node.body)
@@ -162,7 +162,7 @@ def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
 def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     cell = facts.colab.cell(source)
     tests = _tests(source)
-    for node in _expressions(source, facts, ast.BoolOp):
+    for node in (node for node in cell.expressions if isinstance(node, ast.BoolOp)):
         known = [(operand, found) for operand in node.values if (found := cell.answer(operand)) is not None]
         if cell.answer(node) is not None:
             continue
@@ -208,8 +208,8 @@ def _tests(source: CellSource) -> set[int]:
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     cell = facts.colab.cell(source)
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
-    for node in _expressions(source, facts, ast.Compare | ast.Call | ast.UnaryOp | ast.BoolOp):
-        found = cell.answer(node)
+    for node in cell.expressions:
+        found = cell.answer(node) if isinstance(node, _QUESTIONS) else None
         if found is None or answer(node) is None:
             continue  # a question through flags stays if no branch depends on it
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
@@ -235,21 +235,6 @@ def _find_hand_written(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         is_other = isinstance(value, ast.Constant) and isinstance(value.value, bool) and value.value is not local
         if is_other or (local is False and asks_for_content(value)):
             yield _replaced(source, value, repr(local), f"`{name}` is {local} here", shown=access.assignment)
-
-
-def _expressions(source: CellSource, facts: NotebookFacts, kinds: type[ast.expr] | UnionType) -> Iterator[ast.expr]:
-    """The expressions of some kinds that run here, without the tests of branches. Those in f-strings are omitted: up to
-    Python 3.11 their positions are not exact."""
-    cell = facts.colab.cell(source)
-    skipped = cell.removed | {id(choice.node.test) for choice in cell.choices if isinstance(choice.node, ast.If)}
-    waiting: list[ast.AST] = [source.tree] if source.tree else []
-    while waiting:
-        node = waiting.pop()
-        if id(node) in skipped or isinstance(node, ast.Assert | ast.JoinedStr):
-            continue
-        if isinstance(node, kinds):
-            yield node
-        waiting += reversed(children(node))
 
 
 def _replaced(

@@ -32,7 +32,7 @@ def rewrite(
     facts: NotebookFacts,
 ) -> tuple[CellSource, list[Finding]]:
     """The rewritten cell and its findings. A cell without a match is returned unchanged."""
-    fitting = _fitting(rules, cell_type, facts.language == "python")
+    fitting = [rule for rule in rules if cell_type in rule.cells and (rule.any_language or facts.language == "python")]
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -49,11 +49,6 @@ def rewrite(
         prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
         source = CellSource(text, index=source.index, language=source.language, prose=prose)
     return source, _with_final_lines(changes, source, origin)
-
-
-@lru_cache
-def _fitting(rules: Sequence[Rule], cell_type: str, is_python: bool) -> list[Rule]:
-    return [rule for rule in rules if cell_type in rule.cells and (is_python or rule.any_language)]
 
 
 def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
