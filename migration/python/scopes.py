@@ -13,7 +13,6 @@ from typing import NamedTuple
 from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import children, walk
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
 

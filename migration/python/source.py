@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -215,17 +214,3 @@ def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], 
         return cast("_T", answers[function])
 
     return kept
-
-
-def compiles(text: str) -> bool:
-    """Whether the cell compiles after IPython's transform, as a kernel checks before it runs a cell."""
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            code = TransformerManager().transform_cell(text)
-            compile(code, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError, RuntimeError):
-        return False
-    return True

@@ -31,11 +31,6 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if not source.is_python:
-        for mark in _marks(source, facts, "param"):
-            edit = _comment(source, mark, plain_comment(mark.text))
-            yield Match(mark.start, mark.end, "a form field stays in its cell: its cell is not Python", (edit,))
-        return
     planned = _planned(source, facts)
     removed = removed_rows(source) if "environ" in source.text else set()
     for field in form_fields(source):

@@ -114,14 +114,9 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _once(outside_comments(source, _TPU)):
+    for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
-
-
-def _once(found: list[re.Match[str]]) -> list[re.Match[str]]:
-    """Reports the first match of a cell only."""
-    return found[:1]
 
 
 def unparsed(source: CellSource) -> Finding | None:
@@ -148,7 +143,7 @@ def unparsed(source: CellSource) -> Finding | None:
 def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if facts.language == "python":
         return
-    for match in _once(list(_COLAB.finditer(source.text))):
+    if match := _COLAB.search(source.text):
         message = f"the notebook is written in {facts.language}, whose code is not changed"
         action = f"replace `{match[0]}` by hand"
         yield Match(match.start(), match.end(), message, (), action)

@@ -12,9 +12,9 @@ from benchmarks.colab_leftovers import code_leftovers, leftovers
 from migration.migrate import migrate
 from migration.notebook.findings import Keeps
 from migration.notebook.reading import read_bytes
-from migration.python.source import compiles
 from migration.rules.table import RULES
 from tests.migration.made_notebooks import written
+from tests.support.compiling import compiles
 
 
 def notebook_of(*cells, **metadata):

@@ -15,10 +15,10 @@ import websocket
 
 from core.config.schema import STREAMS
 from migration.migrate import migrate
-from migration.python.source import compiles
 from pipelines.init_workspace import init_workspace
 from tests.notebooks.conftest import NOTEBOOK
 from tests.support import REPO_ROOT, committed
+from tests.support.compiling import compiles
 
 PARAMETERS = ["work_dir", "config", "overrides", "epochs", "run_id", "bundle"]
 each_stream = pytest.mark.parametrize("stream", STREAMS)

@@ -2,9 +2,10 @@
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import installs, system_installs
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 RULES = (*installs.RULES, *system_installs.RULES)
 

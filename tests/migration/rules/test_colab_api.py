@@ -6,9 +6,10 @@ import landfall_runtime
 from migration.analysis.facts import collect_facts
 from migration.colab.names import OFFERED
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import colab_api, colab_calls, colab_text, detection
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 API = (*colab_api.RULES, *colab_calls.RULES, *colab_text.RULES)
 RULES = (*detection.RULES, *API)

@@ -4,10 +4,11 @@ import pytest
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import commands
 from migration.rules.commands import needs_bash
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 from tests.support.kernels import running_kernel
 from tests.support.waiting import PATIENCE_S, until
 

@@ -2,10 +2,11 @@ import pytest
 
 from core.secrets.finding import find_secrets
 from migration.analysis.facts import NotebookFacts
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import credentials
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
+from tests.support.compiling import compiles
 
 _TOKEN = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
 _GITHUB = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2hG4"

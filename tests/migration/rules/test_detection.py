@@ -9,9 +9,10 @@ import pytest
 
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import announcements, detection, human
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 RULES = (*announcements.RULES, *detection.RULES, *human.VARIABLE_RULES)
 

@@ -1,8 +1,9 @@
 import pytest
 
 from migration.notebook.texts import apply
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.python.statements import blocks, take_out
+from tests.support.compiling import compiles
 
 
 def _without(text, *numbers, block=0, **options):

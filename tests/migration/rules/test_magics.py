@@ -2,9 +2,10 @@ import pytest
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import cell_magics, magics
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 
 def _rewrite(text, *, language="python"):

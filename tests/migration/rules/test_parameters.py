@@ -9,10 +9,11 @@ from papermill.inspection import inspect_notebook
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import plan_parameters
 from migration.migrate import migrate
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules.forms import PARAMETER_RULES
 from migration.rules.preamble import Folders, add_preamble
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 SECRET = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
 

@@ -2,9 +2,10 @@ import pytest
 
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
-from migration.python.source import CellSource, compiles
+from migration.python.source import CellSource
 from migration.rules import restarts
 from migration.rules.rewriting import rewrite
+from tests.support.compiling import compiles
 
 NOTE = "# The kernel was restarted here."
 
