@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from core.secrets.finding import find_secrets, masked
+from core.secrets.finding import Secret, find_secrets, masked
 from migration.notebook.findings import Keeps, Notes, listed
 from migration.notebook.repairing import MANY_LINES
 
@@ -20,6 +20,9 @@ _DOWNLOAD_CALL = re.compile(r"\s*download\(\"download_[\w-]+\"")
 # The HTML of pandas, inside the HTML that Colab adds around it.
 _PLAIN_TABLE = re.compile(r"<div>\s*<style[^>]*>.*?</table>\s*(?:<p>[^<]*</p>\s*)?</div>", re.DOTALL)
 _BARE_OBJECT = re.compile(r"\s*<(?:IPython\.core\.display|google\.colab)\.[\w.]+(?: object)?(?: at 0x[0-9a-f]+)?>\s*")
+# A chart that Colab draws below a table without being asked, with its code, or the title above such charts.
+_SUGGESTED_CHART = re.compile(r"\s*<\w+\b[^>]*\bclass=\"colab-quickchart-(?:chart-with-code|section-title)\"")
+_SIGNED = re.compile(r"[?&;]X-(?:Amz|Goog)-Signature=\Z", re.IGNORECASE)
 _BINARY_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "audio/", "video/")
 
 
@@ -55,6 +58,10 @@ def _clean(output: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -
 
 def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -> dict[str, Any]:
     """The formats of an output that a plain notebook can show; empty if there are none."""
+    html, script = data.get("text/html"), data.get("application/javascript")
+    if isinstance(html, str) and _SUGGESTED_CHART.match(html):
+        notes.add(COLAB_PAGE, "charts that Colab suggested below a table were removed", cell)
+        return {}
     own = {mime for mime in data if mime.startswith(_COLAB_MIMES)}
     if own:
         notes.add(COLAB_MIME, f"output formats that only Colab shows were removed: {listed(own)}", cell)
@@ -62,7 +69,6 @@ def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool
         notes.add(WIDGET_VIEW, "the view of a missing widget was removed", cell)
         own.add(_WIDGET_MIME)
     changed = {}
-    html, script = data.get("text/html"), data.get("application/javascript")
     if isinstance(html, str) and _is_colab_html(html):
         changed["text/html"] = _plain_table(html)
         what = (
@@ -115,8 +121,8 @@ def _masked(value: Any, cell: int, notes: Notes) -> Any:
     """A text, or the texts in a JSON value, without secrets; the same object if there are none."""
     if isinstance(value, str):
         found = find_secrets(value)
-        for kind in {secret.kind for secret in found}:
-            _note_secret(kind, cell, notes)
+        for kind, is_short_lived in {(secret.kind, _is_short_lived(value, secret)) for secret in found}:
+            _note_secret(kind, cell, notes, is_short_lived)
         return masked(value) if found else value
     if isinstance(value, list):
         new = [item if isinstance(item, int | float) else _masked(item, cell, notes) for item in value]
@@ -140,10 +146,16 @@ def _masked_stream(value: str | list[str], cell: int, notes: Notes) -> str | lis
     return value if lines == value else lines
 
 
-def _note_secret(kind: str, cell: int, notes: Notes) -> None:
-    # The id of an AWS key is public; it occurs in every signed link that `wget` prints.
-    if kind == "AWS key id":
-        notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.EQUIVALENT)
+def _is_short_lived(text: str, secret: Secret) -> bool:
+    """Whether a secret is a part of a signed link, as `wget` prints it: its signature, which is valid for at most seven
+    days, or the id of the key, which is public."""
+    return secret.kind == "AWS key id" or _SIGNED.search(text, max(0, secret.start - 30), secret.start) is not None
+
+
+def _note_secret(kind: str, cell: int, notes: Notes, is_short_lived: bool) -> None:
+    message = f"an output showed a secret ({kind}), now masked"
+    if is_short_lived:
+        notes.add(SECRET, message, cell, keeps=Keeps.EQUIVALENT)
         return
     action = "revoke the secret: everyone with this notebook has it"
-    notes.add(SECRET, f"an output showed a secret ({kind}), now masked", cell, keeps=Keeps.NEEDS_HUMAN, action=action)
+    notes.add(SECRET, message, cell, keeps=Keeps.NEEDS_HUMAN, action=action)

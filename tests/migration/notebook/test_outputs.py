@@ -100,6 +100,19 @@ def test_outputs_of_plain_notebooks_are_unchanged(data):
     assert findings == []
 
 
+def test_charts_that_colab_suggests_are_removed_completely():
+    title = '<h4 class="colab-quickchart-section-title">Distributions</h4>\n<style>\n</style>'
+    chart = '      <div class="colab-quickchart-chart-with-code" id="chart-1">\n <img src="data:image/png;base64,aGk=">'
+    own = with_data({"text/plain": "<Figure size 640x480 with 1 Axes>", "image/png": "aGk="})
+    found, findings = cleaned(
+        with_data({"text/plain": "<google.colab._quickchart_helpers.SectionTitle at 0x7e>", "text/html": title}),
+        with_data({"text/plain": "_df_0['a'].plot(kind='hist')", "text/html": chart}),
+        own,
+    )
+    assert found == [own]
+    assert {finding.rule for finding in findings} == {"LF121"}
+
+
 def test_metadata_of_removed_forms_and_colab_tags_is_removed():
     view = "application/vnd.jupyter.widget-view+json"
     metadata = {view: {"colab": {}}, "text/plain": {"a": 1}, "tags": [], "colab": {"x": 1}, "needs_background": "light"}
@@ -131,11 +144,20 @@ def test_secrets_are_masked_and_reported_as_a_manual_step(output):
         assert TOKEN not in str(finding)
 
 
-def test_a_key_id_in_a_signed_link_is_masked_without_a_manual_step():
-    link = "https://host.org/f?X-Amz-Credential=AK" + "IAQ7Z2K9M4X1B8V5N3" + "%2F2021\n"
+@pytest.mark.parametrize(
+    "query, expires",
+    [
+        ("X-Amz-Credential=AK" + "IAQ7Z2K9M4X1B8V5N3", True),
+        ("a=1&X-Amz-Signature=" + "3408d342b85c852d155d" * 3, True),
+        ("a=1&X-Goog-Signature=" + "3408d342b85c852d155d" * 3, True),
+        ("a=1&sig=" + "3408d342b85c852d155d" * 3, False),
+    ],
+)
+def test_a_signed_link_that_expires_is_masked_without_a_manual_step(query, expires):
+    link = f"https://host.org/f?{query}%2F2021\n" if "Credential" in query else f"https://host.org/f?{query}\n"
     found, findings = cleaned({"output_type": "stream", "name": "stdout", "text": link})
-    assert found[0]["text"] == "https://host.org/f?X-Amz-Credential=‹secret›%2F2021\n"
-    assert [finding.keeps for finding in findings] == [Keeps.EQUIVALENT]
+    assert query.rpartition("=")[2] not in found[0]["text"]
+    assert [finding.keeps for finding in findings] == [Keeps.EQUIVALENT if expires else Keeps.NEEDS_HUMAN]
 
 
 def test_a_private_key_over_many_lines_is_masked_in_a_long_list_of_lines():
