@@ -43,7 +43,8 @@ _OPENS_COLAB = re.compile(
     re.IGNORECASE,
 )
 _SCROLL_LINK = re.compile(
-    r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?" + _TITLE + r"\s*\)"
+    r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\("
+    rf"\s*<?(?P<url>{_HOST}[^\s()<>#]*)?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?{_TITLE}\s*\)"
     r"|<a\b[^>]*\bhref\s*=\s*[\"']?#scrollTo=[^>]*>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>"
     r"|(?<=\.ipynb)#scrollTo=[\w=&-]+",
     re.DOTALL,
@@ -73,6 +74,11 @@ _COLAB_WORDS = re.compile(
     re.IGNORECASE,
 )
 _EXPLAINS = re.compile(r"\bhow to\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"\n[ \t]*\n|(?<=[.!?])\s")
+_COLAB_ITSELF = re.compile(r"(?<![\w/.-])colab(?:oratory)?(?![\w/-]|\.\w)", re.IGNORECASE)
+_NAMES_BADGE = re.compile(
+    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:icon|badge|button|logo)\b[^.\n]{0,60}\bcolab", re.IGNORECASE
+)
 _PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
@@ -102,10 +108,14 @@ _ABOUT_COLAB = {
 
 
 def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    pointed = _NAMES_BADGE.search(source.text) is not None
     for start, end in _badges(source.text):
-        yield Match(
-            start, end, "badge or link that opens the notebook in Colab", (_badge_edit(source.text, start, end),)
-        )
+        message = "badge or link that opens the notebook in Colab"
+        if pointed:
+            message = f"{message}: it stays, because the text names it"
+            yield Match(start, end, message, (), _TEXT_ACTION, Keeps.EQUIVALENT)
+        else:
+            yield Match(start, end, message, (_badge_edit(source.text, start, end),))
 
 
 def _badge_edit(text: str, start: int, end: int) -> Edit:
@@ -214,6 +224,12 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if not (other := local_meaning(url)):
                 continue  # a page of Colab itself
             start = match.start("url")
+            if pattern is _MARKDOWN_LINK and _is_own_cell(url, facts):
+                continue  # LF703 rewrites it
+            if pattern is _PLAIN_LINK and _speaks_of_colab(text, *match.span()):
+                message = "address that opens a notebook in Colab: it stays, because its sentence says so"
+                yield Match(start, start + len(url), message, (), _TEXT_ACTION)
+                continue
             label = next((name for name in ("text", "inner") if name in pattern.groupindex), "")
             shown = match[label] if label else None
             edits = [Edit(start, start + len(url), other)]
@@ -221,6 +237,18 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 edits.append(Edit(*match.span(label), new))
             message = "link that opens a notebook in Colab"
             yield Match(match.start(), match.end(), message, tuple(sorted(edits)))
+
+
+def _is_own_cell(url: str, facts: NotebookFacts) -> bool:
+    """Whether an address leads to a cell of this very notebook."""
+    found = re.search(r"#scrollTo=([^\s&]*)", url)
+    return found is not None and found[1] in facts.headings
+
+
+def _speaks_of_colab(text: str, start: int, end: int) -> bool:
+    """Whether the sentence around an address names Colab."""
+    before, after = _SENTENCE_END.split(text[:start])[-1], re.split(r"\n|(?<=[.!?])\s", text[end:])[0]
+    return _COLAB_ITSELF.search(f"{before} {after}") is not None
 
 
 @cache
@@ -259,14 +287,22 @@ def _relabelled(text: str, start: int, end: int, target: str) -> str:
 
 
 def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """The headings of each text cell, by the id that Colab gave it."""
-    ids = ((cell.get("metadata", {}).get("id"), cell) for cell in cells if cell["cell_type"] == "markdown")
-    found = {name: _HEADING.findall(source_text(cell)) for name, cell in ids if isinstance(name, str)}
-    return {name: tuple(_MARKS.sub("", text).strip() for text in texts) for name, texts in found.items() if texts}
+    """The headings of each cell, or else the one above it, by the id that Colab gave the cell."""
+    found: dict[str, tuple[str, ...]] = {}
+    above: tuple[str, ...] = ()
+    for cell in cells:
+        texts = _HEADING.findall(source_text(cell)) if cell["cell_type"] == "markdown" else ()
+        own = tuple(_MARKS.sub("", text).strip() for text in texts)
+        above = own[-1:] or above
+        if isinstance(name := cell.get("metadata", {}).get("id"), str):
+            found[name] = own or above
+    return found
 
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
+        if match["url"] and match["cell"] not in facts.headings:
+            continue
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         found = facts.headings.get(match["cell"] or "", ())
         heading = shown if shown in found else next(iter(found), "")
@@ -292,6 +328,7 @@ def _is_code(text: str, at: int) -> bool:
     return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
 
 
+_TEXT_ACTION = "reword the text, or leave both: the notebook runs here, and the link still opens Colab"
 _COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo|com)")
 _MARKDOWN_CELLS = ("markdown",)
 _PROSE_CELLS = ("markdown", "raw")
@@ -302,7 +339,7 @@ RULES: tuple[Rule, ...] = (
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
         "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; `[Open In "
-        "GitHub](https://github.com/…)` where a sentence continues",
+        "GitHub](https://github.com/…)` where a sentence continues. A badge stays if the text says to click it",
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,
@@ -323,7 +360,7 @@ RULES: tuple[Rule, ...] = (
         "link to Colab",
         "other links and addresses of notebooks below `https://colab.research.google.com/`",
         "the address of the same notebook on GitHub, as a gist or on the drive, where it can be read: so says the text "
-        "of the link",
+        "of the link. A bare address stays if its sentence speaks of Colab",
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,
@@ -337,8 +374,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF703",
         "link to a cell",
-        "`[text](#scrollTo=…)`",
-        "`[text](#Heading)` if that cell has a heading, else `text`",
+        "`[text](#scrollTo=…)`, also below an address of Colab if the cell is one of this notebook",
+        "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,
         holding("#scrollTo="),

@@ -138,8 +138,42 @@ def test_urls_of_notebooks_are_recognised(path, expected):
     assert local_meaning(f"https://colab.research.google.com{path}") == expected
 
 
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        (f"## If you do not view this in Colab, open this link:\n{_URL}", "LF702"),
+        (f"* Click on the icon to open this notebook in Google Colaboratory.\n\n> {_BADGE}\n\n* Select", "LF701"),
+    ],
+)
+def test_what_the_text_says_about_colab_stays_true(text, rule):
+    new, found = _rewrite(text)
+    assert new == text
+    assert [(finding.rule, finding.changed) for finding in found] == [(rule, False)]
+    assert found[0].action
+
+
+def test_an_address_below_a_sentence_about_something_else_is_that_of_the_notebook():
+    assert _rewrite(f"Colab is nice. See {_URL}")[0] == f"Colab is nice. See {_GITHUB}"
+    assert _rewrite(f"About Colab.\n\n{_URL}")[0] == f"About Colab.\n\n{_GITHUB}"
+
+
 def test_links_to_cells_become_text():
     assert _rewrite("> [Set-up](#scrollTo=abc_1) and `#scrollTo`")[0] == "> Set-up and `#scrollTo`"
+
+
+def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
+    cells = [
+        {"cell_type": "markdown", "metadata": {"id": "a"}, "source": "# Title\n## Results"},
+        {"cell_type": "code", "metadata": {"id": "b"}, "source": "# no heading"},
+    ]
+    facts = NotebookFacts(headings=headings(cells))
+    drive = "https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw"
+    text = f"[**there**]({drive}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=facts)
+    assert new.text == (
+        "[**there**](#Results) and [elsewhere](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw), [c](c.ipynb)"
+    )
+    assert {finding.rule for finding in found} == {"LF702", "LF703"}
 
 
 @pytest.mark.parametrize(
