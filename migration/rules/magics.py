@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths
@@ -13,12 +14,18 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command
 from migration.python.statements import place_of, removal
 from migration.python.strings import comments
+from migration.python.trees import last_name
 from migration.rules.rule import Example, Match, Rule
 
 TENSORFLOW_1_ACTION = (
     "run this notebook in an environment with TensorFlow 1.15 (Python 3.7 at most), or port it to TensorFlow 2 with "
     "`tf.compat.v1`"
 )
+_SHELL_ACTION = (
+    "decide what a failed command does here: `if _exit_code: raise subprocess.CalledProcessError(_exit_code, command)` "
+    "on the next line reaches the handler, as `%shell` did"
+)
+_CATCHES_FAILURE = frozenset({"CalledProcessError", "SubprocessError", "Exception", "BaseException"})
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
@@ -61,11 +68,29 @@ def _find_shell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edit = Edit(command.start, command.body + head.end(), "!")
         message = "`%shell` exists only in Colab, and raises there if the command fails"
+        handled = _is_handled(source, command.start)
         if command.target:
             action = f"`{command.target}` is now the list of printed lines; adapt its use (the status is `_exit_code`)"
             yield Match(command.start, command.end, message, (edit,), action, Keeps.NEEDS_HUMAN)
+        elif handled:
+            message = f"{message}: the `try` around it handles this, and `!` never raises"
+            yield Match(command.start, command.end, message, (edit,), _SHELL_ACTION, Keeps.NEEDS_HUMAN)
         else:
             yield Match(command.start, command.end, message, (edit,))
+
+
+def _is_handled(source: CellSource, at: int) -> bool:
+    """Whether the error of a failed command at this position is handled: by more than `pass`."""
+    place = place_of(source, at)
+    for outer, inner in pairwise([*place.around, place.statement]) if place else ():
+        if isinstance(outer, ast.Try) and inner not in [*outer.orelse, *outer.finalbody]:
+            for handler in outer.handlers:
+                if handler.lineno <= inner.lineno:
+                    continue
+                kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+                if any(kind is None or last_name(kind) in _CATCHES_FAILURE for kind in kinds):
+                    return not _does_nothing(handler)
+    return False
 
 
 def _find_colab_magics(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -125,7 +150,8 @@ RULES: tuple[Rule, ...] = (
         id="LF561",
         name="Colab's shell magics",
         matches="`%%shell`, `%%shell --ignore-errors`, `%shell command`",
-        writes="`%%bash`, `%%bash --no-raise-error`, `!command`, which continues if the command fails",
+        writes="`%%bash`, `%%bash --no-raise-error`, `!command`, which continues if the command fails: the user "
+        "decides where a `try` handles that",
         keeps=Keeps.EQUIVALENT,
         find=_find_shell,
         trigger=holding("shell", like=r"%[ \t]*shell\b"),

@@ -33,6 +33,28 @@ def test_shell_lines_are_rewritten(before, after):
     assert (finding.rule, finding.keeps) == ("LF561", Keeps.EQUIVALENT)
 
 
+@pytest.mark.parametrize(
+    "handler, decides",
+    [
+        ("except subprocess.CalledProcessError:\n    print(1)\n    raise", True),
+        ("except (OSError, CalledProcessError) as error:\n    print(error)", True),
+        ("except:\n    print(1)", True),
+        ("except Exception:\n    pass", False),
+        ("except KeyError:\n    print(1)", False),
+        ("finally:\n    print(1)", False),
+    ],
+)
+def test_a_failure_that_is_handled_is_a_decision(handler, decides):
+    new, (finding,) = _rewrite(f"try:\n    with a:\n        %shell ls\n{handler}")
+    assert new == f"try:\n    with a:\n        !ls\n{handler}"
+    assert finding.keeps is (Keeps.NEEDS_HUMAN if decides else Keeps.EQUIVALENT)
+    assert ("_exit_code" in finding.action) is decides
+
+
+def test_a_shell_line_in_a_handler_is_not_handled_by_it():
+    assert _rewrite("try:\n    a()\nexcept Exception:\n    %shell ls")[1][0].keeps is Keeps.EQUIVALENT
+
+
 def test_the_result_of_a_shell_line_is_another_object():
     new, (finding,) = _rewrite("out = %shell ls")
     assert new == "out = !ls"
