@@ -30,7 +30,8 @@ from migration.report.document import SECRETS, UPKEEP
 _PROSE = re.compile(
     r"[ \t]*#(?![ \t]*[!%])(?![^\n]*(?:/content|drive/My|google\.colab|@[ \t]*param|\bhf_\w{20}))[^\n]*\w"
 )
-_REPORTS_PATHS = ("LF407", "LF409")  # comments and text that may name Colab's folders
+# Conditions, badges, addresses and texts that stay on purpose, and are reported.
+_REPORTS_KEPT = ("LF301", "LF407", "LF409", "LF701", "LF702")
 _PROSE_MARK = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown|param)|\{[^{}]*\}[ \t]*$")
 
 
@@ -115,7 +116,7 @@ class Survey:
         human = {
             cell
             for finding in entry["findings"]
-            if finding["keeps"] == "needs-human" or (finding["rule"] in _REPORTS_PATHS and not finding["changed"])
+            if finding["keeps"] == "needs-human" or (finding["rule"] in _REPORTS_KEPT and not finding["changed"])
             for cell in (finding["cell"], *finding["also"])
         }
         self._check_leftovers(source, migrated, {new: old for old, new in places.items()}, human)

@@ -17,6 +17,7 @@ from migration.colab.local_value import Answer, answer
 from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
+from migration.python.statements import end_of
 from migration.python.trees import children
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
@@ -103,6 +104,12 @@ class ColabCell:
     def removed(self) -> set[int]:
         """The ids of all nodes in branches that are not taken here."""
         return ids_in(statement for choice in self.choices for statement in choice.removed)
+
+    @cached_property
+    def as_written(self) -> list[tuple[int, int]]:
+        """The spans of the tests, with their branches for Colab, that stay because they are false here."""
+        guards = (choice.node for choice in self.choices if choice.as_written and isinstance(choice.node, ast.If))
+        return [(self.source.span(node)[0], end_of(self.source, node.body[-1])) for node in guards]
 
     @cached_property
     def uses(self) -> list[Use]:

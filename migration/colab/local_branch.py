@@ -9,6 +9,7 @@ branch is kept, for example for flags, settings and displays in Colab's page.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", 
 _CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
+_TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print)\(")
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
@@ -39,7 +41,8 @@ class Choice:
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
     "refuses", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try` that
     catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that decided
-    for it or, if it is removed, that the other one does not have.
+    for it or, if it is removed, that the other one does not have. `as_written`: nothing is changed, because the branch
+    for Colab does not run here anyway, and an `else` or a comment above would make no sense without it.
     """
 
     node: ast.If | ast.Try
@@ -53,6 +56,7 @@ class Choice:
     stays: bool = False
     rest: tuple[ast.expr, ...] = ()
     effects: tuple[Effect, ...] = ()
+    as_written: bool = False
 
     @property
     def sets_place(self) -> bool:
@@ -120,7 +124,9 @@ class _Search:
         if choice is None or choice.colab:
             return choice
         if not (_leaves(choice.kept) and not choice.removed):
-            return self._unless_lost(choice)
+            choice = self._unless_lost(choice)
+            is_local = choice is not None and not choice.colab
+            return replace(choice, as_written=self._explains_tpu(choice)) if choice and is_local else choice
         # `if not IN_COLAB: return` before statements that do something
         lost = uncovered(effects(self.source, after), ())
         return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
@@ -156,6 +162,20 @@ class _Search:
             return _for_colab(self.source, choice, because="places")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
+
+    def _explains_tpu(self, choice: Choice) -> bool:
+        """Whether the branch for Colab only sets up its TPU, and an `else` or a comment directly above depends on
+        it."""
+        node = choice.node
+        if not isinstance(node, ast.If) or choice.rest or choice.removed != tuple(node.body):
+            return False
+        above = self.source.text[: self.source.span(node)[0]].rstrip(" \t").split("\n")[-2:-1]
+        is_described = bool(node.orelse) or any(line.lstrip().startswith("#") for line in above)
+        only_sets_up = all(
+            isinstance(part, ast.Import | ast.ImportFrom) or _TPU_SET_UP.match(self.source.segment(part))
+            for part in node.body
+        )
+        return is_described and only_sets_up and needs_colab(self.source, choice.removed)
 
     def _replaces(self, choice: Choice, effect: Effect) -> bool:
         """Whether the local branch of an `if` is the author's way without an upload or download in the browser: it

@@ -10,7 +10,7 @@ import pytest
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import announcements, detection, human
+from migration.rules import announcements, colab_api, detection, human
 from migration.rules.rewriting import rewrite
 from tests.support.compiling import compiles
 
@@ -366,6 +366,55 @@ def test_a_tpu_branch_does_not_replace_the_others():
     new, found = _rewrite(f"tpu = os.environ.get('COLAB_TPU_ADDR'){rest}", "strategy.scope()")
     assert new == [f"tpu = None{rest}", "strategy.scope()"]
     assert {finding.rule for finding in found} == {"LF306"}
+
+
+_TPU = "if ASK and 'COLAB_TPU_ADDR' in os.environ:\n    import jax.tools.colab_tpu\n    jax.tools.colab_tpu.setup_tpu()"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# For TPUs.\n\nimport os\n{_TPU}\nelse:\n    # Otherwise the GPU.\n    !nvidia-smi",
+        f"# For TPUs.\n{_TPU}\nx = 1",
+    ],
+)
+def test_a_tpu_set_up_stays_as_written_if_something_refers_to_it(text):
+    sources = [CellSource(text.replace("ASK", "'google.colab' in str(get_ipython())"))]
+    rules = (*RULES, *colab_api.RULES, *human.RULES)
+    new, found = rewrite(sources[0], cell_type="code", rules=rules, facts=collect_facts(sources))
+    assert new is sources[0]
+    assert [(finding.rule, finding.keeps, finding.changed) for finding in found] == [("LF301", Keeps.EQUIVALENT, False)]
+
+
+def test_a_tpu_set_up_that_nothing_refers_to_is_removed():
+    assert _one(f"import os\n\n{_TPU}\nx = 1")[0] == "import os\n\nx = 1"
+
+
+_LOCAL_FLAG = "local = False\ntry:\n    from google.colab.patches import cv2_imshow\nexcept:\n    local = True"
+
+
+@pytest.mark.parametrize(
+    "use, is_local",
+    [
+        ("if local:\n    show(x)\nelse:\n    cv2_imshow(x)", True),
+        ("def f():\n    if not local:\n        cv2_imshow(x)", True),
+        ("if local:\n    show(x)\ncv2_imshow(x)", False),
+        ("local = False\nif not local:\n    cv2_imshow(x)", False),
+        ("if local == y:\n    cv2_imshow(x)", False),
+    ],
+)
+def test_the_flag_of_the_author_for_a_local_run_is_set(use, is_local):
+    (new, other), _ = _rewrite(_LOCAL_FLAG, use)
+    assert other == use
+    assert (new == "local = False\nlocal = True") is is_local
+    assert ("import cv2_imshow" in new) is not is_local
+
+
+def test_a_flag_for_colab_decides_by_the_effects_of_its_branches():
+    guard = "try:\n    from google.colab import userdata\n    COLAB = True\nexcept:\n    COLAB = False"
+    (new, other), _ = _rewrite(guard, "if COLAB:\n    os.environ['KEY'] = userdata.get('KEY')")
+    assert "userdata" in new
+    assert other == "os.environ['KEY'] = userdata.get('KEY')"
 
 
 def test_a_colab_branch_is_kept_inside_a_function():
