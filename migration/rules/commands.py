@@ -67,7 +67,7 @@ def _find_background(source: CellSource, facts: NotebookFacts) -> Iterator[Match
         stripped = text.text.rstrip()
         # In `(a; b) &` no command is outside the brackets.
         is_detached = level[-1].after == "&" if level else stripped.lstrip().startswith("(")
-        if stripped.endswith("&") and is_detached:
+        if stripped.endswith("&") and is_detached and not any(map(_ends_the_runtime, text.commands)):
             start, end = len(text.text) - len(text.text.lstrip()), len(stripped[:-1].rstrip())
             opening, closing = _detached(text, is_group=stripped.lstrip().startswith("("))
             edits = (text.edit(start, start, opening), text.edit(end, len(stripped), closing))
@@ -93,10 +93,12 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text in shell_texts(source):
         for command in text.commands:
             if _ends_the_runtime(command):
+                # In the background, it would be a group of commands for nothing.
+                end = len(text.text.rstrip()) if re.fullmatch(r"[ \t]*&\s*", text.text[command.end :]) else command.end
                 yield Match(
                     *text.span(command),
                     f"`{command.program}` ends Colab's machine or the kernel; here it would also end other processes",
-                    tuple(filter(None, [text.edit(command.start, command.end, "true")])),
+                    tuple(filter(None, [text.edit(command.start, end, "true")])),
                     "restart the kernel here (Kernel, Restart), then continue with the next cell",
                 )
 

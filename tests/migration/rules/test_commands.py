@@ -102,6 +102,7 @@ def _text(path):
         ("if a:\n  !pkill -9 python3\n  b()", "if a:\n  !true\n  b()"),
         ("!pip list; pkill python", "!pip list; true"),
         ("!sudo shutdown now", "!true"),
+        ("if a:\n    !kill -9 -1 &\nb()", "if a:\n    !true\nb()"),
         ("%%bash\nls\nkill -9 $PPID\n", "%%bash\nls\ntrue\n"),
         ("os.system('killall python')\nx = 1", "os.system('true')\nx = 1"),
     ],
