@@ -41,6 +41,7 @@ _LOCAL_MEANING = re.compile(
 _SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*(?!.*[.!]\W*$)|-{3}|_{3}|&nbsp;|$)")
 _RULE = re.compile(r"@[ \t]*markdown[ \t]*(?:-{3,}|_{3,}|\*{3,})[ \t]*$")
 _ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
+_OPENS, _CLOSES = (re.compile(rf"@[ \t]*markdown[#\s]*{bracket}\s*$") for bracket in (r"[({\[]", r"[)}\]]"))
 _NOTE = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•>][ \t]|[↑^(_])")
 
 
@@ -99,11 +100,16 @@ def _with_comments(source: CellSource, parameters: Sequence[Parameter]) -> Itera
         first, row, last = rows[parameter.name]
         apart = end < 0 or any(map(str.strip, texts[end:first]))
         end = last + 1
-        above, below = (
-            tuple(filter(None, (_plain_comment(text) for text in part)))
-            for part in (texts[first:row], texts[row + 1 : last + 1])
-        )
+        above, below = map(_comment_lines, (texts[first:row], texts[row + 1 : last + 1]))
         yield replace(parameter, above=above, below=below, apart=apart)
+
+
+def _comment_lines(texts: Sequence[str]) -> tuple[str, ...]:
+    """The lines as plain comments, without blank ones and without a `#` that separates nothing."""
+    lines = list(filter(None, map(_plain_comment, texts)))
+    while lines and "#" in (lines[0], lines[-1]):
+        del lines[0 if lines[0] == "#" else -1]
+    return tuple(lines)
 
 
 def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple[int, int, int]]:
@@ -115,8 +121,9 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     spans = {row: [row, row] for row in own.values()}
-    for (first, last), row in _described(source, texts, names):
-        if row in spans:
+    described = [(run, row) for run, row in _described(source, texts, names) if row in spans]
+    for (first, last), row in _without_torn_brackets(source, texts, described):
+        if row is not None:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
     _add_plain_comments(source, texts, spans, names)
     if is_form(source, leaving):
@@ -171,6 +178,21 @@ def _described(
     yield from zip(runs, rows, strict=True)
 
 
+def _without_torn_brackets(
+    source: CellSource, texts: Sequence[str], described: Sequence[tuple[tuple[int, int], int | None]]
+) -> list[tuple[tuple[int, int], int | None]]:
+    """The described groups that are moved, without any that opens or closes a bracket of a text that stays."""
+    moved = {at for (first, last), _ in described for at in range(first, last + 1)}
+    opened: list[int] = []
+    torn: set[int] = set()
+    for row in (source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"):
+        if _OPENS.search(texts[row]):
+            opened.append(row)
+        elif _CLOSES.search(texts[row]) and opened and ((first := opened.pop()) in moved) is not (row in moved):
+            torn |= {first, row}
+    return [(run, row) for run, row in described if torn.isdisjoint(range(run[0], run[1] + 1))]
+
+
 def _are_adjacent(texts: Sequence[str], upper: tuple[int, int], lower: tuple[int, int]) -> bool:
     """Whether only blank lines separate two groups of form texts, and the second does not begin a section."""
     between = texts[upper[1] + 1 : lower[0]]
@@ -183,11 +205,12 @@ def _starts_cell(texts: Sequence[str], row: int) -> bool:
 
 
 def _add_plain_comments(
-    source: CellSource, texts: Sequence[str], spans: dict[int, list[int]], fields: Collection[int]
+    source: CellSource, texts: Sequence[str], spans: dict[int, list[int]], fields: Mapping[int, str]
 ) -> None:
     """Adds to the rows of each field the plain comment directly above, if nothing would be left directly below it but
     the comment of another field, or if another moved field is directly above it. A comment at the start of a cell
-    describes the cell."""
+    describes the cell. A comment alone directly below a field is added if it contains the words of the field's
+    name."""
     plain = {source.line_of(start) for start, _ in comments(source)}
     plain = {row for row in plain if texts[row].lstrip().startswith("#") and not MARK.search(texts[row])}
     moved = {row for first, last in spans.values() for row in range(first, last + 1)}
@@ -203,6 +226,10 @@ def _add_plain_comments(
         is_second = first - 1 > 0 and not texts[first - 1].strip() and any(map(str.strip, texts[: first - 1]))
         if has_words and (is_alone or first - 1 in moved) and (is_second or not _starts_cell(texts, first)):
             span[0] = first
+    for row, span in spans.items():
+        words = set(re.findall(r"[^\W_]+", fields[row].lower()))
+        if span[1] == row and row + 1 in plain and not any(map(str.strip, texts[row + 2 : row + 3])):
+            span[1] += words <= set(re.findall(r"[^\W_]+", texts[row + 1].lower()))
 
 
 def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[int, str]) -> int | None:
@@ -211,13 +238,14 @@ def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[i
     which a form does not show, except at the start of a cell: that text describes the cell. Below a field, only a note
     (a list, a quotation, in brackets or italic) may follow after blank lines."""
     run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
-    is_of_below = above is None or _SECTION.search(run[0])
+    is_of_below = above is None or (_SECTION.search(run[0]) and not _CLOSES.search(run[0]))
     if is_of_below and not _starts_cell(texts, first) and not _ITEM.search(run[0]):
         following += next((count for count, text in enumerate(texts[following:]) if text.strip()), 0)
     below = names.get(following)
     if not is_of_below:
         words = re.findall(r"\w+", "\n".join(run))
-        if below is None or (above in words and below not in words) or _ITEM.search(run[0]):
+        is_of_above = above in words and below not in words and not run[-1].rstrip(" *_").endswith(":")
+        if below is None or is_of_above or _ITEM.search(run[0]):
             return first - 1
     if below is None and _NOTE.search(run[0]):
         upper = next((row for row in range(first - 1, -1, -1) if texts[row].strip()), -1)

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, is_form, rows_of
-from migration.colab.forms import FIELD_TRIGGER, FormField, Mark, form_fields, marks, plain_comment, text_comment
+from migration.colab.forms import (
+    FIELD_TRIGGER,
+    MARK,
+    FormField,
+    Mark,
+    form_fields,
+    marks,
+    plain_comment,
+    text_comment,
+)
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -21,6 +30,7 @@ _RETURNS_NONE = re.compile(
 )
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
+_BLANK_LINE, _ENDS_BLANK = re.compile(r"[ \t]*\n"), re.compile(r"\n[ \t]*\n\Z")
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -57,8 +67,8 @@ def _marks(source: CellSource, facts: NotebookFacts, *kinds: str) -> list[Mark]:
 
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
     """Replaces the mark by a plain comment. An empty one removes the mark, and its line if nothing else is on it; at
-    the start of a cell also the blank lines below."""
-    if comment:
+    the start of a cell also the blank lines below. A `#` that separates nothing is empty, too."""
+    if comment and (comment != "#" or _separates(source, mark)):
         is_tight = mark.start == mark.comment > 0 and not source.text[mark.start - 1].isspace()
         return Edit(mark.start, mark.end, f"  {comment}" if is_tight else comment)
     first = source.text.rfind("\n", 0, mark.start) + 1
@@ -66,8 +76,26 @@ def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
         return Edit(first + len(source.text[first : mark.start].rstrip()), mark.end, "")
     if not source.text[mark.end :].strip():
         return Edit(len(source.text[:first].rstrip()), len(source.text), "")
-    blanks = _BLANK_LINES.match(source.text, mark.end + 1) if not source.text[:first].strip() else None
-    return Edit(first, blanks.end() if blanks else mark.end + 1, "")
+    if not source.text[:first].strip() and (blanks := _BLANK_LINES.match(source.text, mark.end + 1)):
+        return Edit(first, blanks.end(), "")
+    # Of the blank lines above and below, one stays.
+    below = _BLANK_LINE.match(source.text, mark.end + 1) if _ENDS_BLANK.search(source.text[:first]) else None
+    return Edit(first, below.end() if below else mark.end + 1, "")
+
+
+def _separates(source: CellSource, mark: Mark) -> bool:
+    """Whether comments are directly above and below an empty text of a form."""
+    lines, row = source.text.split("\n"), source.line_of(mark.start)
+    for step in (-1, 1):
+        at, text, found = row, "", MARK.search("#@markdown")
+        while found and text in ("", "#"):  # another empty text
+            at += step
+            line = lines[at].strip() if 0 <= at < len(lines) else ""
+            found = MARK.search(line) if line.startswith("#") else None
+            text = text_comment(found["kind"], found["text"]) if found else line
+        if not text.startswith("#"):
+            return False
+    return True
 
 
 # ------------------------------------------------------------------------------------------------------- parameters

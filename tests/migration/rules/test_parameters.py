@@ -271,6 +271,46 @@ def test_a_text_below_a_title_describes_the_cell(text, moves):
     assert (text in cell["source"]) is not moves
 
 
+def test_a_text_that_introduces_a_field_moves_with_it_although_it_names_another():
+    text = 'STEP = 0.5 #@param\n#@markdown The way, ignored if `STEP > 0`:\nWAY = "a" #@param\nf(STEP, WAY)'
+    (parameters, _), _ = _migrate(text)
+    assert parameters["source"].endswith(
+        'STEP = 0.5  # type: float\n\n# The way, ignored if `STEP > 0`:\nWAY = "a"  # type: str'
+    )
+
+
+@pytest.mark.parametrize("between, moves", [("", True), ("import time\n", False)])
+def test_brackets_in_texts_are_not_torn_apart(between, moves):
+    above, below = "# @markdown ##### Move:\n# @markdown #####{", "# @markdown #####}\n\nb = 2 #@param"
+    text = f"f()\n{above}\n{between}a = 1 #@param\n{below}"
+    (parameters, cell), _ = _migrate(text)
+    marks = [mark for mark in ("####{", "####}") if mark in cell["source"]]
+    assert marks == ([] if moves else ["####{", "####}"])
+    assert ("# {\na = 1  # type: int\n# }" in parameters["source"]) is moves
+
+
+@pytest.mark.parametrize(
+    "comment, moves",
+    [
+        ("# input the data name\n", True),
+        ("# data_name is used below", True),
+        ("# data\n", False),
+        ("# data name\nf()", False),
+    ],
+)
+def test_a_comment_below_moves_with_the_field_that_it_names(comment, moves):
+    (parameters, cell), _ = _migrate(f"data_name = 1 #@param\n{comment}\nf(data_name)".replace("below\n", "below\n\n"))
+    line = comment.partition("\n")[0]
+    assert (line in parameters["source"], line in cell["source"]) == (moves, not moves)
+
+
+def test_an_empty_text_at_the_edge_of_a_group_is_not_moved():
+    (parameters, _), _ = _migrate(
+        "f()\n#@markdown\n#@markdown A\n#@markdown\n#@markdown B\n#@markdown\na = 1 #@param\n"
+    )
+    assert parameters["source"].endswith("\n\n# A\n#\n# B\na = 1  # type: int")
+
+
 def test_a_bold_sentence_continues_the_text_above_it():
     text = "f()\na = 1 #@param\n#@markdown It flips.\n#@markdown **Turn it off for text.**\nb = 2 #@param\nf(a, b)"
     (parameters, _), _ = _migrate(text)
