@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration.python.source import CellSource
+from migration.python.strings import without_comments
 
 # Preinstalled on Colab; the pip name is the module name.
 _SAME_NAME = frozenset(
@@ -25,7 +26,8 @@ _SAME_NAME = frozenset(
     holoviews html5lib httpx huggingface-hub humanize hyperopt imageio imageio-ffmpeg imgaug imutils inflect
     ipyevents ipykernel ipython ipywidgets jax jaxlib jinja2 joblib jsonschema kaggle kagglehub keras kiwisolver
     langchain langsmith librosa lightgbm llvmlite locket lxml markdown markupsafe matplotlib matplotlib-venn
-    missingno mizani mlxtend moviepy mpl-toolkits mpmath msgpack multidict multiprocess music21 narwhals natsort
+    missingno mizani mlxtend more-itertools moviepy mpl-toolkits mpmath msgpack multidict multiprocess music21
+    narwhals natsort
     nbconvert nbformat networkx nibabel nltk numba numexpr numpy oauthlib openai openpyxl opt-einsum optax orbax
     osqp packaging pandas pandas-datareader pandas-gbq panel param partd patsy peewee peft pexpect pickleshare
     pip platformdirs plotly plotnine pluggy polars pooch portpicker prettytable proglog progressbar2 promise
@@ -93,9 +95,17 @@ _OTHER_NAMES = {
     "slugify": "python-slugify",
     "sklearn_pandas": "sklearn-pandas",
     "tree": "dm-tree",
+    "umap": "umap-learn",
     "yaml": "PyYAML",
     "zmq": "pyzmq",
 }
+# A package with the name of a usual folder of a repository, and its modules: any other one is a file there.
+_OF_DATASETS = re.compile(
+    r"datasets\.(?:arrow_\w+|builder|combine|config|data_files|dataset_dict|distributed|download|exceptions|features|"
+    r"filesystems|fingerprint|formatting|hub|info|inspect|io|iterable_dataset|load|naming|packaged_modules|search|splits|"
+    r"streaming|table|tasks|utils)\b"
+)
+_SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 _VARIANTS = {
     "opencv-python": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
     "tensorflow": ("tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu", "tensorflow-macos"),
@@ -133,6 +143,15 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
     return sorted(package for package in found if not {_normal(package), *_VARIANTS.get(_normal(package), ())} & known)
 
 
+def spacy_models(sources: Sequence[CellSource]) -> list[str]:
+    """The models that cells load with spaCy and do not name elsewhere, where they could install them; one is installed
+    on Colab."""
+    code = [without_comments(source) for source in sources if "spacy.load" in source.text]
+    names = dict.fromkeys(found["name"] for text in code for found in _SPACY_MODEL.finditer(text))
+    others = "\n".join(_SPACY_MODEL.sub("", source.text) for source in sources) if names else ""
+    return [name for name in names if name not in others and name.replace("_", "-") not in others]
+
+
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     """Modules of the notebook: those that it writes, and Python files that it names."""
     written = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
@@ -167,6 +186,8 @@ def _package(module: str) -> str | None:
     if top in sys.stdlib_module_names or (top in ("landfall_runtime", "google") and "." not in module):
         return None
     parts = module.split(".")
+    if top == "datasets" and len(parts) > 1 and not _OF_DATASETS.match(module):
+        return None
     for count in range(len(parts), 0, -1):
         if name := _OTHER_NAMES.get(".".join(parts[:count])):
             return name

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from core.secrets.finding import masked
 from migration import shell
-from migration.analysis.imports import imported_packages
+from migration.analysis.imports import imported_packages, spacy_models
 from migration.analysis.names import ColabNames
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
@@ -64,7 +64,8 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
             for command, text in _commands(source, removed):
                 lines.add(command, text)
     imported = imported_packages(sources, [entry.name for entry in lines.entries.values()])
-    python = (*lines.python(), *[_IMPORTED] * bool(imported), *imported)
+    models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
+    python = (*lines.python(), *[_IMPORTED] * bool(imported), *imported, *models)
     return Requirements(python, tuple(lines.system.values()))
 
 

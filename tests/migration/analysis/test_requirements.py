@@ -215,14 +215,20 @@ def test_the_requirements_file_is_valid_for_pip(tmp_path):
 
 def test_preinstalled_modules_are_named_by_package():
     found = _python(
-        "import numpy as np, cv2\nfrom sklearn.svm import SVC", "    import yaml  # why", "!pip install numpy==1.26"
+        "from sklearn.svm import SVC",
+        "import numpy as np, cv2\nfrom more_itertools import chunked\nfrom datasets.load import x\nimport umap",
+        "    import yaml  # why",
+        "!pip install numpy==1.26",
     )
     assert found == [
         "numpy==1.26",
         "# Imported by the notebook and installed on Colab:",
         "PyYAML",
+        "datasets",
+        "more-itertools",
         "opencv-python",
         "scikit-learn",
+        "umap-learn",
     ]
 
 
@@ -235,6 +241,7 @@ def test_preinstalled_modules_are_named_by_package():
         ["!pip install opencv-contrib-python==4", "import cv2"],
         ["!pip install git+https://github.com/huggingface/transformers", "import transformers"],
         ["text = 'import numpy'"],
+        ["!git clone https://a.org/b.git\n%cd b", "from datasets.augmentations import x"],
         ["!wget https://a.org/seaborn.py", "import seaborn"],
         ["open('lib/seaborn/__init__.py')", "import seaborn.colors"],
     ],
@@ -246,6 +253,12 @@ def test_standard_modules_get_no_line(texts):
 def test_a_package_that_is_edited_where_it_is_installed_is_listed():
     text = "!sed -i s/a/b/ /usr/lib/python3/dist-packages/distributed/__init__.py"
     assert _python(text, "import distributed")[-1] == "distributed"
+
+
+def test_models_of_spacy_are_named_where_nothing_installs_them():
+    load = "import spacy\nnlp = spacy.load('en_core_web_sm')\n# spacy.load('de_core_news_sm')"
+    assert _python(load)[-2:] == ["spacy", "# a model of spaCy: python -m spacy download en_core_web_sm"]
+    assert _python("!python -m spacy download en_core_web_sm", load)[-1] == "spacy"
 
 
 def test_google_subpackages_are_separate_packages():
