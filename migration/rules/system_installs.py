@@ -80,7 +80,9 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     only_ones = _only_in_block(source, [found.command for found, *_, removed in lines if removed and found.command])
     for found, line, calls, removed in lines:
         if not removed:
-            yield from (_without_effect(found, call) for call in calls)
+            last = _on_own_line(found, line, calls)
+            yield from (_without_effect(found, call) for call in (calls[:-1] if last else calls))
+            yield from filter(None, [last])
             continue
         start, end, indent = found.at(line[0].start), found.span(line[-1])[1], 0
         if found.command is not None:
@@ -138,6 +140,19 @@ def _without_effect(found: ShellText, call: SystemCall) -> Match:
     return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
 
 
+def _on_own_line(found: ShellText, line: tuple[shell.Command, ...], calls: list[SystemCall]) -> Match | None:
+    """The match that makes the last command of a `!` line a comment below, as in `!make && apt install x`."""
+    if len(line) < 2 or found.command is None or not found.is_line or calls[-1].command is not line[-1]:
+        return None
+    previous, last = line[-2:]
+    joined = re.fullmatch(r"\s*(?:&&|;)\s*", found.text[previous.end : last.start])
+    if not joined or previous.depth or last.depth or last.after or "\n" in found.text:
+        return None
+    message, action, keeps = _description(calls[-1:])
+    edit = found.edit(previous.end, last.start, f"\n{found.command.indent}# !")
+    return Match(*found.span(last), message, (edit,), action, keeps) if edit else None
+
+
 def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         for command in found.commands:
@@ -170,8 +185,9 @@ RULES: tuple[Rule, ...] = (
         name="system packages",
         matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, also in `%%bash`, next to "
         'other commands, and in `os.system("apt-get …")` and `subprocess.run(["apt-get", …])`',
-        writes="a comment; next to other commands and in scripts `: apt-get …` or `true apt-get …`, which does nothing "
-        "and succeeds. The packages are listed in the system requirements",
+        writes="a comment, also for the last command of a `!` line; next to other commands and in scripts "
+        "`: apt-get …` or `true apt-get …`, which does nothing and succeeds. The packages are listed in the system "
+        "requirements",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_installs,
         trigger=_SYSTEM,
