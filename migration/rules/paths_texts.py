@@ -19,7 +19,8 @@ from migration.rules.rule import Match
 _WRITES_FILE = frozenset({"writefile", "file"})
 _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
-_CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|[\"']\s*:\s*$|^\s*#[#\s]*$")
+# An entry of a dictionary only in a comment: elsewhere it may be JSON.
+_CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
 _COLAB = re.compile(r"\bcolab(?:oratory)?\b(?!/|[ _]?notebooks)", re.IGNORECASE)
@@ -93,7 +94,7 @@ def _code_edits(line: str, facts: NotebookFacts) -> list[Edit]:
     for literal in read_strings(line.replace("#", " "))[0]:
         before = _CODE_BEFORE.search(line, 0, literal.start)
         # A text in quotes that begins a comment is code only if nothing follows.
-        if not literal.depth and before and (before[0][:1] != "#" or _CODE_AFTER.match(line, literal.end)):
+        if not literal.depth and before and (before["alone"] is None or _CODE_AFTER.match(line, literal.end)):
             matches = rewritten(line, Group((literal,), "value"), facts)
             edits += [edit for match in matches for edit in match.edits]
     return edits

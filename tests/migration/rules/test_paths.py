@@ -154,6 +154,8 @@ def test_texts_that_are_not_values_name_the_folders():
     before = "def f():\n    '''Reads /content/x {y}.'''\n    return'/content'  # of /content"
     after = "def f():\n    '''Reads WORK_DIR/x {y}.'''\n    return WORK_DIR  # of WORK_DIR"
     assert migrated(before)[0] == after
+    json = '"""\n{\n  "image": "/content/x.png",\n}\n"""'
+    assert migrated(json)[0] == json.replace("/content", "WORK_DIR")
 
 
 def test_code_in_a_string_that_nothing_uses_stays_code():
@@ -185,6 +187,7 @@ def test_braces_of_a_long_text_are_not_doubled(before, after):
         ("# path = '/content/x'", "# path = f'{WORK_DIR}/x'"),
         ("#   f(a, '/content/x',", "#   f(a, f'{WORK_DIR}/x',"),
         ('#     "dir":    "/content/x",', '#     "dir":    f"{WORK_DIR}/x",'),
+        ('# {"a": "/content/x", "b": 1}', '# {"a": f"{WORK_DIR}/x", "b": 1}'),
         ('#  "/content/x",', '#  f"{WORK_DIR}/x",'),
         ('# "/content/x" is the folder', '# "WORK_DIR/x" is the folder'),
         ('# e.g.: "/content/x"', '# e.g.: "WORK_DIR/x"'),
