@@ -95,7 +95,7 @@ def _set_by_handlers(cells: Sequence[CellSource], colab: ColabNames) -> dict[str
         for choice in colab.cell(source).choices:
             if choice.handler is not None and isinstance(choice.scope, ast.Module):
                 place = source.index, source.offset(choice.handler.lineno, choice.handler.col_offset)
-                inside = frozenset(ids_in(choice.handler.body))
+                inside = frozenset(ids_in([*choice.handler.body, *choice.removed]))
                 flags = [flag for node in choice.handler.body if (flag := _as_flag(node)) is not None]
                 # Conditions on a flag for Colab are choices themselves.
                 found |= {name: (value, place, inside) for name, value in flags if not _FLAG_NAME.fullmatch(name)}

@@ -410,6 +410,12 @@ def test_the_flag_of_the_author_for_a_local_run_is_set(use, is_local):
     assert ("import cv2_imshow" in new) is not is_local
 
 
+def test_the_flag_of_the_author_may_be_set_in_an_else():
+    use = "if local:\n    show(x)\nelse:\n    cv2_imshow(x)"
+    guard = "try:\n    from google.colab.patches import cv2_imshow\nexcept ImportError:\n    local = True"
+    assert _rewrite(f"{guard}\nelse:\n    local = False", use)[0] == ["local = True", use]
+
+
 def test_a_flag_for_colab_decides_by_the_effects_of_its_branches():
     guard = "try:\n    from google.colab import userdata\n    COLAB = True\nexcept:\n    COLAB = False"
     (new, other), _ = _rewrite(guard, "if COLAB:\n    os.environ['KEY'] = userdata.get('KEY')")
