@@ -53,11 +53,13 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         start = found.command.start
         edit = Edit(start, found.at(call.command.words[call.last].end), "%pip")
         wrote = source.text[start : edit.end].replace("\\\n", " ")
+        # A virtual environment refuses the option; on Colab the package is installed for the kernel with or without it.
+        options = [_without(found, item.words[0]) for item in call.items if item.option == "--user" and call.installs]
         yield Match(
             start,
             found.span(call.command)[1],
             f"`{wrote}` may use another Python than that of the kernel",
-            (edit,),
+            tuple(sorted({edit, *filter(None, options)})),
         )
 
 
@@ -93,7 +95,7 @@ RULES: tuple[Rule, ...] = (
         id="LF501",
         name="pip for the kernel",
         matches="`!pip …`, `!pip3 …`, `!python -m pip …`, `!sudo pip …` as the only command of a line",
-        writes="`%pip …`",
+        writes="`%pip …`, without `--user`, which a virtual environment refuses",
         keeps=Keeps.EQUIVALENT,
         find=_find_lines,
         trigger=_PIP,

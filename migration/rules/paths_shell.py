@@ -148,7 +148,8 @@ def _variable(region: str, quotes: str, span: PathSpan, facts: NotebookFacts) ->
         return Edit(start, end, f"'\"{name}\"'")
     rest = region[end:close]
     if opens and _SAFE_IN_QUOTES.fullmatch(rest):
-        others = [Edit(other.start, other.end, _name(other, facts)) for other in find_paths(rest, facts.mounts)]
+        inside = [other for other in find_paths(region, facts.mounts, quotes=quotes) if end <= other.start < close]
+        others = [Edit(other.start - end, other.end - end, _name(other, facts)) for other in inside]
         return Edit(start - 1, close + 1, f'"{name}{edited(rest, others)}"')
     if opens:
         return Edit(start - 1, end, f'"{name}"\'')

@@ -21,6 +21,8 @@ from tests.migration.rules.installs import rewritten, rules_of
         ("!/usr/local/bin/pip install x", "%pip install x"),
         ("!!pip install x", "%pip install x"),
         ("!sudo -H pip install x", "%pip install x"),
+        ("!pip install --user .", "%pip install ."),
+        ("!pip3 install -q x y --user", "%pip install -q x y"),
         ("!pip list", "%pip list"),
         ("!pip", "%pip"),
         ("!pip uninstall -y x  # it's old", "%pip uninstall -y x  # it's old"),

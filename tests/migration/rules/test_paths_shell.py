@@ -30,6 +30,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ("!sed -i 's#./i/#/content/c/#g' x", "!sed -i 's#./i/#'\"$WORK_DIR\"'/c/#g' x"),
         ("!echo 'in /content'", "!echo 'in '\"$WORK_DIR\""),
         ("!f --a='/content/c,/content/drive/MyDrive/d'", '!f --a="$WORK_DIR/c,$DRIVE_DIR/d"'),
+        ("!echo '/content/content/d'>> x", '!echo "$WORK_DIR/content/d">> x'),
         ("!echo '/content/$x'", "!echo \"$WORK_DIR\"'/$x'"),
         ("!python -c 'open(\"/content/x\")'", "!python -c 'open(\"'\"$WORK_DIR\"'/x\")'"),
         ("!python -c \"open('/content/y')\"", "!python -c \"open('$WORK_DIR/y')\""),
