@@ -1,13 +1,14 @@
-"""Packages that a notebook imports and that are preinstalled on Colab, by their pip names."""
+"""Packages that a notebook imports or calls and that are preinstalled on Colab, by their pip names."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
+from migration import shell
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
@@ -99,6 +100,22 @@ _OTHER_NAMES = {
     "yaml": "PyYAML",
     "zmq": "pyzmq",
 }
+# Commands of packages that are preinstalled on Colab.
+_PROGRAMS = {
+    "accelerate": "accelerate",
+    "earthengine": "earthengine-api",
+    "gdown": "gdown",
+    "hf": "huggingface-hub",
+    "huggingface-cli": "huggingface-hub",
+    "jupyter-nbconvert": "nbconvert",
+    "kaggle": "kaggle",
+    "tensorboard": "tensorboard",
+    "torchrun": "torch",
+    "transformers-cli": "transformers",
+    "wandb": "wandb",
+}
+PROGRAM_WORDS = (*_PROGRAMS, "nbconvert")
+"""A cell that calls one of the commands contains one of these words."""
 # A package with the name of a usual folder of a repository, and its modules: any other one is a file there.
 _OF_DATASETS = re.compile(
     r"datasets\.(?:arrow_\w+|builder|combine|config|data_files|dataset_dict|distributed|download|exceptions|features|"
@@ -128,10 +145,12 @@ _PYTHON_FILE = re.compile(
 _WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\S*/)?(\w+)(?:\.py|/)", re.MULTILINE)
 
 
-def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -> list[str]:
-    """The packages that cells import and no cell installs, sorted; `installed`: the installed ones. A module that is in
-    no table and not installed here as a package of its name, such as a file of the notebook, is omitted: another
-    package on the index could have its name."""
+def preinstalled_packages(
+    sources: Sequence[CellSource], commands: Iterable[shell.Command], installed: Sequence[str]
+) -> list[str]:
+    """The packages that cells import or call in `commands`, and no cell installs, sorted; `installed`: the installed
+    ones. A module that is in no table and not installed here as a package of its name, such as a file of the notebook,
+    is omitted: another package on the index could have its name."""
     known = {_normal(name) for name in installed}
     own = _own_modules(sources)
     found = {
@@ -140,7 +159,15 @@ def imported_packages(sources: Sequence[CellSource], installed: Sequence[str]) -
         for module in _modules(source)
         if module.partition(".")[0] not in own and (package := _package(module))
     }
+    found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
     return sorted(package for package in found if not {_normal(package), *_VARIANTS.get(_normal(package), ())} & known)
+
+
+def _called(command: shell.Command) -> str:
+    """The program of a command, `jupyter-nbconvert` for `jupyter nbconvert`."""
+    if command.program == "jupyter" and command.arguments:
+        return f"jupyter-{command.arguments[0].value}"
+    return command.words[command.program_at].value if command.program_at < len(command.words) else ""
 
 
 def spacy_models(sources: Sequence[CellSource]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from core.secrets.finding import masked
 from migration import shell
-from migration.analysis.imports import imported_packages, spacy_models
+from migration.analysis.imports import PROGRAM_WORDS, preinstalled_packages, spacy_models
 from migration.analysis.names import ColabNames
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
@@ -20,11 +20,15 @@ _INSTALLS = holding(
     *("pip", "apt", "aptitude", "dpkg", "conda", "mamba"),
     like=r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b",
 )
+_CALLS = holding(*PROGRAM_WORDS)
 _RELEASE = (
     r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
     r"(?:[-_.]?dev[-_.]?\d*)?"
 )
-_BOUND = rf"(?:(?:==|!=)\s*{_RELEASE}(?:\.\*|\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?|(?:[<>]=?|~=)\s*{_RELEASE})"
+_BOUND = (
+    rf"(?:===\s*[\w.+!-]+"
+    rf"|(?:==|!=)\s*{_RELEASE}(?:\.\*|\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?|(?:[<>]=?|~=)\s*{_RELEASE})"
+)
 _REQUIREMENT = re.compile(
     rf"(?P<name>[a-z0-9](?:[\w.-]*[a-z0-9])?)\s*(?:\[(?P<extras>[\w\s,.-]*)\])?"
     rf"\s*(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*\s*,?)?\s*(?:;\s*(?P<marker>[^;#]+))?",
@@ -38,7 +42,7 @@ _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
 _BELOW_WORK = re.compile(r"(?:/content|\$WORK_DIR)/([\w./-]+)")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _WIDTH = 160
-_IMPORTED = "# Imported by the notebook and installed on Colab:"
+_PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
 
 
@@ -52,20 +56,24 @@ class Requirements:
 
 
 def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Requirements:
-    """The requirements of the install commands of the original cells that run here, and of all imports.
+    """The requirements of the commands of the original cells that run here, and of all imports.
 
     Never raises.
     """
     lines = _Lines()
+    called: list[shell.Command] = []
     for source in sources:
-        if _INSTALLS.fires(source.text):
+        installs, calls = _INSTALLS.fires(source.text), _CALLS.fires(source.text)
+        if installs or calls:
             choices = colab.cell(source).choices
             removed = [line_span(source, node, node) for choice in choices for node in choice.removed]
             for command, text in _commands(source, removed):
-                lines.add(command, text)
-    imported = imported_packages(sources, [entry.name for entry in lines.entries.values()])
+                if installs:
+                    lines.add(command, text)
+                called.append(command)
+    preinstalled = preinstalled_packages(sources, called, [entry.name for entry in lines.entries.values()])
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    python = (*lines.python(), *[_IMPORTED] * bool(imported), *imported, *models)
+    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *models)
     return Requirements(python, tuple(lines.system.values()))
 
 
@@ -119,6 +127,13 @@ class _Entry:
     marker: str = ""
     notes: dict[str, None] = field(default_factory=dict)
     earlier: dict[str, None] = field(default_factory=dict)
+
+    def add_extras(self, extras: set[str]) -> None:
+        """Adds extras of another line for the package: pip has installed both."""
+        if self.bounds != "@" and not extras <= self.extras:
+            self.extras = self.extras | extras
+            marker = f"; {self.marker}" if self.marker else ""
+            self.text = f"{self.name}[{','.join(sorted(self.extras))}]{self.bounds}{marker}"
 
     def line(self) -> str:
         said = [f"earlier in the notebook: {', '.join(self.earlier)}"] if self.earlier else []
@@ -223,16 +238,13 @@ class _Lines:
         if not new.bounds and old.bounds and not call.option("--upgrade"):
             # Pip keeps an installed version if none is requested.
             old.notes = old.notes if new.notes else {}
-            if old.bounds != "@" and not new.extras <= old.extras:
-                old.extras |= new.extras
-                old.text = f"{old.name}[{','.join(sorted(old.extras))}]{old.bounds}" + f"; {old.marker}" * bool(
-                    old.marker
-                )
+            old.add_extras(new.extras)
             return
         new.earlier = dict(old.earlier)
         if old.bounds and old.text != new.text:
             new.earlier[old.text] = None
         new.earlier.pop(new.text, None)
+        new.add_extras(old.extras)
         self.entries[key] = new
 
     def _say(self, text: str, why: str) -> None:

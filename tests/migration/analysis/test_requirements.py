@@ -222,7 +222,7 @@ def test_preinstalled_modules_are_named_by_package():
     )
     assert found == [
         "numpy==1.26",
-        "# Imported by the notebook and installed on Colab:",
+        "# Imported or called by the notebook, and installed on Colab:",
         "PyYAML",
         "datasets",
         "more-itertools",
@@ -269,3 +269,24 @@ def test_google_subpackages_are_separate_packages():
 def test_a_requirement_file_from_imports_is_valid_for_pip(tmp_path):
     names = [str(found.req) for found in _accepted(requirements_text(_collect("import numpy, PIL, skimage")), tmp_path)]
     assert names == ["numpy", "pillow", "scikit-image"]
+
+
+def test_commands_of_preinstalled_packages_are_listed():
+    cells = ["!gdown --id x && jupyter nbconvert a.ipynb", "%%bash\nhf download y", "!./kaggle\n#!wandb login"]
+    called = ["gdown", "huggingface-hub", "nbconvert"]
+    assert _python(*cells) == ["# Imported or called by the notebook, and installed on Colab:", *called]
+    assert _python(*cells, "!pip install gdown==5 huggingface_hub nbconvert") == [
+        "gdown==5", "huggingface_hub", "nbconvert"
+    ]  # fmt: skip
+
+
+def test_extras_of_several_lines_are_united():
+    assert _python("!pip install x[a]", "!pip install x[b,c]", "!pip install x") == ["x[a,b,c]"]
+    assert _python("!pip install x[a]", "!pip install x[b]==1")[0].startswith("x[a,b]==1")
+    assert _python("!pip install x[a]", "!pip install 'x[a] @ https://h/y.zip'") == ["x[a] @ https://h/y.zip"]
+
+
+def test_arbitrary_equality_is_accepted(tmp_path):
+    lines = _collect("!pip install x===0.9.0 y===1.0+cu1")
+    assert list(lines.python) == ["x===0.9.0", "y===1.0+cu1"]
+    assert len(_accepted(requirements_text(lines), tmp_path)) == 2
