@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from migration.python.scopes import accesses, bound, ids_in, read
@@ -39,12 +39,14 @@ MAY_BIND_ANYTHING = re.compile(
 class CellNames:
     """The module-level names of a part of a cell: those it binds, those it uses when it runs, and those that its
     functions use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`,
-    `%run`), empty if there is none."""
+    `%run`), empty if there is none. `computed` are patterns of names that the cell computes to assign them:
+    `globals()[name] = 1`."""
 
     bound: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     deferred: set[str] = field(default_factory=set)
     anything: str = ""
+    computed: set[str] = field(default_factory=set)
 
 
 def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int | None = None) -> CellNames:
@@ -85,6 +87,7 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
 def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> None:
     """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
     may_use_texts = _NAMESPACE.search(text) is not None
+    found.computed |= _computed_names(nodes)
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
@@ -93,6 +96,49 @@ def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> N
                 found.anything = match[0].rstrip("(= ")
         elif may_use_texts and isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.used.add(node.value)
+
+
+def _computed_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """Patterns of the names that `globals()[name] = 1`, `globals().update(settings)` and `exec(f"{name} = 1")`
+    assign."""
+    aliases = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_namespace(node.value, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Subscript(value=value, slice=name, ctx=ast.Store()) if _is_namespace(value, aliases):
+                found.add(_name_pattern(name))
+            case ast.Call(func=ast.Attribute(value=value, attr="update"), args=[settings]):
+                if _is_namespace(value, aliases) and not isinstance(settings, ast.Dict):
+                    found.add(".*")
+            case ast.Call(func=ast.Name(id="exec"), args=[code, *_]) if not isinstance(code, ast.Constant):
+                texts = [part.value for part in ast.walk(code) if isinstance(part, ast.Constant)]
+                if any(isinstance(text, str) and "=" in text for text in texts):
+                    found.add(_name_pattern(code).split("=")[0].rstrip("\\ "))
+    return found
+
+
+def _is_namespace(node: ast.expr, aliases: Collection[str]) -> bool:
+    """Whether an expression is the namespace of the module: `globals()`, or a name for it."""
+    match node:
+        case ast.Call(func=ast.Name(id="globals" | "locals" | "vars"), args=[], keywords=[]):
+            return True
+    return isinstance(node, ast.Name) and node.id in aliases
+
+
+def _name_pattern(node: ast.expr) -> str:
+    """The pattern of a computed name: that of `f"part_{number}"` is `part_.*`."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return re.escape(text)
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_name_pattern, parts))
+    return ".*"
 
 
 def _root(node: ast.AST) -> str:

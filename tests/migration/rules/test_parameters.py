@@ -500,3 +500,22 @@ def test_parameters_replace_the_form_in_place():
     assert [cell["metadata"].get("tags", cell["source"]) for cell in cells] == [
         "## Settings", ["parameters"], "## Work", "print(epochs)"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "code, stays",
+    [
+        ("scope = globals()\nfor key in settings:\n    scope[key] = settings[key]", True),
+        ("def load(settings):\n    globals().update(settings)", True),
+        ("for key, value in settings.items():\n    exec(f'{key} = {value}')", True),
+        ("exec('a = %d' % b)", True),
+        ("globals()['steps'] = 2", True),
+        ("for number in range(3):\n    globals()[f'part_{number}'] = number", False),
+        ("exec(f'other_{key} = {value}')", False),
+        ("found = vars(namespace)\nfound[key] = 1", False),
+        ("exec(text)", False),
+    ],
+)
+def test_a_field_stays_if_its_name_is_assigned_by_its_text(code, stays):
+    (parameter,) = _plan('steps = 3  #@param {type: "integer"}', code)
+    assert bool(parameter.stays) is stays
