@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
+from migration.colab.names import borrowed, path_below
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
@@ -200,10 +201,18 @@ def _modules(source: CellSource) -> Iterator[str]:
             yield match["module"]
             if match["module"] in ("google", "google.cloud"):
                 yield from (f"{match['module']}.{name}" for name in _DOTTED.findall(match["parts"]))
+            yield from filter(None, (borrowed(path_below(match["module"]), name) for name in _names(match["parts"])))
         else:
             for part in match["modules"].split(","):
                 if name := _DOTTED.match(part.strip()):
                     yield name[0]
+
+
+def _names(parts: str) -> Iterator[str]:
+    """The names in the text after `from x import`, without aliases."""
+    for part in parts.strip(" ()\\").split(","):
+        if name := _DOTTED.match(part.strip()):
+            yield name[0]
 
 
 @cache

@@ -293,7 +293,8 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     if isinstance(statement, ast.Import):
         return _CATCHES_IMPORT if all(path_below(alias.name) is not None for alias in statement.names) else None
     if isinstance(statement, ast.ImportFrom):
-        return _CATCHES_IMPORT if all(path is not None for _, path in imported_names(statement)) else None
+        is_below = not statement.level and path_below(statement.module or "") is not None
+        return _CATCHES_IMPORT if is_below or all(path is not None for _, path in imported_names(statement)) else None
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ OFFERED = frozenset(
     {"_message", "ai", "auth", "cv2_imshow", "data_table", "drive", "errors", "files", "output", "patches", "runtime"}
     | {"snippets", "syntax", "userdata", "widgets"}
 )
+
+# Packages that the modules of google.colab import for themselves, by the names they give them.
+_BORROWED = {name: name for name in ("IPython", "PIL", "cv2", "numpy", "pandas", "requests", "six", "tornado")}
+_BORROWED |= {"np": "numpy", "pd": "pandas"}
 
 _NONE: Mapping[str, str | None] = {}
 
@@ -131,7 +136,10 @@ def imported_names(
         if module == "google" and PACKAGE in packages:
             return [(alias.asname or alias.name, "" if alias.name == "colab" else None) for alias in node.names]
         below = path_below(module, packages)
-        return [(alias.asname or alias.name, _joined(below, alias.name)) for alias in node.names]
+        return [
+            (alias.asname or alias.name, None if borrowed(below, alias.name) else _joined(below, alias.name))
+            for alias in node.names
+        ]
     names: list[tuple[str, str | None]] = []
     for alias in node.names:
         below = path_below(alias.name, packages)
@@ -153,6 +161,14 @@ def path_below(module: str, packages: Collection[str] = (PACKAGE,)) -> str | Non
         if module.startswith(package + "."):
             return module[len(package) + 1 :]
     return None
+
+
+def borrowed(below: str | None, name: str) -> str:
+    """The module that a module of google.colab only imports under a name, as `patches` imports `cv2`; empty for its own
+    names."""
+    if below is None or name in OFFERED:
+        return ""
+    return _BORROWED.get(name, name if name in sys.stdlib_module_names else "")
 
 
 def _joined(below: str | None, name: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.parameters import Parameter, is_form, rows_of
@@ -118,13 +118,21 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if field is kept and hides is None:
             edit = Edit(low, high, f"pass  # {field.name} is a parameter")
         elif is_described and field is leaving[-1]:
-            edit = Edit(low, high, f"{', '.join(one.name for one in leaving)}  # set in the parameters cell above")
+            edit = Edit(low, high, _mention([one.name for one in leaving]))
         elif high < len(source.text):
             edit = Edit(low, high + 1, "")
         else:
             edit = Edit(max(low - 1, 0), high, "")
         edits = (edit,) if hides is None else (hides, edit)
         yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", edits)
+
+
+def _mention(names: Sequence[str]) -> str:
+    """What stays of a cell that a text describes: one name shows its value, several become a text."""
+    if len(names) == 1:
+        return f"{names[0]}  # set in the parameters cell above"
+    *others, last = (f"`{name}`" for name in names)
+    return f"# {', '.join(others)} and {last} are set in the parameters cell above."
 
 
 def _with_blanks(source: CellSource, first: int, last: int, moved: set[int]) -> int:
@@ -211,7 +219,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "`name = literal  #@param {…}` at the top level of a cell, where the name is bound nowhere else and not used "
         "before",
         "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line is removed. Of a "
-        "cell with nothing else, which a text describes, the names stay",
+        "cell with nothing else, which a text describes, the name stays, or a text with the names",
         Keeps.EXACT,
         _find_literals,
         FIELD_TRIGGER,

@@ -290,3 +290,8 @@ def test_arbitrary_equality_is_accepted(tmp_path):
     lines = _collect("!pip install x===0.9.0 y===1.0+cu1")
     assert list(lines.python) == ["x===0.9.0", "y===1.0+cu1"]
     assert len(_accepted(requirements_text(lines), tmp_path)) == 2
+
+
+def test_packages_that_a_module_of_colab_imports_are_listed():
+    assert _python("from google.colab.patches import cv2_imshow, cv2")[1:] == ["opencv-python"]
+    assert _python("from google.colab.patches import cv2_imshow as cv2") == []
