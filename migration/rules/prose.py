@@ -80,6 +80,12 @@ _NAMES_BADGE = re.compile(
     r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:icon|badge|button|logo)\b[^.\n]{0,60}\bcolab", re.IGNORECASE
 )
 _PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
+_IN_COLAB = re.compile(
+    r"\b(?:in|on|with|via|using|into|inside|from)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?colab(?:oratory)?(?![\w/-]|\.\w)",
+    re.IGNORECASE,
+)
+_ONLY_COLAB = re.compile(r"\W*(?:google\W{1,3})?colab(?:oratory)?\W*", re.IGNORECASE)
+_LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+", re.MULTILINE)
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
@@ -111,8 +117,9 @@ def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     pointed = _NAMES_BADGE.search(source.text) is not None
     for start, end in _badges(source.text):
         message = "badge or link that opens the notebook in Colab"
-        if pointed:
-            message = f"{message}: it stays, because the text names it"
+        is_said = not pointed and _says_in_colab(source.text, start, end)
+        if pointed or is_said:
+            message += f": it stays, because {'its sentence says so' if is_said else 'the text names it'}"
             yield Match(start, end, message, (), _TEXT_ACTION, Keeps.EQUIVALENT)
         else:
             yield Match(start, end, message, (_badge_edit(source.text, start, end),))
@@ -226,8 +233,10 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             start = match.start("url")
             if pattern is _MARKDOWN_LINK and _is_own_cell(url, facts):
                 continue  # LF703 rewrites it
-            if pattern is _PLAIN_LINK and _speaks_of_colab(text, *match.span()):
-                message = "address that opens a notebook in Colab: it stays, because its sentence says so"
+            is_plain = pattern is _PLAIN_LINK
+            if (_speaks_of_colab if is_plain else _says_in_colab)(text, *match.span()):
+                what = "address" if is_plain else "link"
+                message = f"{what} that opens a notebook in Colab: it stays, because its sentence says so"
                 yield Match(start, start + len(url), message, (), _TEXT_ACTION)
                 continue
             label = next((name for name in ("text", "inner") if name in pattern.groupindex), "")
@@ -249,6 +258,28 @@ def _speaks_of_colab(text: str, start: int, end: int) -> bool:
     """Whether the sentence around an address names Colab."""
     before, after = _SENTENCE_END.split(text[:start])[-1], re.split(r"\n|(?<=[.!?])\s", text[end:])[0]
     return _COLAB_ITSELF.search(f"{before} {after}") is not None
+
+
+def _says_in_colab(text: str, start: int, end: int) -> bool:
+    """Whether the sentence or list item around a badge or link, or the line that introduces the list, says that
+    something is done in Colab, apart from the text of links. That of a link counts if it is only "Colab"."""
+    line, after = _around(text, start, end)
+    if re.match(r"[ ]{0,3}#|[ \t]*<", line) or "|" in line + after or "<td" in text[:start]:
+        return False  # a heading, or a row of badges
+    before = _LIST_ITEM.split(_SENTENCE_END.split(text[:start])[-1])[-1]
+    label = re.match(r"\[([^\[\]\n]*)\]", text[start:end])
+    if label and _ONLY_COLAB.fullmatch(label[1]) and _PLACE.search(before):
+        return True
+    sentence = before + " " + re.split(r"(?<=[.!?])\s", after)[0]
+    if _LIST_ITEM.match(line) and (lead := _lead(text[: start - len(line)])).endswith(":"):
+        sentence = f"{lead} {sentence}"
+    return _IN_COLAB.search(re.sub(r"\[[^\]]*\]\([^)]*\)|<[^>]*>", "", sentence)) is not None
+
+
+def _lead(above: str) -> str:
+    """The last line of a text that is not an item of a list."""
+    lines = (line.rstrip() for line in reversed(above.split("\n")))
+    return next((line for line in lines if line and not _LIST_ITEM.match(line) and line[:1] not in " \t"), "")
 
 
 @cache
@@ -339,7 +370,8 @@ RULES: tuple[Rule, ...] = (
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
         "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; `[Open In "
-        "GitHub](https://github.com/…)` where a sentence continues. A badge stays if the text says to click it",
+        "GitHub](https://github.com/…)` where a sentence continues. A badge stays if the text says to click it, or "
+        "its sentence says `in Colab`",
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,
@@ -360,7 +392,7 @@ RULES: tuple[Rule, ...] = (
         "link to Colab",
         "other links and addresses of notebooks below `https://colab.research.google.com/`",
         "the address of the same notebook on GitHub, as a gist or on the drive, where it can be read: so says the text "
-        "of the link. A bare address stays if its sentence speaks of Colab",
+        "of the link. A bare address stays if its sentence speaks of Colab, and a link if it says `in Colab`",
         Keeps.EQUIVALENT,
         _find_links,
         _COLAB_TRIGGER,

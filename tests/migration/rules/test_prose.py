@@ -105,7 +105,6 @@ def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, a
         ),
         (f"[A tutorial on how to host it on Colab]({_URL}).", f"[A tutorial on how to host it on Colab]({_GITHUB})."),
         (f"[Run it here]({_URL}) after running b", f"[Read it here]({_GITHUB}) after running b"),
-        (f"Or run in [colab]({_URL})", f"Or run in [GitHub]({_GITHUB})"),
         (
             f'Or <a href="{_URL}" id="run">see <b class="colab">Colab</b>, colab_run.ipynb</a>',
             f'Or <a href="{_GITHUB}" id="run">see <b class="colab">notebook</b>, colab_run.ipynb</a>',
@@ -143,6 +142,10 @@ def test_urls_of_notebooks_are_recognised(path, expected):
     [
         (f"## If you do not view this in Colab, open this link:\n{_URL}", "LF702"),
         (f"* Click on the icon to open this notebook in Google Colaboratory.\n\n> {_BADGE}\n\n* Select", "LF701"),
+        (f"To use this in Colab:\n\n1. Follow this link: {_BADGE}\n2. Go on", "LF701"),
+        (f"It was made to be used with [Google Colab]({_URL}). Or not.", "LF702"),
+        (f"Or run in [colab]({_URL})", "LF702"),
+        (f"- Run it in Google Colab: [this notebook]({_URL})", "LF702"),
     ],
 )
 def test_what_the_text_says_about_colab_stays_true(text, rule):
@@ -224,3 +227,16 @@ def test_other_text_is_unchanged(text):
     new, found = _rewrite(text)
     assert new is text
     assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# How to train in Colab {_BADGE}",
+        f"Training in Colab is slow. {_BADGE}",
+        f"| Run in Colab | {_BADGE} |",
+        f"You train in Colab.\n\n- Notebook: {_BADGE}",
+    ],
+)
+def test_a_badge_outside_a_sentence_about_colab_is_removed(text):
+    assert "colab.research" not in _rewrite(text)[0]
