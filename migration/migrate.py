@@ -25,7 +25,7 @@ from migration.rules.configurations import local_configs
 from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
-from migration.rules.prose import headings
+from migration.rules.prose import form_texts, headings
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
@@ -96,6 +96,7 @@ def migrate(
         findings += found
         if kind == "code":
             findings += undefined_names(source, facts)
+            findings += form_texts(source)
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)
             findings.append(_became_text(source))

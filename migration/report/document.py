@@ -248,12 +248,13 @@ def _severity(found: Finding) -> Severity:
 
 
 def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
-    """Joins equal actions without changes: a program is installed once."""
-    first: dict[tuple[str, str], int] = {}
+    """Joins equal actions: a program is installed once. A change with the message and the action of an earlier one
+    stays, and refers to that."""
+    first: dict[tuple[str, ...], int] = {}
     joined: list[FoundItem] = []
     for item in items:
-        key = (item.rule, item.action)
-        if item.keeps != "needs-human" or item.changed or not item.action or item.cell is None:
+        key = (item.rule, item.action, *[item.message] * item.changed)
+        if item.keeps != "needs-human" or not item.action or item.cell is None:
             joined.append(item)
         elif key not in first:
             first[key] = len(joined)
@@ -262,6 +263,9 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
             known = joined[first[key]]
             also = () if item.cell in (known.cell, *known.also) else (item.cell,)
             joined[first[key]] = replace(known, also=(*known.also, *also))
+            if item.changed:
+                message = f"{item.message}: see {where(known.cell, known.line)}"
+                joined.append(replace(item, message=message, action="", keeps="equivalent", severity="information"))
     return tuple(joined)
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -132,6 +133,22 @@ def _found(cell, **changes):
 def test_repeated_manual_steps_are_one_item():
     items = found_items([_found(1), _found(1), _found(4), _found(5, action="other"), _found(6, changed=True)])
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
+
+
+def test_the_same_step_after_several_changes_is_one_item():
+    changed = {"rule": "LF561", "message": "m", "changed": True}
+    findings = [
+        _found(1, **changed),
+        _found(1, line=2, **changed),
+        _found(4, **changed),
+        _found(5, action="o", **changed),
+    ]
+    items = found_items([replace(found, after="y") for found in findings])
+    assert [(item.cell, item.also, item.action) for item in items if item.keeps == "needs-human"] == [
+        (1, (4,), "install it"),
+        (5, (), "o"),
+    ]
+    assert [item.message for item in items if item.keeps == "equivalent"] == ["m: see cell 1, line 1"] * 2
 
 
 def test_breaking_items_are_first_and_name_the_output_cell():

@@ -3,7 +3,7 @@ import pytest
 from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource
 from migration.rules import prose
-from migration.rules.prose import headings, local_meaning
+from migration.rules.prose import form_texts, headings, local_meaning
 from migration.rules.rewriting import rewrite
 
 _URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
@@ -200,6 +200,8 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
     "text, rule",
     [
         ("Choose *Runtime > Change runtime type* first.", "LF704"),
+        ("Choose _Runtime_ > _Run all_.", "LF704"),
+        ("No, everything happens in the cloud on Google Colab.", "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
         ("Now mount your Google Drive.", "LF704"),
         ("Add the key in the Secrets panel.", "LF704"),
@@ -240,3 +242,11 @@ def test_other_text_is_unchanged(text):
 )
 def test_a_badge_outside_a_sentence_about_colab_is_removed(text):
     assert "colab.research" not in _rewrite(text)[0]
+
+
+def test_a_form_text_about_colab_is_reported_with_its_line():
+    text = "a = 1\n#@markdown This installs it on the Colab\n#@markdown notebook in the cloud.\n#@markdown Use it."
+    assert [(found.rule, found.line, bool(found.action)) for found in form_texts(CellSource(text))] == [
+        ("LF704", 2, True)
+    ]
+    assert not list(form_texts(CellSource("#@title Runtime > Run all\nb = '#@markdown Runtime > Run all'")))
