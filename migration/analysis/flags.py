@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from migration.analysis.names import ColabNames
+from migration.colab.effects import FETCH, effects
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
 from migration.colab.names import MOUNTS
-from migration.python.scopes import Assignment, accesses, bound, ids_in, read
+from migration.python.scopes import Assignment, accesses, accesses_in, bound, ids_in, read
 from migration.python.source import CellSource
 
 _FLAG_NAME = re.compile(
@@ -55,9 +56,24 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Mapping[str, A
 
 def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> Context:
     """The context of the branches, completed by what the branches need that run here."""
+    fetched = colab.context.fetched | _fetched_here(cells, colab)
+    if fetched != colab.context.fetched:
+        return replace(colab.context, fetched=fetched)  # other branches may run then
     needed = colab.context.needed | _find_needed(cells, colab, static_mount)
     sets_place = any(choice.sets_place for source in cells for choice in colab.cell(source).choices)
     return replace(colab.context, needed=needed, as_on_colab=colab.context.as_on_colab or sets_place)
+
+
+def _fetched_here(cells: Sequence[CellSource], colab: ColabNames) -> frozenset[str]:
+    """The names that conditions on Colab bind here, at module level, next to a download."""
+    return frozenset(
+        name
+        for source in cells
+        for choice in colab.cell(source).choices
+        if isinstance(choice.node, ast.If) and isinstance(choice.scope, ast.Module) and not choice.colab
+        if any(effect.kind == FETCH for effect in effects(source, choice.kept))
+        for name in bound(accesses_in(source, choice.kept), choice.scope)
+    )
 
 
 def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: bool) -> frozenset[str]:

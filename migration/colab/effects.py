@@ -54,8 +54,8 @@ _WORKING_MAGICS = _by_name(
 )
 _CALLS = _by_name(
     {
-        FETCH: "urlretrieve urlopen get_file download_file download_url snapshot_download hf_hub_download load_dataset "
-        "download_and_extract wget gdown clone_from",
+        FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "
+        "hf_hub_download load_dataset download_and_extract wget gdown clone_from",
         SECRET: "authenticate_user login notebook_login Authenticate getpass Initialize",
         FILES: "upload upload_file download makedirs mkdir copy copy2 copyfile copytree move symlink symlink_to rmtree "
         "rename remove unlink extractall unpack_archive make_archive write write_text write_bytes save savefig to_csv "

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from migration.colab.effects import PLACES, Effect, clones, different, effects, needs_colab, uncovered
+from migration.colab.effects import FILES, PLACES, Effect, clones, different, effects, needs_colab, uncovered
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
@@ -76,12 +76,13 @@ class Context:
     """What the notebook knows about its branches. `needed` are names that only branches bind which do not run here,
     although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
     other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
-    needed.
+    needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
     """
 
     needed: frozenset[str] = frozenset()
     as_on_colab: bool = False
     repository: str = ""
+    fetched: frozenset[str] = frozenset()
 
 
 def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
@@ -155,6 +156,8 @@ class _Search:
         lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
+        if lost and self._is_fetched(choice, lost):
+            return choice
         if lost and not needs_colab(self.source, choice.removed):
             return _for_colab(self.source, choice, effects=tuple(lost))
         # Installations and programs may be needed here in any case.
@@ -162,6 +165,13 @@ class _Search:
             return _for_colab(self.source, choice, because="places")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
+
+    def _is_fetched(self, choice: Choice, lost: Sequence[Effect]) -> bool:
+        """Whether the branch for Colab only names folders, and all that it binds is bound and downloaded elsewhere."""
+        imports = (node for node in choice.removed if isinstance(node, ast.Import | ast.ImportFrom))
+        names = only_bound_in(self.source, choice) - {name for node in imports for name, _ in imported_names(node)}
+        is_named = all(effect.kind == FILES for effect in lost)
+        return is_named and isinstance(choice.scope, ast.Module) and bool(names) and names <= self.context.fetched
 
     def _explains_tpu(self, choice: Choice) -> bool:
         """Whether the branch for Colab only sets up its TPU, and an `else` or a comment directly above depends on

@@ -289,7 +289,8 @@ RULES: tuple[Rule, ...] = (
         "folders or sets the environment, and the other branch does not; or binds names that nothing else binds; or "
         "whose other branch refuses to run",
         "the branch for Colab, instead of the whole statement; its calls are replaced by local ones, its flags stay "
-        "False",
+        "False. The other branch, if the one for Colab only names folders, and another condition downloads their files "
+        "outside Colab",
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,

@@ -329,6 +329,27 @@ def test_differing_branches_are_a_manual_step(local, lost):
     assert lost in finding.action
 
 
+_IN_DRIVE = (
+    "try:\n    import google.colab\n    assert os.path.exists('/content/drive/MyDrive/d')\n    on_colab = True\n"
+    "    data = '/content/drive/MyDrive/d'\nexcept ImportError:\n    on_colab = False"
+)
+
+
+@pytest.mark.parametrize(
+    "local, is_local",
+    [
+        ("data = '.'\n    gdown.download_folder(id='x', output=data)", True),
+        ("data = '.'", False),
+        ("other = '.'\n    gdown.download_folder(id='x', output=other)", False),
+    ],
+)
+def test_the_drive_is_not_needed_if_the_author_downloads_its_files_elsewhere(local, is_local):
+    new, _ = _rewrite(_IN_DRIVE, f"if not on_colab:\n    {local}", "print(data)")
+    assert (new[0] == "on_colab = False") is is_local
+    assert new[1] == local.replace("\n    ", "\n") or not is_local
+    assert _rewrite(*new)[0] == new
+
+
 def test_what_is_here_is_not_fetched_again():
     text = "if ASK or not os.path.exists('plant'):\n    !git clone https://example.org/plant"
     new, (finding,) = _one(text)
