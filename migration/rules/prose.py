@@ -89,6 +89,7 @@ _IN_COLAB = re.compile(
 )
 _ONLY_COLAB = re.compile(r"\W*(?:google\W{1,3})?colab(?:oratory)?\W*", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+", re.MULTILINE)
+_BLOCK_START = re.compile(rf"{_LIST_ITEM.pattern}|{_HEADING.pattern}\n", re.MULTILINE)
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
@@ -271,7 +272,7 @@ def _says_in_colab(text: str, start: int, end: int) -> bool:
     line, after = _around(text, start, end)
     if re.match(r"[ ]{0,3}#|[ \t]*<", line) or "|" in line + after or "<td" in text[:start]:
         return False  # a heading, or a row of badges
-    before = _LIST_ITEM.split(_SENTENCE_END.split(text[:start])[-1])[-1]
+    before = _BLOCK_START.split(_SENTENCE_END.split(text[:start])[-1])[-1]
     label = re.match(r"\[([^\[\]\n]*)\]", text[start:end])
     if label and _ONLY_COLAB.fullmatch(label[1]) and _PLACE.search(before):
         return True

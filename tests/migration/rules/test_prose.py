@@ -235,6 +235,7 @@ def test_other_text_is_unchanged(text):
     "text",
     [
         f"# How to train in Colab {_BADGE}",
+        f"# How to train in Colab\n{_BADGE}",
         f"Training in Colab is slow. {_BADGE}",
         f"| Run in Colab | {_BADGE} |",
         f"You train in Colab.\n\n- Notebook: {_BADGE}",
