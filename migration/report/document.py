@@ -32,6 +32,8 @@ HAZARDS = frozenset({"LF822"})
 # Rules whose findings make the notebook fail until the user acts.
 BREAKS = frozenset({"LF218", "LF229", "LF308", "LF309", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF831", "LF841", "LF901", "LF902"}
+# Rules whose changes need one decision for the whole notebook.
+_ONE_DECISION = frozenset({"LF561"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
@@ -248,13 +250,14 @@ def _severity(found: Finding) -> Severity:
 
 
 def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
-    """Joins equal actions: a program is installed once. A change with the message and the action of an earlier one
-    stays, and refers to that."""
+    """Joins equal actions: a program is installed once. A change that needs the decision about an earlier one stays in
+    the list, and refers to that."""
     first: dict[tuple[str, ...], int] = {}
     joined: list[FoundItem] = []
     for item in items:
         key = (item.rule, item.action, *[item.message] * item.changed)
-        if item.keeps != "needs-human" or not item.action or item.cell is None:
+        is_own = item.changed and item.rule not in _ONE_DECISION
+        if item.keeps != "needs-human" or is_own or not item.action or item.cell is None:
             joined.append(item)
         elif key not in first:
             first[key] = len(joined)
