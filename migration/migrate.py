@@ -21,11 +21,12 @@ from migration.python.strings import without_comments
 from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
+from migration.rules.colab_prose import form_texts
 from migration.rules.configurations import local_configs
 from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
-from migration.rules.prose import form_texts, headings
+from migration.rules.prose import headings
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 

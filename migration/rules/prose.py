@@ -1,17 +1,14 @@
-"""Markdown: badges and links that open a notebook in Colab are removed; text about Colab is reported."""
+"""Markdown: badges and links that open a notebook in Colab are removed or lead to the notebook itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import count, takewhile
 from typing import Any
 
-from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.forms import marks
-from migration.notebook.findings import Finding, Keeps
+from migration.notebook.findings import Keeps
 from migration.notebook.reading import source_text
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -90,33 +87,6 @@ _IN_COLAB = re.compile(
 _ONLY_COLAB = re.compile(r"\W*(?:google\W{1,3})?colab(?:oratory)?\W*", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+", re.MULTILINE)
 _BLOCK_START = re.compile(rf"{_LIST_ITEM.pattern}|{_HEADING.pattern}\n", re.MULTILINE)
-# Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
-_ABOUT_COLAB = {
-    word: re.compile(pattern, re.IGNORECASE)
-    for word, pattern in (
-        (
-            "runtime",
-            r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
-            r"|\bruntime type\b|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
-            r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b",
-        ),
-        ("hardware accelerator", r"\bhardware accelerator\b"),
-        ("notebook settings", r"\bnotebook settings\b"),
-        ("factory reset", r"\bfactory reset\b"),
-        ("google.colab", r"\bgoogle\.colab\b"),
-        ("mount", r"\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b"),
-        ("files.", r"\bfiles\.(?:upload|download)\b"),
-        ("userdata", r"\buserdata\b"),
-        (
-            "secret",
-            r"\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b",
-        ),
-        ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
-        ("file", r"\bfiles? (?:icon|panel|pane|tab|explorer|browser)\b"),
-        ("folder", r"\bfolder (?:icon|panel|pane|tab|explorer|browser)\b"),
-    )
-}
-_EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 
 
 def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -350,43 +320,10 @@ def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Mat
         yield Match(match.start(), match.end(), "link to a cell by its id on Colab", (edit,), action)
 
 
-def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    by_line = {source.line_of(match.start()): match for match in reversed(_about_colab(source.text))}
-    for _, match in sorted(by_line.items()):
-        yield Match(*match.span(), _ABOUT_MESSAGE, (), _ABOUT_ACTION)
-
-
-def _about_colab(text: str) -> list[re.Match[str]]:
-    """The places of a text that are about Colab, in order."""
-    lower = text.lower()
-    patterns = [pattern for word, pattern in _ABOUT_COLAB.items() if word in lower]
-    plain = _EMPHASIS.sub("*", text) if patterns else text
-    return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
-
-
-def form_texts(source: CellSource) -> Iterator[Finding]:
-    """The findings for form texts about Colab, which other rules move or make plain comments, in an original cell."""
-    if source.language != "python" or "markdown" not in source.text:
-        return
-    rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
-    while rows:
-        first = next(iter(rows))
-        run = list(takewhile(rows.__contains__, count(first)))
-        text = "\n".join(rows.pop(row).text for row in run)
-        lines = dict.fromkeys(first + text.count("\n", 0, match.start()) for match in _about_colab(text))
-        for row in lines:
-            before = masked(source.text[slice(*source.line_span(source.line_starts[row], source.line_starts[row]))])
-            yield Finding(
-                "LF704", Keeps.EQUIVALENT, source.index, row + 1, _ABOUT_MESSAGE, before=before, action=_ABOUT_ACTION
-            )
-
-
 def _is_code(text: str, at: int) -> bool:
     return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
 
 
-_ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
-_ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
 _TEXT_ACTION = "reword the text, or leave both: the notebook runs here, and the link still opens Colab"
 _COLAB_TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo|com)")
 _MARKDOWN_CELLS = ("markdown",)
@@ -442,18 +379,5 @@ RULES: tuple[Rule, ...] = (
         _MARKDOWN_CELLS,
         any_language=True,
         example=Example("See [below](#scrollTo=abc).", "See below."),
-    ),
-    Rule(
-        "LF704",
-        "text about Colab",
-        "its Runtime menu, mounting a drive, `google.colab`, the secrets or files pane, in markdown and in "
-        "the texts of forms",
-        "nothing; reported",
-        Keeps.EQUIVALENT,
-        _find_texts,
-        None,
-        _MARKDOWN_CELLS,
-        any_language=True,
-        example=Example("Runtime > Change runtime type"),
     ),
 )

@@ -2,10 +2,12 @@ import pytest
 
 from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource
-from migration.rules import prose
-from migration.rules.prose import form_texts, headings, local_meaning
+from migration.rules import colab_prose, prose
+from migration.rules.colab_prose import form_texts
+from migration.rules.prose import headings, local_meaning
 from migration.rules.rewriting import rewrite
 
+RULES = (*prose.RULES, *colab_prose.RULES)
 _URL = "https://colab.research.google.com/github/a/b/blob/main/n(1).ipynb"
 _IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
 _BADGE = f"[![Open In Colab]({_IMAGE})]({_URL})"
@@ -15,7 +17,7 @@ _HTML = f'<a href="{_URL}" target="_parent"><img src="{_IMAGE}" alt="Open In Col
 
 
 def _rewrite(text):
-    new, found = rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=NotebookFacts())
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=NotebookFacts())
     return new.text, found
 
 
@@ -172,7 +174,7 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
     facts = NotebookFacts(headings=headings(cells))
     drive = "https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw"
     text = f"[**there**]({drive}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
-    new, found = rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=facts)
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
     assert new.text == (
         "[**there**](#Results) and [elsewhere](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw), [c](c.ipynb)"
     )
@@ -193,7 +195,7 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
 def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
     cell = {"cell_type": "markdown", "metadata": {"id": "abc"}, "source": heading}
     facts = NotebookFacts(headings=headings([cell]))
-    assert rewrite(CellSource(text), cell_type="markdown", rules=prose.RULES, facts=facts)[0].text == after
+    assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[0].text == after
 
 
 @pytest.mark.parametrize(
