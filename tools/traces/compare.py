@@ -17,8 +17,10 @@ KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in",
 
 _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
 _VARIABLES_SHOWN = re.compile(rf"'(?:{_OWN_VARIABLES.pattern}|COLAB_\w+)': '[^']*'(?:, )?")  # os.environ as an argument
+# What Colab prints about a drive, or a migrated notebook in its place, and what differs by chance.
 _SHOWN_BY_COLAB = re.compile(
-    r"Mounted at|Drive already mounted|CPU times: |Wall time: |Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
+    r"Mounted at|Drive already mounted|The drive is the folder ‹drive›|CPU times: |Wall time: "
+    r"|Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
 )
 _PROMPT = re.compile(r"^Out\[\d+\]: ")
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -159,6 +161,8 @@ def _process(text: str) -> Iterable[tuple[str, str]]:
             words = " ".join(command.split())
         words = _PYTHON.sub("", words.removeprefix("sudo ").strip("() "))
         words = re.sub(r"^(?:\S*/)?pip3?(?= )", "pip", words)
+        # Colab's pip installs for the kernel with or without it; a virtual environment refuses it.
+        words = re.sub(r"^(pip install\b.*?) --user(?= |$)", r"\1", words)
         if words and words != "true":
             kind = "install" if _INSTALLS.match(words) else "fetch" if _FETCHES.match(words) else "process"
             yield kind, words
