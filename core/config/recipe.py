@@ -72,9 +72,10 @@ class History:
         return min((_typical_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
-def too_short_for_usual_windows(rows_s: Sequence[int]) -> bool:
-    """Whether segments of these numbers of rows are runs in which no window of a usual length fits three times."""
-    return _typical_length(rows_s) < _WINDOWS_PER_SPLIT * _WINDOWS[-1]
+def is_for_short_runs(window: int, rows_s: Sequence[int]) -> bool:
+    """Whether a window was chosen for runs in which none of a usual length fits three times. A model with a usual
+    window stays one of long recordings, even where segments are short, as in a calibration on few new rows."""
+    return window < _WINDOWS[-1] and _typical_length(rows_s) < _WINDOWS_PER_SPLIT * _WINDOWS[-1]
 
 
 def is_open(config: AnyConfig) -> bool:

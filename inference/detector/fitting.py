@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from core.config.recipe import too_short_for_usual_windows
+from core.config.recipe import is_for_short_runs
 from core.config.schema import AnyConfig
 from core.data.identity import digest_of_split
 from core.data.splits import SplitName
@@ -181,7 +181,7 @@ def weight_choice(
     baselines are fitted without that half. In short runs of process sensors the charts are used alone, without a
     comparison. errors_of, features: as in `fit` and `fit_with_scores`."""
     rows_k = np.concatenate([split.segments.lengths_k for split in reference.values()])
-    if config.stream == "patchtst" and too_short_for_usual_windows(rows_k):
+    if config.stream == "patchtst" and is_for_short_runs(config.data.window, rows_k):
         return charts_only(
             "the runs are too short for windows of the usual lengths, and the charts alone are better there "
             "(docs/detection.md); set scoring.model_weight to use the model too"
