@@ -11,11 +11,11 @@ import pytest
 
 import landfall
 from core.config.faults import schema_fields
-from core.config.reference import FILE, reference
 from core.config.schema import SCHEMAS
 from migration.report.reference import FILE as RULES_FILE
 from tests.support import REPO_ROOT
 from tools import command_reference
+from tools.config_reference import FILE, reference
 
 PAGES = [
     *(REPO_ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
@@ -43,7 +43,7 @@ def make_targets() -> set[str]:
 
 
 def test_the_configuration_reference_equals_the_schema():
-    assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m core.config.reference --write"
+    assert (REPO_ROOT / FILE).read_text(encoding="utf-8") == reference(), "python -m tools.config_reference --write"
 
 
 @pytest.mark.parametrize("name", landfall.COMMANDS)

@@ -1,4 +1,4 @@
-"""`docs/configuration.md`, generated from the schema: `python -m core.config.reference --write`."""
+"""`docs/configuration.md`, generated from the schema: `python -m tools.config_reference --write`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "docs/configuration.md"
 _INTRODUCTION = """\
 # Configuration reference
 
-Generated from `core/config/schema.py` and `execution.py` by `python -m core.config.reference --write`; edit the
+Generated from `core/config/schema.py` and `execution.py` by `python -m tools.config_reference --write`; edit the
 descriptions there.
 
 A configuration is composed from files and overrides. Later ones win:
