@@ -61,10 +61,6 @@ def record_detection(folder: Path, summary: Mapping[str, Any]) -> None:
         log.info("the detection figures of %s are not stored: %s", folder.name, error)
 
 
-def read_detection(folder: Path) -> dict[str, Any] | None:
-    return json_object_or_none(folder / DETECTION)
-
-
 def read_notes(folder: Path) -> dict[str, Any]:
     """`tags`, a list of texts, and `note`; both may be empty."""
     found = json_object_or_none(folder / NOTES) or {}

@@ -3,6 +3,7 @@ The dashboard shows the same fields."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field, computed_field, field_validator
@@ -11,6 +12,7 @@ from core.config.schema import Stream
 from core.documents import Document, Number, Text, Time
 from core.names import RunId
 from core.numbers import finite
+from core.owner import has_ended
 
 RunState = Literal["running", "completed", "stopped", "failed", "unreadable"]
 
@@ -76,6 +78,10 @@ class RunStatus(Progress):
     gpu_utilisation: Number = Field(None, description="Share of the time the GPU computed, 0 to 1, where known.")
     pid: int | None = Field(None, description="Number of the process.")
     owner: Text = Field("", description="Token of the process, which identifies it (`core.owner`).")
+
+    def is_killed(self, now: datetime) -> bool:
+        """Whether the file says `running` although the process has ended."""
+        return self.state == "running" and has_ended(self.owner, self.updated_at, now)
 
 
 class EpochPoint(Document):

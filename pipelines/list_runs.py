@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from core.errors import EXIT_OK, CheckpointError, UsageError
 from core.files import skipped_by_glob
 from core.names import is_run_id
 from core.numbers import aligned
-from core.run_facts import read_detection, read_notes
-from core.runlog import read_status
+from core.run_facts import DETECTION, RunDetection, read_notes
+from core.run_status import RunStatus
 from core.secrets.redaction import printable
+from pipelines.problems import Problems, read_model
 from pipelines.stream_configs import add_run_arguments, chosen_configs
 
 log = logging.getLogger(__name__)
@@ -34,39 +36,38 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
     except CheckpointError:
         promoted = None
     found, log_dir = [], root / config.logging.log_dir
+    now, problems = datetime.now(UTC), Problems(root)
     for path, reason in skipped_by_glob(log_dir):
         if log_dir.is_relative_to(path):
             raise UsageError(f"{path} {reason}", hint="check the link, or the owner of the folder")
         log.warning("%s %s; the run is left out", path, reason)
     for folder in log_dir.glob("*/"):
-        if (status := read_status(folder)) is None:
+        file = folder / "status.json"
+        if not file.exists():
             continue
         if not is_run_id(folder.name):
             log.warning("%s is left out: its name is not that of a run", folder)
             continue
-        best = status["best"] if isinstance(status.get("best"), dict) else {}
+        status = read_model(file, RunStatus, problems)
+        best = status.best if status else None
+        detection = read_model(folder / DETECTION, RunDetection, problems)
         found.append(
             {
                 "run_id": folder.name,
                 "stream": config.stream,
-                "state": status.get("state"),
-                "epoch": status.get("epoch"),
-                "epochs": status.get("epochs"),
-                "val_loss": _number(best.get("val_loss")),
-                "skill": _number(best.get("skill")),
+                "state": "unreadable" if status is None else "stopped" if status.is_killed(now) else status.state,
+                "epoch": status.epoch if status else None,
+                "epochs": status.epochs if status else None,
+                "val_loss": best.val_loss if best else None,
+                "skill": best.skill if best else None,
                 "has_weights": promotion.weights_path(root, config, folder.name).is_file(),
                 "promoted": folder.name == promoted,
-                "started_at": status.get("started_at"),
-                "detection": read_detection(folder),
+                "started_at": status.started_at.isoformat() if status and status.started_at else None,
+                "detection": detection.model_dump(mode="json") if detection else None,
                 **read_notes(folder),
             }
         )
     return sorted(found, key=lambda run: str(run["started_at"]), reverse=True)
-
-
-def _number(value: Any) -> float | None:
-    """The value if it is a number, otherwise None: the files of an imported run may contain other types."""
-    return value if isinstance(value, int | float) else None
 
 
 def _table(runs: Sequence[dict[str, Any]]) -> list[str]:
@@ -79,24 +80,26 @@ def _table(runs: Sequence[dict[str, Any]]) -> list[str]:
                 run["run_id"],
                 run["stream"],
                 str(run["state"]),
-                f"{run['epoch']} of {run['epochs']}",
+                "" if run["epoch"] is None else f"{run['epoch']} of {run['epochs']}",
                 "" if loss is None else f"{loss:.5f}",
                 "" if skill is None else f"{skill:.3f}",
                 "yes" if run["has_weights"] else "",
                 str(run["started_at"] or "")[:19].replace("T", " "),
-                *_detection(run["detection"] or {}),
+                *_detection(run["detection"]),
                 " ".join([*run["tags"], *([f"({run['note']})"] if run["note"] else [])]),
             )
         )
     return aligned(rows)
 
 
-def _detection(found: Mapping[str, Any]) -> tuple[str, str, str]:
+def _detection(found: dict[str, Any] | None) -> tuple[str, str, str]:
     """Events, faults found and AUROC of the latest scoring; empty if it has none, or the data has no labels."""
-    events, total, auroc = (_number(found.get(name)) for name in ("events", "faults_total", "auroc"))
+    if found is None:
+        return "", "", ""
+    events, total, auroc = found["events"], found["faults_total"], found["auroc"]
     return (
         "" if events is None else str(events),
-        "" if total is None else f"{found.get('faults_found')} of {total}",
+        "" if total is None else f"{found['faults_found']} of {total}",
         "" if auroc is None else f"{auroc:.3f}",
     )
 

@@ -18,7 +18,6 @@ from core.documents import Time, explain, plain
 from core.files import has_file, listed, skipped_by_glob
 from core.livefile import MAX_STEPS
 from core.names import is_run_id
-from core.owner import has_ended
 from core.promotion import WEIGHTS_FILE
 from core.reading import read_yaml
 from core.run_facts import DETECTION, NOTES, RunDetection, RunNotes
@@ -167,7 +166,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         stream = RunStream(state="unreadable", reason=reason, epoch=epochs[-1].epoch if epochs else 0, **common)
     else:
         stream = RunStream(**dict(status) | common)
-        if status.state == "running" and has_ended(status.owner, status.updated_at, now):
+        if status.is_killed(now):
             stream.state, stream.reason = "stopped", "no longer running"
     if stream.state != "running":
         stream.eta_seconds = None

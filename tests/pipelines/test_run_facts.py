@@ -11,7 +11,7 @@ import pytest
 
 from core.config.compose import load_config
 from core.errors import EXIT_OK, EXIT_USAGE
-from core.run_facts import NOTES, read_detection, read_notes, record_detection
+from core.run_facts import DETECTION, NOTES, read_notes, record_detection
 from inference.run_scoring_example import read_summary
 from pipelines import list_runs, tag_run
 from pipelines.export_training_dashboard_state import export_state
@@ -32,7 +32,7 @@ def index_of(root: Path) -> dict:
 
 def test_a_scoring_stores_its_figures_with_its_run(copied):
     summary = read_summary(load_config(CONFIGS["patchtst"], root=copied).config, root=copied)
-    kept = read_detection(folder_of(copied))
+    kept = json.loads((folder_of(copied) / DETECTION).read_text(encoding="utf-8"))
     assert kept["events"] == summary["events"]
     assert kept["auroc"] == summary["detection"]["auroc"]
     assert kept["faults_total"] == summary["detection"]["faults_total"]
@@ -70,6 +70,24 @@ def test_tags_and_a_note_are_listed_and_exported(copied, capsys):
     assert list_runs.main(arguments) == EXIT_OK
     assert "pump-7 good (before the overhaul)" in capsys.readouterr().out
     assert index_of(copied)["streams"]["patchtst"]["notes"]["tags"] == ["pump-7", "good"]
+
+
+def test_runs_that_were_killed_or_cannot_be_read_are_listed_as_on_the_dashboard(copied, capsys):
+    """The file of a run whose process was killed still says `running`."""
+    path = folder_of(copied) / "status.json"
+    status = json.loads(path.read_text(encoding="utf-8"))
+
+    def listed() -> dict:
+        assert list_runs.main(["--json", "--stream", status["stream"], "--repo-root", str(copied)]) == EXIT_OK
+        return json.loads(capsys.readouterr().out)[0]
+
+    killed = {**status, "state": "running", "owner": "", "updated_at": "2020-01-01T00:00:00+00:00"}
+    path.write_text(json.dumps(killed), encoding="utf-8")
+    assert listed()["state"] == "stopped" == index_of(copied)["streams"][status["stream"]]["state"]
+    path.write_text("{", encoding="utf-8")
+    assert listed()["state"] == "unreadable" == index_of(copied)["streams"][status["stream"]]["state"]
+    assert list_runs.main(["--repo-root", str(copied)]) == EXIT_OK
+    assert "unreadable" in capsys.readouterr().out
 
 
 def test_only_existing_runs_can_be_tagged(copied, capsys):
