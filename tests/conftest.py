@@ -48,9 +48,9 @@ _SLOW_FIXTURES = frozenset({"finished_workspace"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that needs a slow fixture is slow, before pytest leaves out tests by their marks."""
+    """A test that needs a slow fixture or a browser is slow, before pytest leaves out tests by their marks."""
     for item in items:
-        if _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        if item.get_closest_marker("browser") or _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 

@@ -141,6 +141,7 @@ def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_training_resumes_bit_exactly_after_a_full_disk(disk, workspace, tmp_path):
     work("train", workspace, tmp_path / "store")
     disk.fill(60_000)
@@ -186,6 +187,7 @@ def test_a_notebook_copy_on_a_full_disk_is_reported(disk):
     assert "Traceback" not in ended.last_line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train", "score", "export"])
 def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
     shutil.rmtree(disk.root / "training_dashboard/data")
@@ -379,6 +381,7 @@ def training(workspace) -> Iterator[subprocess.Popen]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
     with pytest.raises(LockedError, match=f"is being written by .*, run first .process {training.pid} on") as refused:
         train(configuration("patchtst", workspace), root=workspace)

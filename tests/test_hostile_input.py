@@ -35,7 +35,7 @@ from core.secrets.redaction import HIDDEN, redacted, redacted_text
 from inference.detector.file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
-from tests.support import IN_NIGHTLY, REPO_ROOT
+from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
 
 CANARY = "canary"
 
@@ -463,7 +463,10 @@ def test_parameters_of_a_notebook_are_passed_as_values(cage):
 
 @pytest.mark.parametrize(
     "name",
-    ["x; open('canary', 'w')", "name\nopen('canary','w')\nx", "__import__('os').system('touch canary')", "", "0"],
+    most_nightly(
+        ["x; open('canary', 'w')", "", "name\nopen('canary','w')\nx", "__import__('os').system('touch canary')", "0"],
+        but=2,
+    ),
 )
 def test_an_unknown_notebook_parameter_is_rejected(cage, name):
     done = execute(notebook_with_parameters(cage / "n.ipynb"), f"{name}=1")

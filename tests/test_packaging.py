@@ -77,6 +77,7 @@ def test_the_wheel_installs_no_common_package_names(wheel):
     assert names == {"landfall.py", "landfall_runtime.py", "landfall_home"}
 
 
+@pytest.mark.slow
 def test_the_wheel_contains_all_code_and_no_results(wheel):
     home = wheel / "landfall_home"
     for package in ("core", "trainers", "inference", "migration", "pipelines"):

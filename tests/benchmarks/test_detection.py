@@ -307,6 +307,7 @@ def test_simple_methods_reproduce_published_figures(method, error):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
     file = tmp_path / "pack" / "fdc" / "ett" / "short.csv"
     file.parent.mkdir(parents=True)
@@ -317,6 +318,7 @@ def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
 
 # ------------------------------------------------------------------------------------------------- transformers' model
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_peer_predicts_like_transformers_with_the_same_mask():
     transformers = pytest.importorskip("transformers")
     settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=2, d_ff=32)

@@ -29,6 +29,7 @@ def files_of(overrides: tuple[str, ...], split: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_units_that_cannot_be_evaluated_are_left_out(tmp_path, caplog, monkeypatch):
     """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a damaged one; a set without its split;
     a bearing that leaves none when it is left out."""

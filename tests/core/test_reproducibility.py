@@ -54,6 +54,7 @@ def starts(folder: Path) -> list[str]:
     return (folder / "starts").read_text().split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed, count", [({}, 2), ({"PYTHONHASHSEED": "7"}, 2), ({"PYTHONHASHSEED": "42"}, 1)])
 def test_a_command_restarts_with_the_right_hash_seed(folder, seed, count):
     expected = run(folder, "-c", "print(hash('x'))", PYTHONHASHSEED="42").stdout.strip()

@@ -54,6 +54,7 @@ def test_all_files_are_replaced_and_the_old_ones_kept(sources, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are killed after a fork")
 def test_a_kill_at_any_line_leaves_all_files_old_or_new(sources, tmp_path):
     """The next start completes or removes the switch, even if it is killed once at any line."""

@@ -84,6 +84,7 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "stream, options",
     [
@@ -151,6 +152,7 @@ def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trained):
     scored = scored_by_files(trained, stream=stream)
@@ -187,6 +189,7 @@ def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_file_that_differs_from_the_checkpoint_is_not_written(exported, monkeypatch):
     file = exported_path(exported / CHECKPOINTS["patchtst"])
     graph = file.read_bytes()

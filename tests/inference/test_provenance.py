@@ -86,6 +86,7 @@ def test_another_threshold_changes_the_files(scored):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_scores_follow_a_calibration_and_its_undo(scored, caplog):
     newer = pd.read_csv(scored / "data/fdc/train_1.csv")
     newer["timestamp"] = pd.to_datetime(newer["timestamp"]) + pd.Timedelta(30, "D")
@@ -169,6 +170,7 @@ def test_a_missing_output_is_written_again(scored, caplog, written):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_older_or_damaged_summary_is_ignored(scored, caplog):
     output = summary(scored)
     del output["made_of"]

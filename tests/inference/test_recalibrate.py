@@ -105,6 +105,7 @@ def test_no_drift_is_reported_without_a_previous_detector(trained, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_recordings_keep_their_own_reference(trained):
     rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
     own = [
@@ -202,6 +203,7 @@ TRAINED = {
 ELSEWHERE = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, stream, capsys, caplog):
     score(trained, stream)
@@ -218,6 +220,7 @@ def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, strea
     assert file_of(trained, stream).read_bytes() != written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     """If the configuration does not name the training split, only the checkpoint contains it."""

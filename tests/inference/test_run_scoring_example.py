@@ -104,6 +104,7 @@ def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     assert by_both.summary["detection"]["auroc"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibration_alone_is_used_and_reported_without_training_files(trained, stream, caplog):
     gone = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]
@@ -175,6 +176,7 @@ def test_help_and_print_config_never_import_torch():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_scores_of_a_model_do_not_depend_on_how_many_rows_follow(trained):
     """Patches of 8 rows end at rows 288 and 296. The last window of each file ends at its end."""
     file, scores = trained / "data/fdc/test_2.csv", []

@@ -258,6 +258,7 @@ def end_process_at_the_second(task: Task, options: Options):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
 def test_a_killed_process_loses_one_notebook(monkeypatch):
     tasks = [task(save(Path(f"{number}.ipynb"), code("x = 1"))) for number in range(4)]

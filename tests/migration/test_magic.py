@@ -71,6 +71,7 @@ def test_the_magic_uses_the_current_notebook_by_default(shell, capsys, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_magic_works_in_a_kernel(tmp_path):
     save(tmp_path / "colab_a.ipynb", COLAB)
     for number in range(3):

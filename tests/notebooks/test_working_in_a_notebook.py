@@ -159,6 +159,7 @@ def test_another_configuration_does_not_continue_with_a_stopped_run(page):
     assert len(runs(page) - before) == 2
 
 
+@pytest.mark.nightly
 def test_bar_and_curve_update_in_place_without_stderr(page):
     page.open("training.resume=never", epochs=30)
     trained = page.run(page.cell("from trainers.run import train"))

@@ -44,6 +44,7 @@ def texts(found: dict, severity: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_data_of_both_streams_is_ready_and_the_time_to_train_is_measured(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     for name in ("train_1", "test_1"):

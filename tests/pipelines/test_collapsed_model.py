@@ -39,6 +39,7 @@ def change_weights(root: Path, stream: str, change) -> None:
     checkpoint.save(path, payload, description=described)
 
 
+@pytest.mark.nightly
 @both_streams
 def test_a_trained_model_passes_with_its_skill(finished_workspace, stream):
     result = _reconstruction(

@@ -133,6 +133,7 @@ def test_the_copy_is_valid_at_any_time(notebook):
 
 
 # ------------------------------------------------------------------------------------------------------------- stopping
+@pytest.mark.nightly
 def test_a_signal_lets_training_save_and_starts_no_other_cell(notebook):
     path = notebook(TRAINING, "print('never')")
     process = start(path)
@@ -158,6 +159,7 @@ def test_a_signal_ends_a_cell_that_saves_nothing(notebook):
     assert "In [2]: KeyboardInterrupt" in ended.last_line
 
 
+@pytest.mark.nightly
 def test_a_cell_that_takes_too_long_is_named(notebook):
     """The cell of the parameters has the same limit."""
     ended = execute(notebook("import time; time.sleep(120)"), "--cell-timeout", "10")
@@ -165,6 +167,7 @@ def test_a_cell_that_takes_too_long_is_named(notebook):
     assert re.search(r"a\.ipynb, In \[2\] \(First\) .*10\.0 s", ended.last_line)
 
 
+@pytest.mark.nightly
 def test_training_that_takes_too_long_is_resumable(notebook):
     ended = execute(notebook(TRAINING), "--cell-timeout", "10")
     assert ended.code == EXIT_RESUMABLE

@@ -357,6 +357,7 @@ def test_a_failing_check_is_named_and_is_the_exit_code_and_the_verdict(copied, c
 
 # ------------------------------------------------------------------------------------------------ choosing and resuming
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_resuming_a_finished_run_repeats_only_the_dashboard(copied, capsys):
     before = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()}
     assert run(copied, "--resume") == EXIT_OK
@@ -425,6 +426,7 @@ def test_invalid_options_are_usage_errors(fresh, words):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c_saves_and_resume_continues_the_same_run(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=30"]
     command = [sys.executable, "-m", "pipelines.run_local_training_pipeline", "--repo-root", str(fresh)]

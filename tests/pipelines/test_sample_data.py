@@ -72,6 +72,7 @@ def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_files_of_the_user_are_not_overwritten(tmp_path):
     mine = tmp_path / "data/fdc/train_1.csv"
     mine.parent.mkdir(parents=True)
@@ -101,6 +102,7 @@ def test_chamber_files_are_valid(plant):
     assert all(0.05 < labels_of(recording).mean() < 0.3 for recording in test)
 
 
+@pytest.mark.slow
 def test_chamber_faults_of_every_kind_stay_within_range_limits(plant):
     root, _ = plant
     train_tc = np.concatenate([recording.values_tc for recording in recordings(root, "data/fdc/train_*", "patchtst")])
@@ -206,6 +208,7 @@ def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_command_line_writes_json_to_stdout(tmp_path):
     command = [sys.executable, "-m", "pipelines.sample_data", "--out", str(tmp_path), "--seed", "3"]
     done = subprocess.run(command, cwd=REPO_ROOT, capture_output=True, text=True, check=True)

@@ -34,6 +34,7 @@ def report(out: Path) -> dict[str, dict]:
 
 # ------------------------------------------------------------------------------------------------------------- running
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_path):
     chosen = [section for section in SECTIONS if section.name not in ("no_device", "hangs")]
     # Long enough to start on a busy machine, and to be ended long before it would end by itself.
@@ -102,6 +103,7 @@ def test_without_a_device_the_other_sections_wait_for_one(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_tests_of_an_absent_device_fail(tmp_path, monkeypatch):
     """A skipped section would count as done."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

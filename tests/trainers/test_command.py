@@ -139,6 +139,7 @@ def test_success_is_json_on_stdout(plant, capsys):
     assert (result["run_id"], result["epochs"], result["best_epoch"]) == ("run-1", 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_closes_early_does_not_cause_a_failure(unbuffered):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--print-config"]

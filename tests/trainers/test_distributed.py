@@ -158,6 +158,7 @@ def test_machines_that_see_different_checkpoints_are_an_error(plant, monkeypatch
 
 
 # ------------------------------------------------------------------------------------------------------- the same curve
+@pytest.mark.nightly
 def test_two_processes_learn_what_one_learns(plant):
     """The same losses with the same windows in a step, the same weights, and the same output."""
     expected = alone(plant, [*PLAIN, UNEVEN])

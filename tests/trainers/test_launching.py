@@ -18,7 +18,7 @@ from core.config.execution import Distributed
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.errors import EXIT_KILLED, EXIT_OK, EXIT_RESUMABLE, ConfigError, LandfallError
-from tests.support import IN_NIGHTLY, REPO_ROOT
+from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
 from trainers import elastic
 from trainers.launching import Rendezvous, launch, torchrun_arguments
 
@@ -234,7 +234,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", most_nightly(["patchtst", "swinmae"], but=1))
 @pytest.mark.parametrize("recipe, expected", RECIPES.items(), ids=[" ".join(recipe) for recipe in RECIPES])
 def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recipe, expected):
     found, count = expected
@@ -253,6 +253,7 @@ def test_recipes_start_a_process_for_each_device(notes, workspace, stream, recip
 _SLOW_TORCH = "import time\nprint('importing', flush=True)\ntime.sleep(30)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records_a_planned_stop(
     workspace, tmp_path_factory

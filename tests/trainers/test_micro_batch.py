@@ -176,6 +176,7 @@ print(json.dumps([own.to_json(), agreed.to_json(), starved.needs_checkpointing])
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_processes_use_the_smallest_result(tmp_path):
     answers = answers_of([sys.executable, "-c", AGREE, rank, str(tmp_path / "store")] for rank in "01")
     owns, agreed = ([ProbeResult.from_json(answer[which]) for answer in answers] for which in (0, 1))
@@ -261,6 +262,7 @@ def limited(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_chosen_batch_stays_within_the_memory_limit(limited):
     for answer in limited:
         result = ProbeResult.from_json(answer["result"])

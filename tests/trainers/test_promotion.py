@@ -52,6 +52,7 @@ def test_a_better_run_replaces_the_model_and_the_old_weights_are_kept(plant):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
@@ -84,6 +85,7 @@ def test_a_run_that_may_not_be_promoted_leaves_no_model(plant):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_without_a_run_of_its_own_is_kept_before_it_is_replaced(plant):
     """Such as one that was imported, or that an earlier version of Landfall trained."""
     result = run_training(plant, "training.epochs=1")
@@ -132,6 +134,7 @@ def test_promote_refuses_a_run_without_weights_or_with_damaged_ones(plant, capsy
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_old_weights_are_removed_but_never_those_of_the_model(plant):
     config = load_config(local_config_file("patchtst"), ["training.keep_runs=2"], root=plant).config
     run_training(plant, "training.epochs=6")

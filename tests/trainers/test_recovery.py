@@ -119,6 +119,7 @@ def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_origin_is_saved(spiked):
     run_training(spiked, *BARE, "training.batch_size=8")
     first = json.loads((folder(spiked) / "skipped-step-1.json").read_text())
@@ -147,6 +148,7 @@ def everything(trainer: loop.Trainer) -> dict:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("late", [pytest.param(False, marks=IN_NIGHTLY), True])
 def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
@@ -171,6 +173,7 @@ def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     run_training(spiked, *BARE)
     at_once, steps, logged = last_state(spiked), records(spiked, "step"), records(spiked, "recovery")
@@ -182,6 +185,7 @@ def test_late_and_immediate_checks_give_the_same_run(spiked, request):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
     run_training(plant)
     at_once = last_state(plant)
@@ -359,6 +363,7 @@ def test_a_validation_loss_that_is_not_finite_is_an_error(plant):
 
 
 # ----------------------------------------------------------------------------------------------- what needs no recovery
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["robust", "zscore"])
 def test_training_works_on_every_kind_of_bad_channel(plant, method):
     """A spike of 1e30, a channel that is constant in the train split, one with 99 % missing values, one with two values

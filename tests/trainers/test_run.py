@@ -205,6 +205,7 @@ def test_threads_are_capped(plant):
     assert environment_of(plant)["device"]["threads_reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words, deterministic", [
     ((), True), (("deterministic=false", "cudnn_benchmark=true"), False),
     (("local/devices=hpc_a100",), False), (("local/devices=hpc_a100", "deterministic=true"), True),
@@ -289,6 +290,7 @@ def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_batch_size_on_the_command_line_is_not_changed(plant):
     result = command(plant, "--batch-size", "5", "training.epochs=1")
     assert result.returncode == 0, result.stderr

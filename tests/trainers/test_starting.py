@@ -55,6 +55,7 @@ def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_only_the_weights_are_loaded(pretrained):
     """Epoch, schedule, masks and order of windows are those of a new run."""
     result = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
@@ -65,6 +66,7 @@ def test_only_the_weights_are_loaded(pretrained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_resumed_run_does_not_load_initial_weights(pretrained):
     whole = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")
     (pretrained / PRE).unlink()

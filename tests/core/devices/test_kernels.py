@@ -2,6 +2,8 @@ import logging
 import subprocess
 import sys
 
+import pytest
+
 from core.config.execution import Profile
 from core.devices.kernels import prepare_cublas
 from tests.support import REPO_ROOT
@@ -36,6 +38,7 @@ print(os.environ["CUBLAS_WORKSPACE_CONFIG"])
 """
 
 
+@pytest.mark.slow
 def test_a_command_takes_the_cublas_workspace_of_the_configuration(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     result = subprocess.run([sys.executable, "-c", COMMAND], cwd=REPO_ROOT, capture_output=True, text=True, check=True)

@@ -127,6 +127,7 @@ def python(script: str) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),
     reason="this torch does not report its allocator's settings, or has none for this system",

@@ -18,7 +18,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import Misfit, misfits
 from core.errors import ConfigError, UsageError
 from core.reproducibility import derive_seed, make_reproducible
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, most_nightly
 
 PROFILES = list_profiles(REPO_ROOT)
 NAMED = {
@@ -102,7 +102,7 @@ RECIPES = {
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", most_nightly(RECIPES, but=3))
 def test_a_profile_is_composed_as_written(stream, recipe):
     config = load_config(local_config_file(stream), recipe.split(), root=REPO_ROOT, environment={}).config
     devices, precision, prefer, hours = RECIPES[recipe]
@@ -229,6 +229,7 @@ def draw() -> tuple[float, float, float]:
     return random.random(), float(np.random.rand()), float(torch.rand(()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_process_as_it_was")
 def test_all_global_generators_follow_the_seed():
     draws = []

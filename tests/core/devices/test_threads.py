@@ -78,6 +78,7 @@ def test_a_process_keeps_to_its_affinity_mask():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_environment_is_not_changed():
     """OMP_WAIT_POLICY and GOMP_SPINCOUNT stay the user's own: docs/performance.md has what they cost."""
     program = "import os, runpy, sys; before = dict(os.environ); from core.devices.manager import DeviceManager;"

@@ -97,6 +97,7 @@ def test_torch_xla_on_another_device_is_not_a_tpu(install, in_this_process, monk
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkeypatch):
     monkeypatch.setenv("TPU_NAME", "node-1")
     install("torch_xla", {"__init__": "import os\nos.abort()"})
@@ -106,6 +107,7 @@ def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkey
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_library_is_queried_once_per_process(install):
     install("torch_xla", {"__init__": "raise ImportError"})
     tpu.detect_tpu()

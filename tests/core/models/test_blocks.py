@@ -10,6 +10,7 @@ from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.models import blocks
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
+from tests.support import most_nightly
 
 
 def patchtst(**changes):
@@ -45,7 +46,7 @@ def trained_twice(model, x, autocast=False):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("autocast", most_nightly([False, True], but=1))
 def test_gradient_checkpointing_is_bit_exact(case, autocast):
     build, changes = CASES[case]
     model, x = build(**changes)

@@ -8,7 +8,7 @@ from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
 from core.models.swinmae import DropPath, SwinMAE, patch_statistics
 from tests.core.models.gradients import assert_another_gradient_for_the_same_loss
-from tests.support import IN_NIGHTLY
+from tests.support import IN_NIGHTLY, most_nightly
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
@@ -245,13 +245,14 @@ def test_inpaint_predicts_each_unit_while_it_is_masked(form):
 # ------------------------------------------------------------------------------------------------- variance and masks
 @all_forms
 @pytest.mark.parametrize("norm_target", [False, True])
-@pytest.mark.parametrize("output", ["gaussian", "student_t"])
+@pytest.mark.parametrize("output", most_nightly(["gaussian", "student_t"], but=1))
 def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(output, norm_target, form):
     point, distribution = (build(norm_target=norm_target, output=each, **form) for each in ("point", output))
     assert_another_gradient_for_the_same_loss(point, distribution, images(), a_mask(point))
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("norm_target", [pytest.param(False, marks=IN_NIGHTLY), True])
 def test_a_variance_is_learned_and_divides_the_error(norm_target):
     """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
@@ -340,6 +341,7 @@ def test_only_axes_of_the_sensor_are_masked():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_axis_is_learned_from_another():
     torch.manual_seed(0)
     model = build(image_size=16, mask_unit=2, **TWO_STAGES, masks=("axes",))

@@ -7,13 +7,14 @@ import pytest
 
 from inference.charts import control_charts, cross_channel
 from tests.inference.charts.plants import errors_of, plant, whole
+from tests.support import most_nightly
 
 SEGMENTS = np.array([[1200, 1203], [1203, 1700], [1750, 2000]])
 CHARTS = {"control": control_charts.fit, "cross_channel": cross_channel.fit}
 
 
 @pytest.mark.parametrize("kind", CHARTS)
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("size", most_nightly([7, 1, 10_000], but=1))
 def test_rows_in_pieces_with_a_restored_state_get_the_errors_of_all_rows(kind, size):
     values_nc = plant(2000, seed=3, num_channels=4)
     values_nc[np.random.default_rng(0).random(values_nc.shape) < 0.02] = np.nan

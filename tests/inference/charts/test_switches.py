@@ -68,6 +68,7 @@ def test_the_choice_is_logged(caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("context", ["off", "on"])
 def test_a_fault_of_a_sensor_is_not_hidden_by_a_new_command(context):
     """A command that was never given is 100 deviations from its reference."""

@@ -41,6 +41,7 @@ WHERE = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"repor
 
 
 # --------------------------------------------------------------------------------------------------------- used again
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "overrides"),
     [

@@ -86,6 +86,7 @@ def test_faults_are_injected_into_copies_except_the_first(trained, stream):
     assert other.windows.series.values_nc.numpy().tobytes() != again.windows.series.values_nc.numpy().tobytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
 def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(trained, stream):
     windows, config, scoring, _ = reference(trained, stream)

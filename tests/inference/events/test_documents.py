@@ -39,6 +39,7 @@ def documents(root: Path, stream: str) -> dict[int, dict]:
     return {int(path.stem): json.loads(path.read_text(), parse_constant=pytest.fail) for path in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_document_and_old_ones_are_removed(root, results, stream):
     events = results[stream].events.sort_values("severity", ascending=False, kind="stable")[: WORST_EVENTS[stream]]

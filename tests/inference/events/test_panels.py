@@ -60,6 +60,7 @@ def keeping(draw, kept):
     return drawing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, stream):
     result = drawn.results[stream]

@@ -37,9 +37,9 @@ def noise(length: int, seed: int = 0) -> np.ndarray:
         [300],
         [40, 50, 60],
         [1],
+        pytest.param([300_000], marks=pytest.mark.slow),
         pytest.param([200 + 5 * number for number in range(35)], marks=pytest.mark.slow),
         pytest.param([1] * 120, marks=pytest.mark.slow),
-        [300_000],
     ],
 )
 @pytest.mark.parametrize("stamped", [True, False])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from core.errors import EXIT_OK
 from inference.watch import live_document
 from tests.inference.watch.following import lines_of, monitor_of, watch_once
@@ -25,6 +27,7 @@ def test_the_document_has_the_newest_events_and_scores(trained):
         assert file == newest | {"rows": len(mine), "alarms": sum(line["alarm"] for line in mine)}
 
 
+@pytest.mark.slow
 def test_only_the_newest_are_kept_and_a_cut_line_is_left_out(trained, monkeypatch):
     install_page(trained)
     assert watch_once(trained, "--detector", "charts") == EXIT_OK

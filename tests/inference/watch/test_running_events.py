@@ -19,6 +19,7 @@ from inference.events.finding import find_events
 from inference.watch.running_events import RunningEvents
 from tests.inference.charts.plants import plant, whole
 from tests.inference.conftest import make_score_table
+from tests.support import most_nightly
 
 NAMES = ("p", "q; r", "s", "t")
 KEYS = ("recording", "scores", "alarms", "top_channels", "top_shares", "sentence")
@@ -44,7 +45,7 @@ def reports_of(
     return reports
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", most_nightly(range(12), but=4))
 def test_events_of_pieces_are_those_of_the_complete_table(seed):
     rng = np.random.default_rng(seed)
     settings = Scoring(

@@ -137,6 +137,7 @@ def test_no_event_is_lost_or_repeated_when_the_process_is_killed(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_no_event_is_lost_or_repeated_when_it_is_killed_at_any_line(trained):
     """Forty processes, each killed before some line of what reads, scores, appends or stores."""
     logger, chance, monitor = Logger(trained), random.Random(7), monitor_of(trained, LIVE)

@@ -78,6 +78,7 @@ def test_a_lone_surrogate_is_written_as_valid_utf8():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_writing_needs_memory_for_the_lines_of_one_text_only(tmp_path):
     text = "0123456789" * 7 + "\n"
     value = notebook({"output_type": "stream", "name": "stdout", "text": text * 300_000})

@@ -12,6 +12,7 @@ from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import announcements, colab_api, detection, human
 from migration.rules.rewriting import rewrite
+from tests.support import most_nightly
 from tests.support.compiling import compiles
 
 RULES = (*announcements.RULES, *detection.RULES, *human.VARIABLE_RULES)
@@ -634,7 +635,7 @@ def _run(text):
     return out.getvalue(), names["a"], names["b"]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", most_nightly(range(60), but=15))
 def test_random_programs_behave_as_outside_colab(seed, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     cells = [HEAD, _Programs(seed).block(0), _Programs(seed + 1000).block(0)]

@@ -471,6 +471,7 @@ def test_papermill_shows_parameters_with_their_types(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
     cells, _ = _migrate(
         "epochs = 10 #@param\nout = 'out' #@param",
