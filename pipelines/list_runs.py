@@ -14,7 +14,7 @@ from core import checkpoint, promotion
 from core.cli import print_json, root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
-from core.files import skipped_by_glob
+from core.files import has_file, skipped_by_glob
 from core.names import is_run_id
 from core.numbers import aligned
 from core.run_facts import DETECTION, RunDetection, read_notes
@@ -43,7 +43,7 @@ def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
         log.warning("%s %s; the run is left out", path, reason)
     for folder in log_dir.glob("*/"):
         file = folder / "status.json"
-        if not file.exists():
+        if not has_file(file):
             continue
         if not is_run_id(folder.name):
             log.warning("%s is left out: its name is not that of a run", folder)
