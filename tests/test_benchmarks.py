@@ -59,6 +59,7 @@ def test_two_processes_alternate(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_implementation_that_cannot_start_is_reported():
     with pytest.raises(RuntimeError, match=r"benchmarks\.patchtst:no_such_step ended with status 1: AttributeError"):
         Implementation("benchmarks.patchtst:no_such_step", tuned=True)

@@ -30,7 +30,7 @@ from pipelines.export_training_dashboard_state import export_state
 from pipelines.init_workspace import init_workspace
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
 from tests.pipelines.executed_notebooks import execute, write_notebook
-from tests.support import REPO_ROOT, built_once
+from tests.support import IN_NIGHTLY, REPO_ROOT, built_once
 from tests.support.artifact_checks import artifacts, faults, is_same, leftovers, trained
 from trainers.run import train
 
@@ -114,11 +114,11 @@ def test_a_workspace_is_created_completely_or_not_at_all(disk):
 @pytest.mark.parametrize(
     "name, leave, file",
     [
-        ("train", 0, "checkpoints/.patchtst_ssl.pt"),
-        ("train", 20_000, "config.yaml"),
         ("train", 60_000, "checkpoints/patchtst_ssl.last.pt"),
-        ("score", 20_480, "patchtst_scores.parquet"),
         ("export", 8_192, "training_dashboard/data/"),
+        pytest.param("train", 0, "checkpoints/.patchtst_ssl.pt", marks=IN_NIGHTLY),
+        pytest.param("train", 20_000, "config.yaml", marks=IN_NIGHTLY),
+        pytest.param("score", 20_480, "patchtst_scores.parquet", marks=IN_NIGHTLY),
     ],
 )
 def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_path, name, leave, file):

@@ -79,6 +79,7 @@ def test_own_sensors_from_csv_to_the_faulty_sensor(tmp_path):
     assert state["streams"]["swinmae"]["light"]["state"] == "not in use"
 
 
+@pytest.mark.nightly
 def test_own_vibration_from_npy_to_the_impacts(tmp_path):
     root = tmp_path / "rig"
     init_workspace(root)

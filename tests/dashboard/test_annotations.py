@@ -47,6 +47,7 @@ def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     page_folder, url = bare
     build_whole_workspace(page_folder.parent)

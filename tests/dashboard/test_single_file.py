@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.dashboard.single_file import write_single_file
 from tests.dashboard.browsing import show
+from tests.support import most_nightly
 from tests.support.waiting import PATIENCE_S
 
 # A file cannot be written to, and shows no monitor.
@@ -22,7 +23,7 @@ def address(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", most_nightly(VIEWS, but=2))
 def test_every_view_is_drawn_without_a_server(address, visit, site, view):
     page, served = visit(address), visit(site)
     for each in (page, served):

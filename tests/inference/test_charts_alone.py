@@ -22,6 +22,7 @@ from pipelines.problems import Problems
 from pipelines.run_summary import summary_text
 from pipelines.stream_configs import CONTRACT
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
+from tests.support import most_nightly
 from tests.support.small_workspace import write_process_data
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
@@ -67,7 +68,7 @@ def test_scoring_by_charts_alone_writes_all_outputs(untrained, stream, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", most_nightly(["patchtst", "swinmae"], but=1))
 def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
     """The second half of a test file changes, the scores of the first half do not."""
     before = score_stream(configuration(stream, untrained), root=untrained, detector="charts").scores
@@ -92,6 +93,7 @@ def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(untrained):
     """Without the second training file, the reference of the first alone counts."""
     everything = score_stream(configuration("patchtst", untrained), root=untrained, detector="charts")
@@ -103,6 +105,7 @@ def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_scores_of_charts_are_current_until_data_settings_or_detector_change(untrained, trained_once, caplog):
     loaded = configuration("patchtst", untrained)
 
@@ -137,7 +140,7 @@ def test_a_checkpoint_option_is_rejected_for_charts(untrained, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", most_nightly(["patchtst", "swinmae"], but=1))
 def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, caplog):
     """Exactly the report of charts alone; for vibration, the scaler of the model is that of the same training data."""
     weight = "scoring.model_weight=0.5"
@@ -159,6 +162,7 @@ def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, c
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(trained):
     first = score_stream(configuration("patchtst", trained), root=trained)
     path = detector_path(trained / "checkpoints/patchtst_ssl.pt")

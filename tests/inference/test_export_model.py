@@ -62,6 +62,7 @@ def test_the_graph_gives_the_errors_of_scoring(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", CHECKPOINTS)
 def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(stream, exported):
     config, scoring = open_model(configuration(stream, exported), root=exported, checkpoint=None)
@@ -84,7 +85,6 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "stream, options",
     [
@@ -129,6 +129,7 @@ sys.exit("torch was imported" if "torch" in sys.modules else code)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("stream", "weight", "moved"),
     [
@@ -165,6 +166,7 @@ def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trai
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
     def refused(*more: str) -> str:
         assert watch_once(exported, "--runtime", "onnx", *more) == EXIT_OUTPUT

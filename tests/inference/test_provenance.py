@@ -113,6 +113,7 @@ def test_a_new_test_file_causes_a_new_scoring(scored, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_changed_values_cause_a_new_scoring(scored, caplog):
     file = scored / "data/fdc/test_2.csv"
     frame = pd.read_csv(file)
@@ -125,6 +126,7 @@ def test_changed_values_cause_a_new_scoring(scored, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     file = scored / "data/fdc/test_1.labels.csv"
     frame = pd.read_csv(file)
@@ -138,6 +140,7 @@ def test_changed_labels_cause_a_new_evaluation(scored, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_changed_reference_data_causes_a_new_detector(scored, caplog):
     file = scored / "data/fdc/train_2.csv"
     frame = pd.read_csv(file)
@@ -150,6 +153,7 @@ def test_changed_reference_data_causes_a_new_detector(scored, caplog):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "written",
     [

@@ -86,6 +86,7 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_more_data_of_the_same_process_is_not_drift(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -122,6 +123,7 @@ def test_recordings_keep_their_own_reference(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
     """At a plant without the training files."""
     write_newer(trained, "patchtst", drift=1.0)
@@ -148,6 +150,7 @@ def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_drift_cannot_be_reported_with_other_settings(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
     score(trained, "patchtst")
@@ -171,6 +174,7 @@ def test_a_failed_calibration_changes_nothing(trained, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_scoring_with_other_settings_keeps_the_calibration(trained, caplog):
     write_newer(trained, "patchtst", drift=2.0)
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
@@ -221,6 +225,7 @@ def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, strea
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     """If the configuration does not name the training split, only the checkpoint contains it."""
@@ -234,6 +239,7 @@ def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_training_rows_are_recognised_in_an_extended_copy(trained, capsys):
     frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])
     later = frame.assign(timestamp=frame["timestamp"] + pd.Timedelta(len(frame), "s"))

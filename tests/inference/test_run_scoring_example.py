@@ -89,6 +89,7 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     by_model = score_stream(configuration("patchtst", trained, "scoring.model_weight=1"), root=trained)
     first = by_model.scores[by_model.scores["recording"] == "data/fdc/test_1.csv"]
@@ -105,6 +106,7 @@ def test_rows_outside_windows_are_scored_by_charts_alone(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibration_alone_is_used_and_reported_without_training_files(trained, stream, caplog):
     gone = [f"data.splits.{split}.files=[data/gone_*]" for split in ("train", "validation")]

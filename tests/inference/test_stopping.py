@@ -9,7 +9,7 @@ from core import stopping
 from inference import model_errors
 from inference.run_scoring_example import main, read_summary
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
-from tests.support import IN_NIGHTLY
+from tests.support import most_nightly
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def during(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "number, code", [(signal.SIGTERM, 75), pytest.param(signal.SIGUSR1, 75, marks=IN_NIGHTLY), (signal.SIGINT, 130)]
+    "number, code", most_nightly([(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)], but=1)
 )
 def test_a_signal_ends_scoring_and_a_new_start_succeeds(trained, during, monkeypatch, capsys, number, code):
     during(lambda: signal.raise_signal(number))

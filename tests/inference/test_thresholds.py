@@ -120,6 +120,7 @@ def test_fewer_scores_than_the_minimum_are_rejected():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5), st.sampled_from(["conformal", "pot"]))
 def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor, method):
     scores = sample_of(np.random.default_rng(seed).gamma(2, size=2000))

@@ -6,7 +6,7 @@ import pytest
 
 from core.workspace import write_text
 from migration.contract import colab_originals, digest_of, is_repository_path, violations
-from tests.support import REPO_ROOT, copy_notebooks
+from tests.support import REPO_ROOT, copy_notebooks, most_nightly
 
 HOME = "/".join(["", "home", "someone"])
 
@@ -46,20 +46,33 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "old, new, rule, problem",
-    [
-        ("runs/patchtst_ssl", f"{HOME}/runs", "paths", "logging.log_dir"),
-        ("runs/patchtst_ssl", "runs/elsewhere", "paths", "logging.log_dir = 'runs/elsewhere', expected"),
-        ("checkpoints/patchtst_ssl.pt", "C:/models/patchtst_ssl.pt", "paths", "logging.checkpoint_path"),
-        ("checkpoints/patchtst_ssl.pt", "checkpoints/other.pt", "paths", "logging.checkpoint_path"),
-        ("data/fdc/test_*", "sensors/test_*", "paths", "data.splits.test.files = sensors/test_* is not under data/"),
-        ("data/fdc/test_*", "data/../../test_*", "paths", "data.splits.test.files"),
-        ("artifacts/dqvl/fdc", "reports/fdc", "paths", "dqvl.report_dir = reports/fdc is not under artifacts/dqvl/"),
-        ("logging:\n", "device: {amp: false}\nlogging:\n", "paths", "device.amp = False, expected True"),
-        ("logging:\n", "device: {prefer_cuda: false}\nlogging:\n", "paths", "device.prefer_cuda = False"),
-        ("logging:\n", "logging:\n  artifacts_dir: ../shared\n", "paths", "logging.artifacts_dir = ../shared"),
-        ("# PatchTST-SSL", "# was /content/drive/MyDrive", "Colab leftovers", "names /content"),
-        ("  - local: default\n", "", "Colab leftovers", "logging.artifacts_dir = /content/drive"),
-    ],
+    most_nightly(
+        [
+            ("runs/patchtst_ssl", f"{HOME}/runs", "paths", "logging.log_dir"),
+            ("runs/patchtst_ssl", "runs/elsewhere", "paths", "logging.log_dir = 'runs/elsewhere', expected"),
+            ("checkpoints/patchtst_ssl.pt", "C:/models/patchtst_ssl.pt", "paths", "logging.checkpoint_path"),
+            ("checkpoints/patchtst_ssl.pt", "checkpoints/other.pt", "paths", "logging.checkpoint_path"),
+            (
+                "data/fdc/test_*",
+                "sensors/test_*",
+                "paths",
+                "data.splits.test.files = sensors/test_* is not under data/",
+            ),
+            ("data/fdc/test_*", "data/../../test_*", "paths", "data.splits.test.files"),
+            (
+                "artifacts/dqvl/fdc",
+                "reports/fdc",
+                "paths",
+                "dqvl.report_dir = reports/fdc is not under artifacts/dqvl/",
+            ),
+            ("logging:\n", "device: {amp: false}\nlogging:\n", "paths", "device.amp = False, expected True"),
+            ("logging:\n", "device: {prefer_cuda: false}\nlogging:\n", "paths", "device.prefer_cuda = False"),
+            ("logging:\n", "logging:\n  artifacts_dir: ../shared\n", "paths", "logging.artifacts_dir = ../shared"),
+            ("# PatchTST-SSL", "# was /content/drive/MyDrive", "Colab leftovers", "names /content"),
+            ("  - local: default\n", "", "Colab leftovers", "logging.artifacts_dir = /content/drive"),
+        ],
+        but=4,
+    ),
 )
 def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, problem):
     rewrite(copy / "configs/patchtst_ssl_local.yaml", old, new)
@@ -121,7 +134,7 @@ def test_the_digests_equal_those_of_the_originals():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file, text, rule", [
+@pytest.mark.parametrize("file, text, rule", most_nightly([
     ("notebooks/local_patchtst_ssl.ipynb", "", "local notebooks"),
     ("notebooks/local_patchtst_ssl.ipynb", '{"cells": [', "local notebooks"),
     ("notebooks/local_patchtst_ssl.ipynb", '{"cells": []}', "local notebooks"),
@@ -137,7 +150,7 @@ def test_the_digests_equal_those_of_the_originals():
     ("configs/patchtst_ssl_pool.yaml", "defaults: [patchtst_ssl_local, _self_]\nseed: many\n", "configurations"),
     ("configs/examples/skab_patchtst.yaml",
      "defaults: [/patchtst_ssl_local, _self_]\nlogging: {artifacts_dir: ../x}\n", "paths"),
-])  # fmt: skip
+], but=4))  # fmt: skip
 def test_every_local_asset_is_checked(copy, file, text, rule):
     (copy / file).write_text(text)
     assert file in {violation.file for violation in violations(copy, rules=[rule])}

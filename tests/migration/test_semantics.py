@@ -18,22 +18,12 @@ from tests.migration.semantics.cases import colab_api, detection, family, forms,
 from tests.migration.semantics.kernels import colab_machine, has_private_roots, local_machine
 from tests.migration.semantics.outcome import PREAMBLE_NAMES, Case, Machines, Outcome, notebook_of
 from tests.migration.semantics.web import web
-from tests.support import IN_NIGHTLY
 
 KINDS = (colab_api, detection, family, forms, installs, magics, paths, shell, words)
 CASES: tuple[Case, ...] = tuple(case for module in KINDS for case in module.CASES)
-# Each takes about a second: some of each kind are in the fast tier.
-FAST = {case.name for module in KINDS for case in module.CASES[:2]}
-# It creates an environment.
-LONGEST = "installs of what is there"
-TIERED = [
-    pytest.param(
-        case,
-        id=str(case),
-        marks=IN_NIGHTLY if case.name == LONGEST else () if case.name in FAST else pytest.mark.slow,
-    )
-    for case in CASES
-]
+# Each takes a second: of each kind, all but the first two run at night.
+FIRST = {case.name for module in KINDS for case in module.CASES[:2]}
+TIERED = [pytest.param(case, id=str(case), marks=() if case.name in FIRST else pytest.mark.nightly) for case in CASES]
 ONLY_REPORT = {
     *("LF210", "LF211", "LF213", "LF214", "LF215", "LF218"),
     *("LF221", "LF229", "LF232", "LF308", "LF309", "LF523", "LF545", "LF811"),

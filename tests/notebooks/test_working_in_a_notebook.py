@@ -148,6 +148,7 @@ def test_stop_saves_a_checkpoint_and_the_cell_resumes(page):
     assert len(runs(page) - before) == 2
 
 
+@pytest.mark.nightly
 def test_another_configuration_does_not_continue_with_a_stopped_run(page):
     training, before = page.cell("from trainers.run import train"), runs(page)
     page.open("training.resume=never", epochs=30)

@@ -19,7 +19,7 @@ import pytest
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
 from pipelines.notebook_parameters import check_parameters, parameters_of
 from tests.pipelines.executed_notebooks import Ended, end, execute, start, write_notebook
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, most_nightly
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +116,7 @@ def test_a_failing_cell_decides_the_exit_code_and_leaves_what_came_before(notebo
     )
 
 
+@pytest.mark.nightly
 def test_the_copy_is_valid_at_any_time(notebook):
     path = notebook("print('before')", "import time; time.sleep(60)")
     process, executed = start(path), path.parent / "executed/a.ipynb"
@@ -183,7 +184,7 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", most_nightly(DEATHS, but=1))
 def test_an_error_for_a_dead_kernel_names_cell_memory_and_cause(notebook, death):
     cell, cause = DEATHS[death]
     ended = execute(notebook("print('before')", cell))
@@ -200,6 +201,7 @@ def peak_of(line: str) -> float:
     return float(line.partition("peak memory ")[2].partition(" MiB")[0].replace(",", ""))
 
 
+@pytest.mark.nightly
 def test_a_crash_shows_the_lines_that_led_to_it(notebook):
     ended = execute(notebook("import ctypes\ndef crash():\n    ctypes.string_at(0)\n", "crash()"))
     trace = outputs(ended)[-1][0].traceback
@@ -220,6 +222,7 @@ def test_a_kernel_over_its_memory_limit_is_ended_and_reported(notebook):
     assert 450 < peak_of(ended.last_line) < 1500
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_dies_before_its_first_cell_is_reported(notebook):
     ended = execute(notebook("1"), "--memory-limit", "20")
     assert ended.code == EXIT_FAILURE
@@ -250,6 +253,7 @@ def control_group() -> Iterator[Path]:
             time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_a_kernel_killed_by_the_system_for_low_memory_is_reported(notebook, control_group):
     path = notebook(EAT)
     enter = f"echo $$ > {control_group}/cgroup.procs && exec "

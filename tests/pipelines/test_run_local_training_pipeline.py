@@ -344,6 +344,7 @@ def test_scores_follow_a_calibration(copied):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_failing_check_is_named_and_is_the_exit_code_and_the_verdict(copied, capsys):
     (copied / "artifacts/scaler_patchtst.json").unlink()
     assert run(copied, "--from", "checklist") == EXIT_OUTPUT

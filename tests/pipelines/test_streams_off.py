@@ -34,6 +34,7 @@ def test_the_pipeline_has_no_step_for_an_unused_stream(sensors_only, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--json", "--skip-smoke"]
     code = validate_training_outputs.main(arguments)

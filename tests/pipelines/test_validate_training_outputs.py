@@ -29,6 +29,7 @@ from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 from pipelines.stream_configs import configs_in_use
 from pipelines.validate_training_outputs import main
+from tests.support import most_nightly
 from tests.support.small_workspace import CONFIGS, PIPELINE_ARGUMENTS, RUN_ID
 
 Damage = Callable[[Path], object]
@@ -261,7 +262,7 @@ def test_a_folder_without_permission_fails_its_check_without_a_traceback(tmp_pat
     assert not caplog.records
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", most_nightly(DAMAGES, but=10))
 def test_each_damage_fails_only_its_check(copied, runtime_only, name, caplog):
     damage, checks = DAMAGES[name]
     damage(copied)
@@ -303,6 +304,7 @@ def test_checks_that_need_a_failed_checkpoint_are_skipped(copied, runtime_only):
     assert with_status(copied, "SKIP") == {f"V-03.{check}.patchtst" for check in resting}
 
 
+@pytest.mark.nightly
 def test_scores_of_charts_alone_need_no_model(copied, runtime_only):
     for file in CONFIGS.values():
         score_stream(load_config(file, root=copied), root=copied, detector="charts")
@@ -443,12 +445,12 @@ def test_lint_names_what_it_finds(copied):
     assert "configs/bad.py:1:8: F401" in items_of(copied)["V-02.lint"].detail
 
 
-@pytest.mark.parametrize("damage, words", [
+@pytest.mark.parametrize("damage, words", most_nightly([
     (remove("notebooks/colab_swinmae_ssl.ipynb"), r"notebooks/colab_swinmae_ssl\.ipynb.* missing .*Colab originals"),
     (cut("notebooks/colab_swinmae_ssl.ipynb"), r"notebooks/colab_swinmae_ssl\.ipynb: differs.*rule: Colab originals"),
     (cut("notebooks/local_swinmae_ssl.ipynb"), r"notebooks/local_swinmae_ssl\.ipynb.*rule: local notebooks"),
     (cut("configs/swinmae_ssl_local.yaml"), r"configs/swinmae_ssl_local\.yaml.*rule: (paths|configurations)"),
-])  # fmt: skip
+], but=1))  # fmt: skip
 def test_a_violation_of_the_migration_contract_is_named(copied, damage, words):
     context = context_of(copied)
     damage(copied)

@@ -12,7 +12,6 @@ from tests.support.small_workspace import CONFIGS, build_small_workspace
 
 pytestmark = pytest.mark.slow
 
-KILLS = 4
 WORDS = (
     *(
         "deterministic=true",
@@ -30,8 +29,13 @@ def nursery() -> Nursery:
     return Nursery()
 
 
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
-def test_a_run_that_is_killed_repeatedly_equals_an_uninterrupted_one(stream: str, tmp_path: Path, nursery: Nursery):
+@pytest.mark.parametrize(
+    "stream, num_kills",
+    [("patchtst", 2), *(pytest.param(stream, 6, marks=pytest.mark.nightly) for stream in ("patchtst", "swinmae"))],
+)
+def test_a_run_that_is_killed_repeatedly_equals_an_uninterrupted_one(
+    stream: str, num_kills: int, tmp_path: Path, nursery: Nursery
+):
     outcomes = []
     for name in ("straight", "killed"):
         root = build_small_workspace(tmp_path / name)
@@ -39,8 +43,10 @@ def test_a_run_that_is_killed_repeatedly_equals_an_uninterrupted_one(stream: str
         if name == "straight":
             assert nursery.train(load(), root=root) == 0
         else:
-            kills = kill_until_done(nursery, load, root=root, chance=random.Random(f"{stream} 8"), most=KILLS, steps=4)
-            assert kills == KILLS, (root / "said.log").read_text()
+            kills = kill_until_done(
+                nursery, load, root=root, chance=random.Random(f"{stream} 8"), most=num_kills, steps=4
+            )
+            assert kills == num_kills, (root / "said.log").read_text()
             assert not list(root.rglob(".*.part")), "temporary files of killed processes are removed"
         assert nursery.score(load(), root=root) == 0
         outcomes.append(Outcome.of(load().config, root=root))

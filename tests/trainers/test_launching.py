@@ -277,7 +277,7 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
         ("died", 1, EXIT_OK),
         pytest.param("died", 0, EXIT_KILLED, marks=IN_NIGHTLY),
         pytest.param("asked", 0, EXIT_RESUMABLE, marks=IN_NIGHTLY),
-        ("asked", 1, EXIT_RESUMABLE),
+        pytest.param("asked", 1, EXIT_RESUMABLE, marks=IN_NIGHTLY),
     ],
 )
 def test_a_process_that_dies_while_data_is_read_is_restarted_and_one_that_is_asked_to_stop_ends_all(

@@ -274,6 +274,7 @@ def test_the_chosen_batch_stays_within_the_memory_limit(limited):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_more_memory_allows_a_larger_batch(limited):
     small, large = (answer["result"]["largest"] for answer in limited)
     assert 8 <= small < large

@@ -199,7 +199,7 @@ def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
     "after",
     [
         pytest.param("before the first", marks=IN_NIGHTLY),
-        "with the first still pending",
+        pytest.param("with the first still pending", marks=IN_NIGHTLY),
         pytest.param("right after the first", marks=IN_NIGHTLY),
         "later",
     ],
@@ -443,6 +443,7 @@ def test_a_resumed_log_keeps_the_recoveries_of_its_checkpoint(workspace):
 
 # ---------------------------------------------------------------------------------------------------- several processes
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.nightly)])
 def test_all_processes_of_a_run_recover_in_the_same_way(spiked, tmp_path_factory, strategy):
     """One of two processes has the spike in its shard of a step: both skip it, and learn what one process learns."""

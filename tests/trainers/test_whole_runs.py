@@ -17,7 +17,7 @@ import torch
 from core import checkpoint
 from core.errors import CheckpointError, StoppedError
 from core.runlog import read_loss_csv
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, most_nightly
 from tests.trainers.conftest import TINY
 from tests.trainers.trainings import StopAfter, fit, losses, make_trainer, metrics_of, run_training, status_of
 from trainers import run as training_run
@@ -274,7 +274,7 @@ def test_a_model_without_training_state_is_rejected(plant):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number, code",
-    [(signal.SIGTERM, 75), (signal.SIGINT, 130), pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.nightly)],
+    most_nightly([(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGUSR1, 75)], but=1),
 )
 def test_a_signal_saves_a_checkpoint_that_resumes(plant, number, code):
     command = [sys.executable, "-m", "trainers.train_patchtst_ssl", "--repo-root", str(plant), "--run-id", "run-1"]

@@ -326,6 +326,7 @@ def test_every_key_of_the_schema_is_rendered(workspace):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "module, words",
     [

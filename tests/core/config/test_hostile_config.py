@@ -219,10 +219,11 @@ def test_overrides_cannot_configure_hydra(workspace, override):
 
 
 # --------------------------------------------------------------------------------------------------------------- places
+OUTPUTS = ("logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir", "dqvl.report_dir", "data.store_dir")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "key", ["logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir", "dqvl.report_dir", "data.store_dir"]
-)
+@pytest.mark.parametrize("key", most_nightly(OUTPUTS, but=2))
 @pytest.mark.parametrize("place", ["../elsewhere/x.pt", "/elsewhere/x.pt", "runs/../../x.pt"])
 def test_an_untrusted_configuration_writes_only_in_the_workspace(workspace, key, place):
     section, name = key.split(".")
@@ -280,6 +281,7 @@ _VALUES = st.recursive(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
 def test_any_values_give_a_configuration_or_faults(values, stream):
     whole = {

@@ -160,6 +160,7 @@ def parts_of(file: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])
 def test_the_command_prints_one_line_and_more_on_request(identity, more, workspace):
     (bad,) = (bad for bad in bad_files.TABLES_REFUSED if bad.id == identity)
@@ -173,6 +174,7 @@ def test_the_command_prints_one_line_and_more_on_request(identity, more, workspa
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_training_reports_a_bad_file_in_one_line(workspace):
     bad_files.data(bad_files.table() + bytes(10))(workspace / "f.csv")
     settings = ("data.root=.", "local/devices=cpu", "max_threads=1", *parts_of("f.csv"))

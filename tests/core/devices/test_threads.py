@@ -72,6 +72,7 @@ def test_a_process_keeps_to_the_environment():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @needs_affinity
 def test_a_process_keeps_to_its_affinity_mask():
     assert planned(str(min(affinity()))) == ["1", "1", "1 usable core"]

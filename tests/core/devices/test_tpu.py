@@ -64,6 +64,7 @@ def test_the_environment_announces_a_tpu_that_cannot_be_used(monkeypatch, kind, 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_tpu_through_torch_xla_is_usable_after_a_real_operation(install):
     install("torch_xla", TORCH_XLA)
     found = tpu.detect_tpu()

@@ -161,6 +161,7 @@ NOISE = {"gaussian": (Normal(0.0, 1.0), 1.0), "student_t": (StudentT(4.0, 0.0, 2
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("output", NOISE)
 def test_a_variance_is_learned_and_standardises_the_error(output):
     """Channels of noise with standard deviations of 0.2 and 2 have about the same errors."""

@@ -30,6 +30,7 @@ def swinmae_visible():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "build, checkpointing",
     [

@@ -47,8 +47,8 @@ WHERE = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"repor
     [
         ("patchtst", []),
         ("swinmae", []),
-        ("patchtst", OWN_PAST),
-        ("patchtst", ["scoring.model_weight=1"]),
+        pytest.param("patchtst", OWN_PAST, marks=IN_NIGHTLY),
+        pytest.param("patchtst", ["scoring.model_weight=1"], marks=IN_NIGHTLY),
         pytest.param("swinmae", ["scoring.model_weight=1"], marks=IN_NIGHTLY),
         pytest.param("swinmae", ["data.store_dir=''"], marks=IN_NIGHTLY),
     ],

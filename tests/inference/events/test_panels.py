@@ -61,6 +61,7 @@ def keeping(draw, kept):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, stream):
     result = drawn.results[stream]
