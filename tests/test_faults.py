@@ -164,6 +164,7 @@ def test_the_command_reports_a_full_disk_in_its_last_line(disk):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_notebook_on_a_full_disk_ends_with_its_error(disk):
     notebook = write_notebook(
         disk.folder / "plant.ipynb", "from core.workspace import write_bytes\nfrom pathlib import Path",
@@ -200,6 +201,7 @@ def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_folder_without_permission_is_reported_in_one_line(workspace):
     """Without the privilege of root to ignore permissions."""
     command = [sys.executable, "-m", "pipelines.export_training_dashboard_state", "--repo-root", str(workspace)]

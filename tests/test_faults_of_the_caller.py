@@ -87,6 +87,7 @@ def test_data_that_is_not_ready_ends_with_one_line(workspace):
     assert "✗" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("closed", most_nightly(["runs/patchtst_ssl", "runs"], but=1))
 def test_a_folder_of_runs_without_permission_is_reported(workspace, closed):
     (workspace / "runs/patchtst_ssl").mkdir(parents=True)

@@ -246,6 +246,7 @@ def test_a_margin_raises_a_threshold_from_too_few_events():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
     """Peaks with a Pareto tail: as many events as requested exceed the threshold in a much longer time."""
     hours, per_day, decay = 12, 1.0, 0.4

@@ -166,6 +166,7 @@ def test_tracked_files_must_exist(copy, file, rule):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "file, rule",
     [

@@ -366,6 +366,7 @@ def test_import_then_validate_passes_with_the_data(bundles, emptied):
     assert list((emptied / "artifacts/scores/patchtst_events").glob("*.json")), "an event opens on the dashboard"
 
 
+@pytest.mark.nightly
 def test_validation_after_import_names_checks_that_need_the_data(bundles, emptied):
     shutil.rmtree(emptied / "data")
     imported(emptied, bundles)

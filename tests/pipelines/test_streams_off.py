@@ -45,6 +45,7 @@ def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_dashboard_explains_an_unused_stream(sensors_only, capsys):
     validate_training_outputs.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--skip-smoke"])
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS]

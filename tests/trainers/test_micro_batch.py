@@ -281,6 +281,7 @@ def test_more_memory_allows_a_larger_batch(limited):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_linear_model_predicts_the_measured_peak(limited):
     """Compares the growth above the present memory: interpreter and torch would hide an error of the line."""
     result, held_mb = ProbeResult.from_json(limited[-1]["result"]), limited[-1]["held_mb"]

@@ -16,7 +16,7 @@ from core import checkpoint, stopping
 from core.devices.backend import backend
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, most_nightly
 from tests.trainers.conftest import TINY
 from tests.trainers.small_runs import environment_of, losses, run_training
 from trainers import probing
@@ -69,7 +69,9 @@ def test_measuring_does_not_change_the_result(plant):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change, effective, micro",
-    [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, None)],
+    most_nightly(
+        [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, None)], but=1
+    ),
 )
 def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, effective, micro):
     """The micro-batch affects how steps are computed, not what is learned."""

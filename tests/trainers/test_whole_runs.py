@@ -219,7 +219,7 @@ def test_unfinished_starts_a_new_run_if_another_one_is_requested(stopped):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["another configuration", "torn", "no run"])
+@pytest.mark.parametrize("damage", most_nightly(["torn", "another configuration", "no run"], but=1))
 def test_unfinished_starts_a_new_run_if_the_checkpoint_does_not_fit(stopped, damage, caplog):
     last, seed = stopped / "checkpoints/patchtst_ssl.last.pt", 42
     if damage == "another configuration":

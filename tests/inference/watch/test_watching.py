@@ -49,7 +49,7 @@ KINDS = {
     "kind",
     [
         "charts",
-        pytest.param("charts by operating context", marks=pytest.mark.slow),
+        pytest.param("charts by operating context", marks=IN_NIGHTLY),
         pytest.param("model", marks=IN_NIGHTLY),
         pytest.param("model and charts", marks=pytest.mark.slow),
         pytest.param("model without weight", marks=IN_NIGHTLY),

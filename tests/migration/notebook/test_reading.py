@@ -7,6 +7,7 @@ import pytest
 
 from core.errors import EXIT_USAGE, UsageError
 from migration.notebook.reading import language_of, read, read_bytes, source_text
+from tests.support import most_nightly
 
 NOTEBOOK = {
     "nbformat": 4,
@@ -170,7 +171,7 @@ def big_notebook(kind, megabytes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["picture", "stream", "emoji"])
+@pytest.mark.parametrize("kind", most_nightly(["stream", "picture", "emoji"], but=1))
 def test_a_large_notebook_needs_less_than_five_times_its_size(tmp_path, kind):
     path = tmp_path / "big.ipynb"
     path.write_bytes(big_notebook(kind, 12))
