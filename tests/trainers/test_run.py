@@ -16,7 +16,7 @@ from core import checkpoint, stopping
 from core.devices.backend import backend
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
-from tests.support import REPO_ROOT, most_nightly
+from tests.support import IN_NIGHTLY, REPO_ROOT
 from tests.trainers.conftest import TINY
 from tests.trainers.small_runs import environment_of, losses, run_training
 from trainers import probing
@@ -69,7 +69,7 @@ def test_measuring_does_not_change_the_result(plant):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change, effective, micro",
-    most_nightly(
+    IN_NIGHTLY(
         [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, None)], but=1
     ),
 )
