@@ -72,8 +72,7 @@ def _founds(places: list[Place]) -> Iterator[Match]:
     """One match per position."""
     for span, edit in places:
         if edit is None:
-            reason = "escaped" if span.is_escaped else "shell"
-            yield kept(span.start, span.end, reason)
+            yield kept(span)
         else:
             yield changed(edit, "a command names {0}", [span])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 from migration import shell
@@ -18,15 +18,11 @@ from migration.python.trees import fields, last_name
 from migration.rules.paths_found import changed, kept
 from migration.rules.rule import Match
 
-_GENERATED = re.compile(r"cell_type|nbformat|new_code_cell")
-_COMMAND_TEXT = re.compile(r"^[ \t]*[%!]", re.MULTILINE)
 _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "getpipeoutput"})
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
-_ROUTES = frozenset({"route", "get", "post", "put", "delete", "patch", "head", "options", "websocket", "api_route"})
-_DECORATOR = re.compile(r"^[ \t]*@(?:\w+\.)*(\w+)\($", re.MULTILINE)
 _SPLIT = re.compile(r"\s*\)?\s*\.\s*split\(\s*\)")
 _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
-Use = OneOf["value", "text", "shell", "route", "appended"]
+Use = OneOf["value", "text", "shell", "appended"]
 
 
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -47,38 +43,21 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Match]:
     spans = find_paths(value, facts.mounts)
     if not spans:
         return
-    obstacle = ""
-    if _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip():
-        obstacle = "split"
-    elif _COMMAND_TEXT.search(value) and _GENERATED.search(text):
-        obstacle = "notebook"
+    # The name of a folder here may contain a blank, at which `split` would divide it.
+    is_split = _SPLIT.match(text, group.literals[-1].end) is not None and " " in value.strip()
     by_literal: dict[int, list[tuple[PathSpan, int, int]]] = {}
     for span in spans:
         first, last = chars[span.start], chars[span.end - 1]
-        is_escape = group.literals[first[1]].is_bytes and (len(group.literals) > 1 or "\\" in raw)
-        if reason := obstacle or ("bytes" if is_escape else _obstacle(group, span, first[1] != last[1])):
-            yield kept(first[0].start, last[0].end, reason)
+        is_divided = first[1] != last[1] or (group.use == "appended" and span.start == 0)
+        if is_split or is_divided or span.is_escaped or group.literals[first[1]].is_bytes:
+            yield kept(replace(span, start=first[0].start, end=last[0].end))
         else:
             by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
-    quoting = _shell_quoting(value) if group.use == "shell" else ""
+    quoting = shell.read(value.replace(FIELD, "x"), script=True).quotes if group.use == "shell" else ""
     for at, places in by_literal.items():
         literal = group.literals[at]
         new = _new_literal(text, literal, places, group, facts, quoting)
         yield changed(Edit(literal.start, literal.end, new), "a string names {0}", [span for span, _, _ in places])
-
-
-def _obstacle(group: Group, span: PathSpan, is_divided: bool) -> str:
-    """Why a path is not changed; "" if it is rewritten. `is_divided`: it is part of several literals."""
-    if span.is_escaped:
-        return "escaped"
-    if group.use in ("route", "appended") and span.start == 0:
-        return group.use
-    return "appended" if is_divided else ""
-
-
-def _shell_quoting(value: str) -> str:
-    """How each character of a shell command is quoted."""
-    return shell.read(value.replace(FIELD, "x"), script=True).quotes
 
 
 def _new_literal(
@@ -96,7 +75,7 @@ def _new_literal(
     span, start, end = places[0]
     if (start, end) == (body_start, body_end) and len(group.literals) == 1 and not quoting:
         after = " " if re.match(r"\w", text[literal.end : literal.end + 1]) else ""
-        return before + names[span.folder] + (".encode()" if literal.is_bytes else "") + after
+        return before + names[span.folder] + after
     if group.use == "value" and len(group.literals) == 1 and _is_template(text[body_start:body_end], literal):
         fields = [Edit(at - literal.start, to - literal.start, f"{{{names[one.folder]}}}") for one, at, to in places]
         used = dict.fromkeys(names[span.folder] for span, _, _ in places)
@@ -114,13 +93,12 @@ def _new_literal(
     prefix = literal.prefix
     if not literal.is_format:
         prefix = ("r" if prefix == "r" else "R" if prefix == "R" else "r" * literal.is_raw) + "f"
-    suffix = ".encode()" if literal.is_bytes else ""
-    return f"{before}{prefix}{literal.quote}{''.join(pieces)}{literal.quote}{suffix}"
+    return f"{before}{prefix}{literal.quote}{''.join(pieces)}{literal.quote}"
 
 
 def _is_template(body: str, literal: Literal) -> bool:
     """Whether a literal is a text of several lines with braces, each of which an f-string would double."""
-    return "\n" in body and "{" in body and not literal.is_format and not literal.is_bytes
+    return "\n" in body and "{" in body and not literal.is_format
 
 
 def _plain(part: str, literal: Literal) -> str:
@@ -164,9 +142,6 @@ def _use_in_text(source: CellSource, literal: Literal) -> Use:
     before = source.text[: literal.start].rstrip(" \t")
     if before.endswith("+") and not re.search(r"[\"']\s*\+$", before):
         return "appended"
-    route = _DECORATOR.search(before)
-    if route and route[1] in _ROUTES:
-        return "route"
     is_bare = len(literal.quote) == 3 and not literal.depth and not _IS_PART.search(before)
     return "text" if is_bare else "value"
 
@@ -199,11 +174,11 @@ def _use_of(node: ast.AST, name: str, child: ast.AST, use: Use) -> Use:
     if isinstance(node, ast.Expr):
         return "text" if isinstance(child, ast.Constant) else "value"
     if name == "decorator_list":
-        return "route" if isinstance(child, ast.Call) and last_name(child.func) in _ROUTES else "value"
+        return "appended"  # the URL of a route: to that of the server
     if isinstance(node, ast.Call):
         if name == "args" and child is node.args[0] and _runs_shell(node):
             return "shell"
-        return use if use == "route" or (name == "func" and use == "shell") else "value"
+        return use if use == "appended" or (name == "func" and use == "shell") else "value"
     if isinstance(child, ast.Constant | ast.JoinedStr) and _is_appended(node, name):
         return "appended"
     if isinstance(node, ast.List | ast.Tuple | ast.Subscript | ast.keyword):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths, may_name_folder
@@ -37,7 +38,7 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield from script_places(source.text, magic.body, facts)
         return
     for span in find_paths(source.text[magic.body :], facts.mounts):
-        yield kept(magic.body + span.start, magic.body + span.end, "body")
+        yield kept(replace(span, start=magic.body + span.start, end=magic.body + span.end))
 
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

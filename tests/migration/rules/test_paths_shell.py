@@ -89,18 +89,17 @@ def test_texts_that_only_look_like_folders_are_unchanged(text):
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text",
     [
-        ("!sed -i 's/a/\\/content\\/b/' x", "escaped slashes"),
-        ("%%bash\ncat <<'E'\n/content/x \\d\nE\n", "variables are not expanded"),
-        ("%env A=/content/a:$PATH", "variables are not expanded"),
-        ("!f {join('/content', x)}", "variables are not expanded"),
+        "!sed -i 's/a/\\/content\\/b/' x",
+        "%%bash\ncat <<'E'\n/content/x \\d\nE\n",
+        "%env A=/content/a:$PATH",
+        "!f {join('/content', x)}",
     ],
 )
-def test_places_without_variables_are_a_manual_step(text, said):
+def test_places_without_variables_are_a_manual_step(text):
     new, (finding,) = migrated(text)
     assert new == text
-    assert said in finding.message
     assert finding.keeps is Keeps.NEEDS_HUMAN
 
 
