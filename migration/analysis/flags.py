@@ -73,6 +73,10 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
     for source in cells:
         if not words.search(source.text):
             continue
+        if source.tree is None:
+            text = source.text if source.is_python else source.text[: source.body]
+            used |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
+            continue
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(left)
