@@ -369,6 +369,9 @@ class patches:
     cv2_imshow = cv_imshow = staticmethod(cv2_imshow)
 
 
+_formatters = {}  # by type; a plain table does not use them
+
+
 @_module
 class data_table:
     """Tables: a data frame shows itself."""
@@ -387,6 +390,7 @@ class data_table:
         def _repr_html_(self):
             return self._dataframe._repr_html_()
 
+    _DEFAULT_FORMATTERS = _formatters
     enable_dataframe_formatter = disable_dataframe_formatter = staticmethod(_nothing)
     load_ipython_extension = unload_ipython_extension = staticmethod(_nothing)
 

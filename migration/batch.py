@@ -25,7 +25,8 @@ from core.host import usable_cores
 from core.secrets.finding import masked
 from core.workspace import find_root, write_bytes
 from migration.analysis.requirements import requirements_text, system_text
-from migration.migrate import RUNTIME_MODULE, Migration, migrate
+from migration.colab.names import RUNTIME_FILE
+from migration.migrate import Migration, migrate
 from migration.notebook.difference import source_diff
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.positions import lines_of_cells
@@ -47,7 +48,6 @@ from migration.rules.preamble import Folders
 
 log = logging.getLogger(__name__)
 
-RUNTIME_FILE = Path(__file__).resolve().parents[1] / f"{RUNTIME_MODULE}.py"
 # Starting processes takes as long as a dozen notebooks or some megabytes of them.
 _MIN_TASKS_IN_PARALLEL = 16
 _MIN_BYTES_IN_PARALLEL = 16 * 2**20

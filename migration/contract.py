@@ -32,7 +32,7 @@ from core.reading import UnreadableError, parse_json, parse_yaml
 from core.workspace import SAMPLES, json_text, relative
 
 _DIGESTS = Path(__file__).with_name("colab_originals.json")
-_COLAB_PATH = re.compile(r"/content(?![\w-])|google\.colab")
+_COLAB_PATH = re.compile(r"(?<!<)/content(?![\w-])|google\.colab")
 _ABSOLUTE_LITERAL = re.compile(r"""["']((?:/\w|~/|[A-Za-z]:[\\/])[^"'\n]*)["']""")
 
 

@@ -14,7 +14,7 @@ from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
 from migration.analysis.userdata import secret_names
 from migration.notebook.findings import Finding, Keeps
-from migration.notebook.reading import language_of, source_text
+from migration.notebook.reading import as_dict, language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource
 from migration.python.strings import without_comments
@@ -82,7 +82,8 @@ def migrate(
     facts = collect_facts(code, texts=text_cells, language=language, repository=repository)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
-    facts = replace(facts, headings=headings(notebook["cells"]))
+    name = str(as_dict(as_dict(notebook["metadata"]).get("colab")).get("name", "")).removesuffix(".ipynb")
+    facts = replace(facts, headings=headings(notebook["cells"]), name=name)
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []

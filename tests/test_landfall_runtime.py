@@ -422,6 +422,7 @@ def test_an_image_of_a_wrong_shape():
 def test_a_table_is_shown_as_a_plain_table(shown):
     (message,) = shown(
         "import pandas as pd\nfrom landfall_runtime import data_table\ndata_table.enable_dataframe_formatter()\n"
+        "data_table._DEFAULT_FORMATTERS[float] = str\n"
         "frame = pd.DataFrame({'a': [1]})\ndata_table.DataTable(frame, True, num_rows_per_page=5)"
     )
     (plain,) = shown("frame")

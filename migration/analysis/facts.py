@@ -24,7 +24,7 @@ from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
 _SETUP = re.compile(
-    r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((work|drive)_dir\)\)\))$',
+    r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((?:landfall_)?(work|drive)_dir\)\)\))$',
     re.MULTILINE,
 )
 # A quotation mark after a letter would end a string, so that no path begins there.
@@ -44,8 +44,9 @@ class NotebookFacts:
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
     configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
-    `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
-    mount in them: a text would describe nothing if they were removed.
+    `name`: that of the file on Colab, without suffix. `described`: the code cells between two text cells, without the
+    first code cell, and those whose text is about the mount in them: a text would describe nothing if they were
+    removed.
     """
 
     language: str = "python"
@@ -58,6 +59,7 @@ class NotebookFacts:
     static_mount: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    name: str = ""
     described: frozenset[int] = frozenset()
 
 

@@ -22,6 +22,7 @@ from migration.python.trees import children
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 # For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
 _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
+_IN_CONTENT = re.compile(r"[\"']/?content/?[\"']\s*(?:not\s+)?in\b|cwd\(\)\)?\.startswith\(\s*[\"']/content")
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
 
@@ -146,13 +147,12 @@ def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
 def _asks_about_colab(text: str) -> bool:
     """Whether the text of a cell asks about Colab or imports it; a link to Colab does not count."""
     lower = text.lower()
-    if "colab" not in lower:
-        return "tensorflow_version" in lower
-    return (
+    if "tensorflow_version" in lower or ("cwd()" in lower and _IN_CONTENT.search(text)):
+        return True
+    return "colab" in lower and (
         "COLAB" in text
         or any(pattern.search(lower) for pattern in _COLAB)
         or any(_is_whole_name(lower, found.start()) for found in _COLAB_BOUND_OR_CALLED.finditer(lower))
-        or "tensorflow_version" in lower
     )
 
 

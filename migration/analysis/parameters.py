@@ -32,7 +32,7 @@ from migration.python.strings import comments
 _RESERVED = frozenset({"work_dir", "drive_dir", "WORK_DIR", "DRIVE_DIR", "START_DIR", "os", "sys"})
 _WORD = re.compile(r"\w+")
 _LOCAL_MEANING = re.compile(
-    r"(?<![\w.])/content\b|google\.colab|colab\.research|(?<![\w.])/g?drive\b|(?:^|\./)g?drive/(?:My ?Drive|Shared)|"
+    r"(?<![\w.<])/content\b|google\.colab|colab\.research|(?<![\w.])/g?drive\b|(?:^|\./)g?drive/(?:My ?Drive|Shared)|"
     r"^/(?:mydrive|root|usr|opt|home|datalab|tools)\b"
 )
 

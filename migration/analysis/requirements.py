@@ -41,6 +41,7 @@ _EGG = re.compile(r"[#&]egg=([\w.-]+)")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
 _BELOW_WORK = re.compile(r"(?:/content|\$WORK_DIR)/([\w./-]+)")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
+_PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
@@ -132,8 +133,13 @@ class _Entry:
         """Adds extras of another line for the package: pip has installed both."""
         if self.bounds != "@" and not extras <= self.extras:
             self.extras = self.extras | extras
-            marker = f"; {self.marker}" if self.marker else ""
-            self.text = f"{self.name}[{','.join(sorted(self.extras))}]{self.bounds}{marker}"
+            self.write()
+
+    def write(self) -> None:
+        """Writes the text from the parts."""
+        marker = f"; {self.marker}" if self.marker else ""
+        extras = f"[{','.join(sorted(self.extras))}]" if self.extras else ""
+        self.text = f"{self.name}{extras}{self.bounds}{marker}"
 
     def line(self) -> str:
         said = [f"earlier in the notebook: {', '.join(self.earlier)}"] if self.earlier else []
@@ -181,8 +187,6 @@ class _Lines:
                 self._add_requirement(item, call)
             elif item.option in _INDEXES | {"--find-links", "--requirement", "--constraint", "--trusted-host"}:
                 self._add_option(item)
-            elif item.option == "--pre":
-                self.options["--pre"] = None
 
     def _add_option(self, item: Item) -> None:
         value, credentials = _without_user(item.value)
@@ -217,7 +221,12 @@ class _Lines:
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
             bounds = re.sub(r"\s+", "", known["bounds"] or "").rstrip(",")
-            self._put(_Entry(known["name"], value, extras, bounds, marker), call)
+            entry = _Entry(known["name"], value, extras, bounds, marker)
+            if call.option("--pre") and "==" not in bounds:
+                entry.bounds = ",".join(filter(None, [bounds, _PRE_RELEASES]))
+                entry.write()
+            if entry.name != "install":  # of a second command, as in `pip install a!pip install b`
+                self._put(entry, call)
         elif credentials:
             self._say(prefix + value, "needs credentials")
         elif _ADDRESS.fullmatch(url):

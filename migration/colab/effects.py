@@ -73,9 +73,8 @@ _ONLY_COLAB = re.compile(
     r"TPU(?![a-z])|colab_tpu|torch_xla|cloud[_-]tpu|\beval_js\(|_message\.blocking_request|getUserMedia"
 )
 _NAME = re.compile(r"[A-Za-z][\w.-]*$")
-_VERBS = frozenset(
-    {"install", "pip", "pip3", "apt", "apt-get", "uv", "conda", "python", "python3", "update", "upgrade"}
-)
+_VERBS = frozenset({"pip", "pip3", "apt", "apt-get", "uv", "conda", "python", "python3", "update", "upgrade"})
+_INSTALLERS = frozenset({"pip", "setuptools", "wheel"})
 
 
 @dataclass(frozen=True)
@@ -107,12 +106,13 @@ def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     """Effects of the branch for Colab without any counterpart in the other one.
 
     None if both branches install a common package: the local branch is then the author's complete set-up for other
-    machines.
+    machines. Pip itself is not upgraded outside Colab, unless the branch installs something else.
     """
     packages, others = (frozenset().union(*(e.about for e in part if e.kind == INSTALL)) for part in (local, colab))
-    if packages & others:
+    if packages & others - _INSTALLERS:
         return []
-    return [effect for effect in colab if not any(_stands_for(other, effect) for other in local)]
+    lost = [effect for effect in colab if not any(_stands_for(other, effect) for other in local)]
+    return lost if any(effect.kind != INSTALL or not set() < effect.about <= _INSTALLERS for effect in lost) else []
 
 
 def different(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
@@ -279,8 +279,11 @@ def _objects(kind: str, words: Sequence[str]) -> frozenset[str]:
     """The object of a command: the names of its packages, without versions, or all its words."""
     if kind != INSTALL:
         return frozenset({" ".join(words)})
+    is_install = "install" in words
+    words = words[words.index("install") + 1 :] if is_install else words
     names = (re.split(r"[\[<>=!~;@ ]", word)[0] for word in words if not word.startswith("-"))
-    return frozenset(name.lower().replace("_", "-") for name in names if _NAME.match(name)) - _VERBS
+    named = frozenset(name.lower().replace("_", "-") for name in names if _NAME.match(name))
+    return named if is_install else named - _VERBS
 
 
 def _kind(command: shell.Command) -> str | None:

@@ -206,11 +206,12 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
     any_text = declared.setting("allow-input").lower() == "true"
     if declared.options:
         words.append(f"one of {_listed(declared)}{', or another' if any_text else ''}")
-    if declared.note:
+    type_name = _type_name(declared, value)
+    if declared.note and declared.note != type_name:
         words.append(declared.note)
     help_text = re.sub(r"#[ \t]*@[ \t]*", "", ", ".join(words))
     help_text = " ".join(help_text.split())
-    return f"# type: {_type_name(declared, value)} {help_text}".rstrip()
+    return f"# type: {type_name} {help_text}".rstrip()
 
 
 def _range(declared: Declaration) -> list[str]:

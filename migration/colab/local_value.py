@@ -17,6 +17,7 @@ _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
 _ASKS_FOR_CONTENT = re.compile(
     r"(?:os\.path\.)?(?:isdir|exists)\('/content/?'\)|(?:pathlib\.)?Path\('/content/?'\)\.(?:exists|is_dir)\(\)"
 )
+_CURRENT_FOLDER = re.compile(r"(?:str\()?(?:\w+\.)*(?:getcwd|cwd)\(\)\)?(?:\.(?:parts|as_posix\(\)|lower\(\)))?")
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
@@ -121,13 +122,16 @@ def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
 
 
 def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
-    """`"google.colab" in sys.modules`, `"COLAB_GPU" in os.environ`, `"colab" in str(get_ipython())`: never here."""
+    """`"google.colab" in sys.modules`, `"COLAB_GPU" in os.environ`, `"colab" in str(get_ipython())`, `"content" in
+    os.getcwd()`: never here."""
     if not isinstance(left, ast.Constant) or not isinstance(left.value, str):
         return None
     text, where = left.value, ast.unparse(right)
     if _ENVIRONMENT.search(where) and (_ENVIRONMENT_NAME.search(text) or _MODULE_NAME.search(text)):
         return Answer(False)
     if _MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where)):
+        return Answer(False)
+    if text.strip("/") == "content" and _CURRENT_FOLDER.fullmatch(where):
         return Answer(False)
     if text.startswith("google.colab._"):
         return Answer(False)
@@ -147,6 +151,8 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
         return Answer(given.value) if given else None
     if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
         return Answer(False) if _SHELL.search(base) else None
+    if name == "startswith" and text in ("/content", "/content/") and _CURRENT_FOLDER.fullmatch(base):
+        return Answer(False)
     if name == "any" and isinstance(first, ast.GeneratorExp | ast.ListComp):
         return _of_search(first)
     if name == "bool" and first is not None and (inner := _value(first, flag_of)):

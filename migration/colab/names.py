@@ -6,22 +6,19 @@ import ast
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from migration.python.scopes import Access, Scope, accesses
 from migration.python.source import CellSource, once_a_cell
 
 PACKAGE = "google.colab"
 RUNTIME = "landfall_runtime"
+RUNTIME_FILE = Path(__file__).resolve().parents[2] / f"{RUNTIME}.py"
 
 # Meanings of a name other than a path below google.colab (`drive`, `drive.mount`, "" for the package itself).
 GOOGLE = "<google>"  # the namespace package `google`, whose attribute `colab` is the package
 FLAG = "<flag>"  # the answer to "does this run on Colab?"
-
-# The parts of google.colab that landfall_runtime offers.
-OFFERED = frozenset(
-    {"_message", "ai", "auth", "cv2_imshow", "data_table", "drive", "errors", "files", "output", "patches", "runtime"}
-    | {"snippets", "syntax", "userdata", "widgets"}
-)
 
 # Packages that the modules of google.colab import for themselves, by the names they give them.
 _BORROWED = {name: name for name in ("IPython", "PIL", "cv2", "numpy", "pandas", "requests", "six", "tornado")}
@@ -53,6 +50,25 @@ class Names:
     paths: dict[int, str] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)
     bound: dict[str, str | None] = field(default_factory=dict)
+
+
+@cache
+def offered() -> Mapping[str, frozenset[str]]:
+    """The modules of google.colab that landfall_runtime offers, each with its names."""
+    tree = ast.parse(RUNTIME_FILE.read_text(encoding="utf-8"))
+    return {
+        module.name: frozenset(
+            name
+            for node in module.body
+            for name in (
+                [getattr(target, "id", "") for target in node.targets]
+                if isinstance(node, ast.Assign)
+                else [getattr(node, "name", "")]
+            )
+        )
+        for module in tree.body
+        if isinstance(module, ast.ClassDef)
+    }
 
 
 def read_names(
@@ -166,7 +182,7 @@ def path_below(module: str, packages: Collection[str] = (PACKAGE,)) -> str | Non
 def borrowed(below: str | None, name: str) -> str:
     """The module that a module of google.colab only imports under a name, as `patches` imports `cv2`; empty for its own
     names."""
-    if below is None or name in OFFERED:
+    if below is None or name in offered():
         return ""
     return _BORROWED.get(name, name if name in sys.stdlib_module_names else "")
 

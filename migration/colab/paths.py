@@ -1,6 +1,6 @@
 r"""Finds Colab's folders in plain text: `/content` and the mount points of Google Drive. A path is recognised by the
 characters around it: `/content` must begin a path (not `./content`, `https://x/content`,
-`{base}/content`) and end a name (not `/contents`, `/content-type`).
+`{base}/content`) and end a name (not `/contents`, `/content-type`, the tag `</content>`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _DRIVE_LETTER = re.compile(r"(?:^|[^\w/])[A-Z]:$")
 _REMOTE = re.compile(r"[\w.-]+@[\w.-]+:$")
 _ENDS_ADDRESS = re.compile(r"""[\s"'<>`]""")
 _CLOSED_QUOTE = re.compile(r"""[\w})\]$]["']$""")
+_BELOW = re.compile(r"\\?/")
 _NO_BOUNDARY = frozenset("._~-})]*%?/\\$" + FIELD)
 
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")
@@ -96,6 +97,8 @@ def _any(paths: list[str]) -> str:
 def _span(text: str, found: re.Match[str], quotes: str) -> PathSpan | None:
     start, end = found.span()
     groups = found.groupdict()
+    if text[start - 1 : start] == "<" and not _BELOW.match(text, end):
+        return None  # a tag of XML; what follows `<` of the shell is a file below the folder
     if groups["escaped"]:
         # The text before it may be the delimiter of `sed`, or other slashes of a URL.
         before = text[max(0, start - 2) : start]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.mounts import is_mount
-from migration.colab.names import MOUNT, MOUNTS, OFFERED, RUNTIME, UNMOUNT, borrowed, imported_names, path_below
+from migration.colab.names import MOUNT, MOUNTS, RUNTIME, UNMOUNT, borrowed, imported_names, offered, path_below
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -41,7 +41,7 @@ def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not left:
             continue
         modules = ", ".join(sorted(_colab_modules(node)))
-        unknown = sorted(path for path in _paths(node) if path.partition(".")[0] not in OFFERED)
+        unknown = sorted(path for path in _paths(node) if path.partition(".")[0] not in offered())
         action, keeps = "", None
         if unknown:
             action, keeps = f"remove `{unknown[0]}`: it has no local replacement", Keeps.NEEDS_HUMAN

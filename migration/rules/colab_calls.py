@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.names import Use
+from migration.colab.names import Use, offered
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
@@ -140,7 +140,7 @@ _UNKNOWN = Part(
     "A part of Colab without a counterpart",
     (),
     "any other name below `google.colab`, such as `sheets.InteractiveSheet` and `ai.generate_text`",
-    "nothing: it raises an error here",
+    "the cell fails here, because landfall_runtime does not have it",
     Keeps.NEEDS_HUMAN,
     "remove {path}: it has no local replacement",
     example=Example("from google.colab import sheets\nsheets.InteractiveSheet()"),
@@ -148,10 +148,14 @@ _UNKNOWN = Part(
 
 
 def _part_of(path: str) -> Part | None:
-    """The first row that covers a path; None for the package and for the drive, which has its own rules."""
+    """The first row that covers a path, if landfall_runtime has its name; None for the package and for the drive, which
+    has its own rules."""
     if not path or path == "drive" or path.startswith("drive."):
         return None
-    return next((part for part in PARTS if part.covers(path)), _UNKNOWN)
+    module, _, name = path.partition(".")
+    part = next((part for part in PARTS if part.covers(path)), _UNKNOWN)
+    is_missing = name and name.partition(".")[0] not in offered().get(module, ())
+    return _UNKNOWN if is_missing and part.keeps is not Keeps.NEEDS_HUMAN else part
 
 
 def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:
@@ -173,7 +177,8 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     start, end = source.span(use.node)
     first = use.call.args[0] if use.call is not None and use.call.args else None
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-    local = next((effect for path, effect in _CALLS.items() if use.path.startswith(path)), part.local)
+    effects = (effect for path, effect in _CALLS.items() if use.path.startswith(path) and part is not _UNKNOWN)
+    local = next(effects, part.local)
     keeps, action = part.keeps, part.action
     if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
         keeps, action, local = Keeps.EQUIVALENT, "", _PAGE_PORT

@@ -11,6 +11,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.forms import marks
 from migration.notebook.findings import Finding, Keeps
 from migration.python.source import CellSource
+from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
@@ -34,11 +35,17 @@ _ABOUT_COLAB = {
             "secret",
             r"\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b",
         ),
+        (
+            "colab",
+            r"\b(?:in|on|to|with|via|using|from|into|inside|the|this|your)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
+            r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()",
+        ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
         ("file", r"\bfiles? (?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder (?:icon|panel|pane|tab|explorer|browser)\b"),
     )
 }
+_RUNTIME = _ABOUT_COLAB["runtime"]
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
 _ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
@@ -53,26 +60,37 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _about_colab(text: str) -> list[re.Match[str]]:
     """The places of a text that are about Colab, in order."""
     lower = text.lower()
-    patterns = [pattern for word, pattern in _ABOUT_COLAB.items() if word in lower]
+    # Other rules report a link to Colab with the text around it.
+    words = (word for word in _ABOUT_COLAB if word in lower and not (word == "colab" and "colab.research" in lower))
+    patterns = [_ABOUT_COLAB[word] for word in words]
     plain = _EMPHASIS.sub("*", text) if patterns else text
     return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
 
 
 def form_texts(source: CellSource) -> Iterator[Finding]:
-    """The findings for form texts about Colab, which other rules move or make plain comments, in an original cell."""
-    if source.language != "python" or "markdown" not in source.text:
+    """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
+    comments, and comments about its Runtime menu."""
+    if source.language != "python" or not ("markdown" in source.text or _RUNTIME.search(source.text)):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
+    fields = {source.line_of(mark.start) for mark in marks(source)}
+    for start, end in comments(source):
+        if source.line_of(start) not in fields and _RUNTIME.search(source.text, start, end):
+            yield _found(source, source.line_of(start))
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))
         text = "\n".join(rows.pop(row).text for row in run)
         lines = dict.fromkeys(first + text.count("\n", 0, match.start()) for match in _about_colab(text))
         for row in lines:
-            before = masked(source.text[slice(*source.line_span(source.line_starts[row], source.line_starts[row]))])
-            yield Finding(
-                "LF704", Keeps.EQUIVALENT, source.index, row + 1, _ABOUT_MESSAGE, before=before, action=_ABOUT_ACTION
-            )
+            yield _found(source, row)
+
+
+def _found(source: CellSource, row: int) -> Finding:
+    before = masked(source.text[slice(*source.line_span(source.line_starts[row], source.line_starts[row]))])
+    return Finding(
+        "LF704", Keeps.EQUIVALENT, source.index, row + 1, _ABOUT_MESSAGE, before=before, action=_ABOUT_ACTION
+    )
 
 
 RULES: tuple[Rule, ...] = (

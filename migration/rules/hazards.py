@@ -114,7 +114,7 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
     by_line = {source.line_of(match.start()): match for match in reversed(outside_comments(source, _COLAB_MACHINE))}
     for _, match in sorted(by_line.items()):
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
-        yield Match(*match.span(), f"`{match[0]}` is a path of Colab's machine", (), action)
+        yield Match(*match.span(), f"`{match[0]}` is a path of the machine that the notebook ran on", (), action)
 
 
 RULES: tuple[Rule, ...] = (
@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF831",
-        "path of Colab's machine",
+        "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/lib/jvm/…`, `/opt/bin`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,

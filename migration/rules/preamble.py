@@ -10,6 +10,7 @@ from typing import Any
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.forms import written_literal
+from migration.python.scopes import accesses
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
@@ -25,7 +26,7 @@ SETUP_TITLE = """\
 # Imports find modules in the folder of this notebook, and programs such as python and pip are those of its kernel."""
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
-# Programs of the system: any other may be one that pip has installed next to the kernel's Python.
+# Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.
 _OF_THE_SYSTEM = re.compile(
     r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"
     r"echo|printf|test|\[|true|false|exit|export|set|unset|source|\.|alias|read|wait|sleep|kill|pkill|killall|ps|top|find|"
@@ -34,6 +35,7 @@ _OF_THE_SYSTEM = re.compile(
     r"cmake|gcc|g\+\+|cc|nvcc|nvidia-smi|lscpu|lspci|lsb_release|ldconfig|hostname|whoami|id|env|time|nohup|node|npm|npx|"
     r"java|javac|mvn|go|ruby|perl|ffmpeg|convert|tree|md5sum|sha\d+sum|service|systemctl|mount|umount|docker|R|Rscript|"
     r"julia|sqlite3|psql|mysql|pandoc|latex|pdflatex|screen|tmux|yes|seq|basename|dirname|realpath|readlink|ngrok|aria2c"
+    r"|\{\s*sys\.executable\s*\}|\$sys\.executable"
 )
 
 
@@ -84,11 +86,13 @@ def add_preamble(
     work, drive = (written_literal(folder.replace("\\", "/")) for folder in (folders.work, folders.drive))
     lines = dict(fields)
     if needs.drive:
-        line = f"drive_dir = {drive}  # type: str folder in place of Google Drive, relative to work_dir"
-        lines = {"drive_dir": line, **lines}
+        name, base = _parameter("drive_dir", cells), _parameter("work_dir", cells)
+        line = f"{name} = {drive}  # type: str folder in place of Google Drive, relative to {base}"
+        lines = {name: line, **lines}
     if needs.work:
-        line = f"work_dir = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
-        lines = {"work_dir": line, **lines}
+        name = _parameter("work_dir", cells)
+        line = f"{name} = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
+        lines = {name: line, **lines}
     parameters, setup = tagged(cells, PARAMETERS_TAG), tagged(cells, SETUP_TAG)
     if setup is not None:
         present = cells[setup]["source"].split("\n")
@@ -111,6 +115,14 @@ def add_preamble(
         added.insert(0, _code_cell(_joined([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
     at = first if start is None else min(start, first)
     return [*cells[:at], *added, *cells[at:]]
+
+
+def _parameter(name: str, cells: Sequence[dict[str, Any]]) -> str:
+    """The name of a folder's parameter: another one if a cell assigns it for itself."""
+    own = (cell for cell in cells if cell["cell_type"] == "code" and not {PARAMETERS_TAG, SETUP_TAG} & {*_tags(cell)})
+    found = (access for cell in own if name in cell["source"] for access in accesses(CellSource(cell["source"])))
+    assigned = {access.name for access in found if access.binds and access.owner.parent is None}
+    return f"landfall_{name}" if name in assigned else name
 
 
 def _written(facts: NotebookFacts) -> Iterator[tuple[str, str]]:
@@ -182,12 +194,12 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
     if needs.bash:
         lines.append('os.environ["SHELL"] = shutil.which("bash") or os.environ.get("SHELL", "sh")')
     if needs.work:
-        path = f"os.path.join({start}, os.path.expanduser(work_dir))"
+        path = f"os.path.join({start}, os.path.expanduser({_parameter('work_dir', cells)}))"
         lines += [f'{work} = os.environ["{work}"] = os.path.abspath({path})', f"os.makedirs({work}, exist_ok=True)"]
     if needs.samples:
         lines.append(f'os.makedirs(os.path.join({work}, "sample_data"), exist_ok=True)')
     if needs.drive:
-        path = f"os.path.join({work}, os.path.expanduser(drive_dir))"
+        path = f"os.path.join({work}, os.path.expanduser({_parameter('drive_dir', cells)}))"
         lines += [f'{drive} = os.environ["{drive}"] = os.path.abspath({path})', f"os.makedirs({drive}, exist_ok=True)"]
     if needs.drive_links:
         lines += [f"from {_RUNTIME} import link_my_drive", f"link_my_drive({drive})"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
@@ -84,6 +85,7 @@ _IN_COLAB = re.compile(
     r"\b(?:in|on|with|via|using|into|inside|from)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?colab(?:oratory)?(?![\w/-]|\.\w)",
     re.IGNORECASE,
 )
+_OR_HERE = re.compile(r"\blocally\W+or\W*$", re.IGNORECASE)  # another machine is the alternative
 _ONLY_COLAB = re.compile(r"\W*(?:google\W{1,3})?colab(?:oratory)?\W*", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+", re.MULTILINE)
 _BLOCK_START = re.compile(rf"{_LIST_ITEM.pattern}|{_HEADING.pattern}\n", re.MULTILINE)
@@ -226,8 +228,9 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _is_own_cell(url: str, facts: NotebookFacts) -> bool:
     """Whether an address leads to a cell of this very notebook."""
-    found = re.search(r"#scrollTo=([^\s&]*)", url)
-    return found is not None and found[1] in facts.headings
+    page, _, cell = url.partition("#scrollTo=")
+    is_this = unquote(page.rpartition("/")[2]) == f"{facts.name}.ipynb"
+    return is_this and cell.partition("&")[0] in facts.headings
 
 
 def _speaks_of_colab(text: str, start: int, end: int) -> bool:
@@ -244,7 +247,7 @@ def _says_in_colab(text: str, start: int, end: int) -> bool:
         return False  # a heading, or a row of badges
     before = _BLOCK_START.split(_SENTENCE_END.split(text[:start])[-1])[-1]
     label = re.match(r"\[([^\[\]\n]*)\]", text[start:end])
-    if label and _ONLY_COLAB.fullmatch(label[1]) and _PLACE.search(before):
+    if (label and _ONLY_COLAB.fullmatch(label[1]) and _PLACE.search(before)) or _OR_HERE.search(before):
         return True
     sentence = before + " " + re.split(r"(?<=[.!?])\s", after)[0]
     if _LIST_ITEM.match(line) and (lead := _lead(text[: start - len(line)])).endswith(":"):
@@ -308,7 +311,7 @@ def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
-        if match["url"] and match["cell"] not in facts.headings:
+        if match["url"] and not _is_own_cell(f"{match['url']}#scrollTo={match['cell']}", facts):
             continue
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         found = facts.headings.get(match["cell"] or "", ())
@@ -371,7 +374,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF703",
         "link to a cell",
-        "`[text](#scrollTo=…)`, also below an address of Colab if the cell is one of this notebook",
+        "`[text](#scrollTo=…)`, also below the address of this notebook on Colab, by its name",
         "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,

@@ -107,6 +107,9 @@ def test_other_languages_give_no_requirement():
         ("-r requirements.txt", "# -r requirements.txt (a file in the notebook's folder)"),
         ("-r /content/a/b.txt", "# -r a/b.txt (a file in the notebook's folder)"),
         ('-r "$WORK_DIR"/a/b.txt', "# -r a/b.txt (a file in the notebook's folder)"),
+        ("--pre x", "x>=0.dev0"),
+        ("--pre x[b]>=1", "x[b]>=1,>=0.dev0"),
+        ("--pre x==1", "x==1"),
         ("x==latest", "# x==latest (pip does not accept it)"),
         ("x,", "# x, (pip does not accept it)"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
@@ -128,14 +131,17 @@ def test_options_are_first_and_unique():
         "--trusted-host example.org --index-url https://pypi.org/simple --extra-index-url {url}",
     ) == [
         "--extra-index-url https://example.org/simple",
-        "--pre",
         "--find-links https://example.org/w.html",
         "--trusted-host example.org",
-        "x",
+        "x>=0.dev0",
         "y",
         "# --find-links wheels (a file in the notebook's folder)",
         "# --extra-index-url {url} (a part of it is a Python expression)",
     ]
+
+
+def test_a_second_command_on_the_line_is_no_package():
+    assert _python("!pip install a!pip install b") == ["b", "# a!pip (pip does not accept it)"]
 
 
 def test_passwords_of_an_index_are_not_written():

@@ -34,6 +34,7 @@ def test_every_kind_of_form_declaration_is_read(text, expected):
         ('{type:"date"}', "2024-01-01", "# type: str date"),
         ('["a=b"]', "a=b", '# type: str one of "a=b"'),
         ('{type:"boolean"}', True, "# type: bool"),
+        ("int", 8, "# type: int"),
     ],
 )
 def test_the_comment_contains_type_range_and_options(text, value, expected):

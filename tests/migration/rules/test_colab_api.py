@@ -4,7 +4,7 @@ import pytest
 
 import landfall_runtime
 from migration.analysis.facts import collect_facts
-from migration.colab.names import OFFERED
+from migration.colab.names import offered
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import colab_api, colab_calls, colab_text, detection
@@ -81,7 +81,7 @@ def test_names_are_imported_from_the_runtime(before, after):
 
 def test_all_runtime_names_can_be_imported():
     names = {"eval_js": "output", "cv2_imshow": "patches"}
-    for name in sorted(OFFERED - {"cv2_imshow"}):
+    for name in sorted(offered()):
         (new,), _ = _rewrite(f"from google.colab import {name} as offered\nlist([offered])")
         namespace = {}
         exec(new, namespace)
@@ -175,6 +175,7 @@ def test_an_import_used_only_in_a_removed_branch_is_not_rewritten():
         ("from google.colab import runtime\nruntime.unassign()", "LF221", ""),
         ("from google.colab import widgets\nwidgets.TabBar(a)", "LF221", ""),
         ("from google.colab import snippets\nsnippets.register(a)", "LF221", ""),
+        ("from google.colab import data_table\ndata_table._DEFAULT_FORMATTERS[float] = a", "LF221", ""),
     ],
 )
 def test_calls_are_reported_with_their_local_meaning(text, rule, action):
@@ -212,12 +213,14 @@ def test_the_message_describes_the_effect_of_the_call_alone(call, effect):
         ("from google.colab import ai\nai.generate_text('a')", "LF229"),
         ("from google.colab import _message\n_message.blocking_request('get_ipynb')", "LF218"),
         ("from google.colab import sheets\nsheets.InteractiveSheet()", "LF229"),
+        ("from google.colab import data_table\ndata_table._other[float] = str", "LF229"),
     ],
 )
 def test_unsupported_features_are_manual_steps(text, rule):
     (finding,) = [finding for finding in _one(text)[1] if not finding.changed]
     assert (finding.rule, finding.keeps) == (rule, Keeps.NEEDS_HUMAN)
     assert finding.action
+    assert "no effect" not in finding.message
 
 
 @pytest.mark.parametrize("call", ["output.eval_js('takePhoto()')", "_message.blocking_request('get_ipynb')"])

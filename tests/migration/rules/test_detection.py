@@ -258,6 +258,10 @@ else:
             "if not exists(x):\n    !wget u\nelse:\n    y = 1",
         ),
         ("if ASK or k:\n    !pip install a", "!pip install a"),
+        ("if 'content' in os.getcwd():\n    !git clone https://example.org/a/b", "!git clone https://example.org/a/b"),
+        ("if '/content' in str(Path.cwd()):\n    !pip install a\nelse:\n    b()", "!pip install a"),
+        ("if os.getcwd().startswith('/content'):\n    !pip install a", "!pip install a"),
+        ("if ASK:\n    !pip install -U pip\n    !pip install a", "!pip install -U pip\n!pip install a"),
         ("if k or not ASK:\n    r = a\nelse:\n    r = '/content/v'", "if k:\n    r = a\nelse:\n    r = '/content/v'"),
         ("def f():\n    if not ASK:\n        return\n    a()", "def f():\n    a()"),
         # The runtime reads the environment where Colab had the secret; the handler is for one that is missing.
@@ -301,6 +305,18 @@ def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
     assert new == ["IN_COLAB = False\n!pip install a", "n = 2"]
 
 
+def test_pip_itself_is_not_upgraded_outside_colab():
+    new, (finding,) = _one("if ASK:\n    !pip install --upgrade pip\na()")
+    assert new == "a()"
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "`pip install --upgrade pip`" in finding.action
+
+
+@pytest.mark.parametrize("text", ["x = os.getcwd() == '/content'", "x = 'content' in os.listdir(os.getcwd())"])
+def test_other_questions_about_the_current_folder_stay(text):
+    assert _one(text) == (text, [])
+
+
 @pytest.mark.parametrize("question", ["os.path.isdir('/content')", "Path('/content/').exists()"])
 def test_the_content_folder_test_is_a_detection_if_a_flag_uses_it(question):
     new, _ = _rewrite(f"IN_COLAB = {question}", "n = 1 if IN_COLAB else 2", f"ok = {question}")
@@ -312,10 +328,13 @@ def test_the_content_folder_test_is_a_detection_if_a_flag_uses_it(question):
     [
         ("!pip install plant", "`pip install --no-deps plant valve`"),
         ("x = 1  # of here", "from_tpu"),
+        ("here()", "`pip install --upgrade pip setuptools`"),
     ],
 )
 def test_differing_branches_are_a_manual_step(local, lost):
-    colab = "!pip install --no-deps plant valve" if "pip" in local else "from_tpu(TPUStrategy())"
+    colab = {"!": "!pip install --no-deps plant valve", "x": "from_tpu(TPUStrategy())"}.get(
+        local[0], "!pip install --upgrade pip setuptools"
+    )
     new, (finding,) = _one(f"if ASK:\n    {colab}\nelse:\n    {local}")
     assert new == local
     assert finding.keeps is Keeps.NEEDS_HUMAN

@@ -85,7 +85,7 @@ def test_access_inside_the_folders_is_not_reported(text):
 def test_a_colab_path_ends_at_a_command_separator():
     text = "!sed -i 's|/usr/local/cuda/lib64|lib|' Makefile"
     _, (finding,) = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
-    assert finding.message == "`/usr/local/cuda/lib64` is a path of Colab's machine"
+    assert finding.message == "`/usr/local/cuda/lib64` is a path of the machine that the notebook ran on"
 
 
 def test_the_line_of_the_command_is_named():

@@ -363,6 +363,16 @@ def test_the_cells_are_before_the_first_code_cell_with_the_used_folders():
     assert "SHELL" not in new[2]["source"]
 
 
+def test_a_parameter_has_another_name_where_the_notebook_assigns_it():
+    cells, _ = _migrate("work_dir = '/x'\nopen(f'{WORK_DIR}/{work_dir}')", "run(drive_dir=f'{DRIVE_DIR}/a')")
+    parameters, setup = _texts(cells)[:2]
+    assert 'landfall_work_dir = "."' in parameters
+    assert "relative to landfall_work_dir" in parameters
+    assert "expanduser(landfall_work_dir)" in setup
+    assert "expanduser(drive_dir)" in setup
+    assert add_preamble(cells, NotebookFacts(), Folders()) == cells
+
+
 def test_a_second_migration_changes_nothing():
     once, _ = _migrate("x = 1 #@param\nprint(x)", 'print("{WORK_DIR} {DRIVE_DIR}")')
     assert add_preamble(once, NotebookFacts(), Folders(work="elsewhere")) == once
@@ -384,6 +394,7 @@ def test_missing_lines_of_a_migrated_notebook_are_added():
     "text, lines",
     [
         ("%pip install a\n!apt install b && cd c", 0),
+        ("!{sys.executable} -m pip install a", 0),
         ("!python train.py", 7),
         ("%%bash\ntorchrun train.py", 7),
         ("subprocess.run(['accelerate', 'launch'])", 7),

@@ -109,6 +109,10 @@ def _with_folders(text):
         r"x = 'https:\/\/a.b\/content\/y'",
         "x = total /content",
         "x = '/gdrive/x', 'drive/x', 'MyDrive'",
+        "x = f'<content>{base}</content>Go on', '</content:encoded>', 'a</content', '<content />'",
+        r"x = '<\/content>'",
+        "print(1)  # in <content>a</content>",
+        "!echo '<content>a</content>'; echo \"</content>\"",
         "",
         "x = 1  # nothing",
     ],
@@ -203,6 +207,15 @@ def test_a_cell_that_cannot_be_parsed_is_read_as_text():
     new, found = migrated("print 'in /content'\ncd /content/x\nx = /content/y\nz = '/content/open")
     assert new == "print f'in {WORK_DIR}'\ncd /content/x\nx = /content/y\nz = '/content/open"
     assert all(finding.changed for finding in found)
+
+
+def test_a_file_that_the_shell_reads_is_no_tag():
+    assert migrated("!wc -l </content/a")[0] == '!wc -l <"$WORK_DIR"/a'
+    assert migrated("os.system('wc </content/a')")[0] == "os.system(f'wc <\"{WORK_DIR}\"/a')"
+
+
+def test_tags_in_text_cells_stay():
+    assert migrated("Put it into `<content>…</content>`.", kind="markdown")[1] == []
 
 
 def test_text_cells_name_the_folders_and_keep_urls():

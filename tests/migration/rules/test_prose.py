@@ -148,6 +148,9 @@ def test_urls_of_notebooks_are_recognised(path, expected):
         (f"It was made to be used with [Google Colab]({_URL}). Or not.", "LF702"),
         (f"Or run in [colab]({_URL})", "LF702"),
         (f"- Run it in Google Colab: [this notebook]({_URL})", "LF702"),
+        (f"Please run locally or [Open in Colab]({_URL}).", "LF702"),
+        ("The largest size in Colab is 900.", "LF704"),
+        ("Use the Colab auth widget.", "LF704"),
     ],
 )
 def test_what_the_text_says_about_colab_stays_true(text, rule):
@@ -171,9 +174,10 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
         {"cell_type": "markdown", "metadata": {"id": "a"}, "source": "# Title\n## Results"},
         {"cell_type": "code", "metadata": {"id": "b"}, "source": "# no heading"},
     ]
-    facts = NotebookFacts(headings=headings(cells))
+    facts = NotebookFacts(headings=headings(cells), name="my own")
     drive = "https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw"
-    text = f"[**there**]({drive}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
+    own = "https://colab.research.google.com/github/a/b/blob/main/my%20own.ipynb"
+    text = f"[**there**]({own}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
     new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
     assert new.text == (
         "[**there**](#Results) and [elsewhere](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw), [c](c.ipynb)"
@@ -245,6 +249,21 @@ def test_other_text_is_unchanged(text):
 )
 def test_a_badge_outside_a_sentence_about_colab_is_removed(text):
     assert "colab.research" not in _rewrite(text)[0]
+
+
+@pytest.mark.parametrize("path", ["drive/1aBcDeFgHiJkLmNoPqRsTuVw", "github/a/b/blob/main/other.ipynb"])
+def test_a_link_into_another_notebook_is_none_into_this_one(path):
+    cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
+    facts = NotebookFacts(headings=headings([cell]), name="own")
+    text = f"[there](https://colab.research.google.com/{path}#scrollTo=b)"
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
+    assert [finding.rule for finding in found] == ["LF702"]
+    assert "#Results" not in new.text
+
+
+def test_a_comment_about_the_menu_of_colab_is_reported():
+    (found,) = form_texts(CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"))
+    assert (found.rule, found.line) == ("LF704", 2)
 
 
 def test_a_form_text_about_colab_is_reported_with_its_line():
