@@ -54,8 +54,9 @@ def masked_example(scoring: ScoringModel, windows: WindowSet, index: int) -> Mas
     is_masked = model.masked_values(mask).expand_as(x)
     squared = (predicted - x).square().masked_fill(~is_masked, torch.nan).movedim(model.channel_axis, -1)
     mse_c = squared.flatten(0, -2).nanmean(0)[:num_channels]
-    measured, predicted = (_in_units(values, scoring)[0].cpu() for values in (x, predicted))
-    is_masked = is_masked[0].cpu()
+    filled = torch.where(is_masked, predicted, x)  # a visible level is the measured one
+    measured, predicted = (_in_units(values, scoring)[0].cpu() for values in (x, filled))
+    is_masked = is_masked[0, :, : measured.shape[1]].cpu() if scoring.stream == "swinmae" else is_masked[0].cpu()
     if scoring.stream == "swinmae":
         measured, predicted, is_masked = (each[:num_channels] for each in (measured, predicted, is_masked))
     predicted = predicted.masked_fill(~is_masked, torch.nan)

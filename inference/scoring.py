@@ -37,7 +37,7 @@ def infer_score(batch: Tensor, model: nn.Module, stream: Stream) -> tuple[Tensor
     squared, or standardised by the predicted variance.
 
     batch: float32 (B, T, C) for `patchtst`, (B, 3, H, W) for `swinmae`, in scaled units; NaN is missing. Images have
-    six planes with `scalogram.envelope`.
+    six planes with `scalogram.envelope`, and one more row, with the level, with `scalogram.level: separate`.
     Returns (score, aux). score: float32 (B,), NaN for a sample without any observed value, because 0 would mean normal.
     aux, all float32; means are over observed values only:
         error: the shape of the batch, NaN where a value is missing

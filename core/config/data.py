@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from core.config.fields import Bound, Contradiction, Count, CountOrAuto, Fraction, Positive, PositiveOrAuto, Section
+from core.config.models import LEVEL_ROWS
 
 
 class Split(Section):
@@ -178,8 +179,18 @@ class Scalogram(Section):
         description="Add a second picture, the scalogram of the squared envelope of the upper half of the frequencies: "
         "modulation, as of a damaged bearing, relative to the level, which the plain scalogram shows.",
     )
+    level: Literal["kept", "separate"] = Field(
+        "kept",
+        description="`kept`: images contain the level; `separate`: the level of each axis and picture, the mean of the "
+        "image, is subtracted and given to the model as one more value, which it predicts as well.",
+    )
 
     @property
     def pictures(self) -> int:
         """Number of pictures of each axis."""
         return 2 if self.envelope else 1
+
+    @property
+    def level_rows(self) -> int:
+        """Number of rows with the level below those of the image."""
+        return LEVEL_ROWS if self.level == "separate" else 0

@@ -11,6 +11,8 @@ from core.config.fields import Contradiction, Count, CountOrAuto, Fraction, Posi
 
 # One image plane for each axis of a vibration sensor; planes of axes that a sensor does not have are missing (NaN).
 NUM_PLANES = 3
+# Rows that the separate level of an image adds to the input of the model: it counts as much as one row of pixels.
+LEVEL_ROWS = 1
 ModelSize = Literal["custom", "auto", "full", "reduced"]
 Output = Literal["point", "gaussian", "student_t"]
 MaskKind = Literal["patches", "channels", "newest"]

@@ -11,7 +11,7 @@ import torch
 from core.config.recipe import lowest_frequency
 from core.config.schema import AnyConfig, SwinMAEConfig
 from core.data.feed import Feed
-from core.data.scalogram import Scalogram
+from core.data.scalogram import Scalogram, with_level_added, with_level_apart
 from core.data.windows import WindowSet
 from core.devices.memory import cache_limit_mb
 from core.devices.plan import kind_of
@@ -57,7 +57,8 @@ class StandardisedScalogram:
 
     mean, deviation: float32 (3, H, 1), or one number for all, in decades of amplitude, from the training split only.
     Rows differ more from each other than over time. With a single mean and deviation for all of them, most of the loss
-    would come from the mean spectrum, which a model learns as a constant.
+    would come from the mean spectrum, which a model learns as a constant. With `scalogram.level: separate`, rows with
+    the level follow those of the image (`core.data.scalogram.with_level_apart`), with a mean and a deviation too.
     """
 
     def __init__(
@@ -92,11 +93,18 @@ class StandardisedScalogram:
         if self.remove_mean:
             x_bta = x_bta - x_bta.nanmean(dim=1, keepdim=True)
         image_bahw = self.scalogram(x_bta, self.sampling_rate_hz)
+        if self._level_is_apart:
+            image_bahw = with_level_apart(image_bahw)
         return (image_bahw - self.mean.to(image_bahw.device)) / self.deviation.to(image_bahw.device)
 
     def decades(self, image_bahw: torch.Tensor) -> torch.Tensor:
-        """Reverses the standardisation: images in decades of amplitude."""
-        return image_bahw * self.deviation.to(image_bahw.device) + self.mean.to(image_bahw.device)
+        """Reverses the standardisation: images (B, 3, H, W) in decades of amplitude."""
+        image_bahw = image_bahw * self.deviation.to(image_bahw.device) + self.mean.to(image_bahw.device)
+        return with_level_added(image_bahw) if self._level_is_apart else image_bahw
+
+    @property
+    def _level_is_apart(self) -> bool:
+        return self.scalogram.settings.level == "separate"
 
     def to_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "deviation": self.deviation}

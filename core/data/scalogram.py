@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.config.models import NUM_PLANES
+from core.config.models import LEVEL_ROWS, NUM_PLANES
 from core.config.schema import Scalogram as ScalogramSettings
 from core.errors import ConfigError, ConfigFault, DataError
 
@@ -148,6 +148,20 @@ def row_edges_hz(settings: ScalogramSettings, sampling_rate_hz: float, num_rows:
 def decibels(image: Tensor) -> Tensor:
     """The pixels of a scalogram in dB; 0 dB is the amplitude 1, in the units of the input of the transform."""
     return 20 * (image + math.log10(AMPLITUDE_FLOOR))
+
+
+def with_level_apart(image_bahw: Tensor) -> Tensor:
+    """Images minus their level, and below them `LEVEL_ROWS` rows with the level: (B, A, H + LEVEL_ROWS, W).
+
+    The level of a plane is the mean of its observed pixels; NaN if it has none.
+    """
+    level_ba11 = image_bahw.nanmean(dim=(2, 3), keepdim=True)
+    return torch.cat([image_bahw - level_ba11, level_ba11.expand(-1, -1, LEVEL_ROWS, image_bahw.shape[3])], dim=2)
+
+
+def with_level_added(image_bahw: Tensor) -> Tensor:
+    """Reverses `with_level_apart`."""
+    return image_bahw[:, :, :-LEVEL_ROWS] + image_bahw[:, :, -1:]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,13 @@ def _swinmae(config: Config, num_channels: int) -> nn.Module:
         )
     scalogram = config.scalogram
     in_channels = NUM_PLANES * scalogram.pictures
-    return SwinMAE(config.model, image_size=scalogram.image_size, in_channels=in_channels, num_axes=num_channels)
+    return SwinMAE(
+        config.model,
+        image_size=scalogram.image_size,
+        in_channels=in_channels,
+        num_axes=num_channels,
+        level_rows=scalogram.level_rows,
+    )
 
 
 # Limit of the values in masks and indices, far above those of any model size of Landfall.

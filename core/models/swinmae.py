@@ -15,6 +15,10 @@ Masks in training are random units, as in the paper, or complete frequency bands
 (`masks`). The patches of all axes have one embedding, so the pixels of a masked axis are set to zero before it, and a
 learned token is added. Unless `output` is `point`, a second head predicts the variance of each pixel.
 
+With `level_rows`, the images are relative to their level, which is given as rows below those of the image. An embedding
+of the levels of all planes is added to the patches, or a learned token where the levels are masked, and a linear layer
+predicts them from the mean of the last feature map. They are masked in half of the training windows.
+
 With `drop_masked_tokens`, the encoder processes visible patches only, which is faster. The learned token replaces the
 masked patches in the deepest feature map, before the decoder. `visible_windows.py` maps visible patches to windows.
 
@@ -34,7 +38,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.config.models import NUM_PLANES
+from core.config.models import NUM_PLANES, Output
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError, ConfigFault
 from core.models.blocks import run_blocks
@@ -198,6 +202,28 @@ class Positions(nn.Module):
         return z_bhwd + self.position_hwd
 
 
+class Levels(nn.Module):
+    """The levels of the planes of an image: their embedding, and their prediction."""
+
+    def __init__(self, num_planes: int, dim: int, decoder_dim: int, *, output: Output):
+        super().__init__()
+        self.embed = nn.Linear(num_planes, dim)
+        self.mask_token = nn.Parameter(WEIGHT_STD * torch.randn(dim))
+        self.head = nn.Linear(decoder_dim, num_planes)
+        self.variance_head = nn.Linear(decoder_dim, num_planes) if output != "point" else None
+
+    def forward(self, level_bc: Tensor, masked_b1: Tensor) -> Tensor:
+        """What is added to the patches of an image: (B, D)."""
+        embedded_bd = self.embed(level_bc)
+        return torch.where(masked_b1, self.mask_token.to(embedded_bd.dtype), embedded_bd)
+
+    def predict(self, z_bhwd: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Levels (B, C) and the logarithm of their variance, from the last feature map."""
+        z_bd = z_bhwd.mean(dim=(1, 2))
+        log_variance_bc = None if self.variance_head is None else log_variance_of(self.variance_head(z_bd))
+        return at_least_float32(self.head(z_bd)), log_variance_bc
+
+
 class SwinMAE(MaskedModel):
     """Masked autoencoder of square images.
 
@@ -213,7 +239,13 @@ class SwinMAE(MaskedModel):
     channel_axis = 1
 
     def __init__(
-        self, settings: SwinMAEModel, *, image_size: int, in_channels: int = NUM_PLANES, num_axes: int = NUM_PLANES
+        self,
+        settings: SwinMAEModel,
+        *,
+        image_size: int,
+        in_channels: int = NUM_PLANES,
+        num_axes: int = NUM_PLANES,
+        level_rows: int = 0,
     ):
         _refuse_bad_sizes(settings, image_size)
         units_per_side = image_size // (settings.patch_size * settings.mask_unit)
@@ -222,7 +254,7 @@ class SwinMAE(MaskedModel):
         self.units_per_side = units_per_side
         self.settings = settings
         self.image_size = image_size
-        self.in_channels = in_channels
+        self.in_channels, self.level_rows = in_channels, level_rows
         self.num_units = num_units
 
         dim, patch = settings.embed_dim, settings.patch_size
@@ -243,6 +275,8 @@ class SwinMAE(MaskedModel):
         num_pixels = (patch * self.head_patches) ** 2 * in_channels
         self.head = nn.Linear(dim * self.head_patches, num_pixels)
         self.variance_head = nn.Linear(dim * self.head_patches, num_pixels) if settings.output != "point" else None
+        decoder_dim = dim * self.head_patches
+        self.levels = Levels(in_channels, dim, decoder_dim, output=settings.output) if level_rows else None
         band_masks_qr = complementary_masks(self.units_per_side, settings.mask_ratio)
         self._band_sizes = (band_masks_qr.sum(-1) * self.units_per_side).tolist()
         band_masks_qn = band_masks_qr.repeat_interleave(self.units_per_side, -1)
@@ -263,9 +297,10 @@ class SwinMAE(MaskedModel):
         """Masks units, predicts their pixels, and computes the loss.
 
         image_bchw: float (B, in_channels, image_size, image_size); NaN is missing. Converted to the data type of the
-        weights.
+        weights. With `level_rows`, as many rows with the level of each plane follow.
         mask_bn: bool (B, num_units), units row by row, True is masked; (1, num_units) for one mask of all images, which
-        is faster. With `masks: axes`, an entry for each axis follows. Default: drawn from `generator`.
+        is faster. With `masks: axes`, an entry for each axis follows, with `level_rows` one for all levels. Default:
+        drawn from `generator`.
         num_masked: number of masked units of `mask_bn` in each image; default: that of `mask_ratio`. With
         `drop_masked_tokens`, the encoder gets num_units - num_masked units: if the mask has fewer masked units, some
         visible ones are not used; if it has more, some masked ones are used as zeros.
@@ -273,35 +308,64 @@ class SwinMAE(MaskedModel):
         the image, the mask, and the number of values in the loss. With `norm_target`, each reconstructed patch has the
         mean and variance of the input.
         """
-        if image_bchw.shape[1:] != (self.in_channels, self.image_size, self.image_size):
-            expected = f"(B, {self.in_channels}, {self.image_size}, {self.image_size})"
+        height = self.image_size + self.level_rows
+        if image_bchw.shape[1:] != (self.in_channels, height, self.image_size):
+            expected = f"(B, {self.in_channels}, {height}, {self.image_size})"
             raise ValueError(f"expected images {expected}, got {tuple(image_bchw.shape)}")
         image_bchw = image_bchw.to(self.dtype)
         if mask_bn is None:
             mask_bn = self.draw_mask(len(image_bchw), generator=generator)
         observed_bchw = ~image_bchw.isnan()
+        chosen_bchw = observed_bchw & self.masked_values(mask_bn)
         image_bchw = image_bchw.masked_fill(~observed_bchw, 0.0)
-        z_bhwd = self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked))
+        levels_bd = None
+        if self.levels is not None:
+            rows = [self.image_size, self.level_rows]
+            (image_bchw, target_bcrw), (observed_bchw, _), (chosen_bchw, chosen_bcrw) = (
+                each.split(rows, dim=2) for each in (image_bchw, observed_bchw, chosen_bchw)
+            )
+            levels_bd = self._embed_levels(target_bcrw[:, :, 0, 0], mask_bn)
+        z_bhwd = self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked, levels_bd=levels_bd))
         prediction_bhwp = at_least_float32(self._patches(self.head(z_bhwd)))
         log_variance_bhwp = None
         if self.variance_head is not None:
             log_variance_bhwp = log_variance_of(self._patches(self.variance_head(z_bhwd)))
 
         target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
-        chosen_bhwp = self.patchify(observed_bchw & self.masked_values(mask_bn))
+        chosen_bhwp = self.patchify(chosen_bchw)
         if self.settings.norm_target:
             mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
             target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
-        loss, count = masked_mse(prediction_bhwp, target_bhwp, chosen_bhwp)
-        if log_variance_bhwp is not None and torch.is_grad_enabled():
-            loss = likelihood_loss(
-                loss, prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp, output=self.output
-            )
+        values = (prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp)
+        if self.levels is not None:
+            level_bcrw, level_log_variance_bcrw = map(self._as_rows, self.levels.predict(z_bhwd))
+            of_levels = (level_bcrw, level_log_variance_bcrw, target_bcrw, chosen_bcrw)
+            values = tuple(map(_joined, values, of_levels))
+        prediction, log_variance, target, chosen = values
+        loss, count = masked_mse(prediction, target, chosen)
+        if log_variance is not None and torch.is_grad_enabled():
+            loss = likelihood_loss(loss, prediction, log_variance, target, chosen, output=self.output)
         if self.settings.norm_target:
             prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
             log_variance_bhwp = None if log_variance_bhwp is None else log_variance_bhwp + 2 * scale_bhw1.log()
+        reconstruction = self.unpatchify(prediction_bhwp)
         variance = None if log_variance_bhwp is None else self.unpatchify(log_variance_bhwp)
-        return MaskedOutput(loss, self.unpatchify(prediction_bhwp), mask_bn, count, variance)
+        if self.levels is not None:
+            reconstruction = torch.cat([reconstruction, level_bcrw], dim=2)
+            variance = None if variance is None else torch.cat([variance, level_log_variance_bcrw], dim=2)
+        return MaskedOutput(loss, reconstruction, mask_bn, count, variance)
+
+    def _embed_levels(self, level_bc: Tensor, mask_bn: Tensor) -> Tensor:
+        """What is added to the patches for the levels of the planes; those of masked axes are zero: (B, D)."""
+        if self.num_axes:
+            level_bc = level_bc.masked_fill(self._masked_planes(mask_bn)[..., 0, 0], 0.0)
+        return self.levels(level_bc, mask_bn[:, -1:])
+
+    def _as_rows(self, level_bc: Tensor | None) -> Tensor | None:
+        """Levels as rows of an image: (B, C) → (B, C, level_rows, W)."""
+        if level_bc is None:
+            return None
+        return level_bc[..., None, None].expand(-1, -1, self.level_rows, self.image_size)
 
     def draw_mask(
         self, batch_size: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
@@ -314,11 +378,22 @@ class SwinMAE(MaskedModel):
         if self.num_axes:
             axis_ba = random_mask((batch_size,), self.num_axes, 1 / self.num_axes, **where)
             drawn.append(F.pad(axis_ba, (self.num_units, 0)))
-        return one_of(drawn or [_mask_units(self, batch_size, **where)], generator)
+        mask_bn = one_of(drawn or [_mask_units(self, batch_size, **where)], generator)
+        if self.levels is None:
+            return mask_bn
+        return torch.cat([mask_bn, random_mask((batch_size,), 2, 0.5, **where)[:, :1]], dim=1)
 
     def passes(self) -> Iterator[tuple[Tensor, int | None]]:
         """With `masks: axes`, one axis after the other; with `bands`, complementary sets of complete frequency bands.
-        Otherwise a tone would be predicted from other axes or times of the same window."""
+        Otherwise a tone would be predicted from other axes or times of the same window. The levels are masked in the
+        first pass; with `axes`, that of an axis is masked with it."""
+        for number, (mask_1n, size) in enumerate(self._passes_of_images()):
+            if self.levels is not None:
+                masks_levels = torch.full_like(mask_1n[:, :1], number == 0 and not self.num_axes)
+                mask_1n = torch.cat([mask_1n, masks_levels], dim=1)
+            yield mask_1n, size
+
+    def _passes_of_images(self) -> Iterator[tuple[Tensor, int | None]]:
         if self.num_axes:
             axes_an = torch.arange(-self.num_units, self.num_axes, device=self.passes_qn.device)
             yield from ((axes_an.eq(axis).unsqueeze(0), None) for axis in range(self.num_axes))
@@ -328,33 +403,46 @@ class SwinMAE(MaskedModel):
         else:
             yield from super().passes()
 
-    def encode(self, image_bchw: Tensor, mask_bn: Tensor | None = None, *, num_masked: int | None = None) -> Tensor:
+    def encode(
+        self,
+        image_bchw: Tensor,
+        mask_bn: Tensor | None = None,
+        *,
+        num_masked: int | None = None,
+        levels_bd: Tensor | None = None,
+    ) -> Tensor:
         """Images without NaN to the deepest feature map (B, H', W', D'); the mask token replaces masked patches.
 
-        Without a mask, all patches pass through the encoder, also with `drop_masked_tokens`.
+        Without a mask, all patches pass through the encoder, also with `drop_masked_tokens`. levels_bd: added to each
+        patch.
         """
         if mask_bn is not None and self.drops_masked:
             num_visible = self.num_units - (self.num_masked if num_masked is None else num_masked)
-            return self._encode_visible(image_bchw.masked_fill(self.masked_values(mask_bn), 0.0), mask_bn, num_visible)
+            image_bchw = image_bchw.masked_fill(self._masked_pixels(mask_bn), 0.0)
+            return self._encode_visible(image_bchw, mask_bn, num_visible, levels_bd)
         if mask_bn is not None and self.axis_token_ad is not None:
             image_bchw = image_bchw.masked_fill(self._masked_planes(mask_bn), 0.0)
         z_bhwd = self.embed(image_bchw).permute(0, 2, 3, 1)
         if mask_bn is not None and self.axis_token_ad is not None:
-            token_bd = mask_bn[:, self.num_units :].to(z_bhwd.dtype) @ self.axis_token_ad.to(z_bhwd.dtype)
+            token_bd = self._masked_axes(mask_bn).to(z_bhwd.dtype) @ self.axis_token_ad.to(z_bhwd.dtype)
             z_bhwd = z_bhwd + token_bd[:, None, None]
+        if levels_bd is not None:
+            z_bhwd = z_bhwd + levels_bd[:, None, None]
         z_bhwd = self.norm_embed(z_bhwd)
         if mask_bn is not None:
             z_bhwd = torch.where(self.masked_patches(mask_bn).unsqueeze(-1), self.mask_token.to(z_bhwd.dtype), z_bhwd)
         return run_blocks(self.encoder, z_bhwd, recompute=self.gradient_checkpointing)
 
-    def _encode_visible(self, image_bchw: Tensor, mask_bn: Tensor, num_visible: int) -> Tensor:
+    def _encode_visible(
+        self, image_bchw: Tensor, mask_bn: Tensor, num_visible: int, levels_bd: Tensor | None
+    ) -> Tensor:
         """The deepest feature map; the encoder processes the first `num_visible` visible units.
 
         `num_visible` is an argument, so that shapes are known without synchronising with the device.
         """
         unit_bu = visible_units(mask_bn, num_visible)
         stages, place_bt2 = self._stages(unit_bu)
-        seen = VisibleMap(self._embed_units(image_bchw, unit_bu), stages)
+        seen = VisibleMap(self._embed_units(image_bchw, unit_bu, levels_bd), stages)
         z_btd = run_blocks(self.encoder, seen, recompute=self.gradient_checkpointing).z_btd
 
         side = self.image_size // self.settings.patch_size >> len(stages) - 1
@@ -381,7 +469,7 @@ class SwinMAE(MaskedModel):
                 stages[-1][shift] = chunk_windows(place_bt2, window=window, shift=shift)
         return tuple(stages), place_bt2
 
-    def _embed_units(self, image_bchw: Tensor, unit_bu: Tensor) -> Tensor:
+    def _embed_units(self, image_bchw: Tensor, unit_bu: Tensor, levels_bd: Tensor | None) -> Tensor:
         """Embeds the patches of the given units only: (B, T, D)."""
         pixels = self.settings.patch_size * self.settings.mask_unit
         grid = image_bchw.unflatten(3, (-1, pixels)).unflatten(2, (-1, pixels))  # b c rows p columns p
@@ -390,6 +478,8 @@ class SwinMAE(MaskedModel):
         image = image_bncpp[torch.arange(batch, device=unit_bu.device).unsqueeze(1), unit_bu].flatten(0, 1)
         row_t, column_t = self.place_t2.unbind(-1)
         z = self.embed(image).flatten(2)[..., row_t * self.settings.mask_unit + column_t]
+        if levels_bd is not None:
+            z = z + levels_bd.repeat_interleave(unit_bu.shape[1], 0).unsqueeze(-1)
         return self.norm_embed(z.transpose(1, 2)).view(batch, -1, z.shape[1])
 
     def decode(self, z_bhwd: Tensor) -> Tensor:
@@ -407,13 +497,24 @@ class SwinMAE(MaskedModel):
         return [*self.encoder, *self.decoder]
 
     def masked_values(self, mask_bn: Tensor) -> Tensor:
-        """Masked units (B, N) to masked pixels, bool (B, 1, H, W), or (B, C, H, W) with `masks: axes`."""
-        masked_b1hw = _enlarge(self.masked_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
+        """Masked units (B, N) to masked pixels and levels, bool (B, 1, H + level_rows, W), or (B, C, …) with `masks:
+        axes`."""
+        masked_b1hw = self._masked_pixels(mask_bn)
+        if self.levels is not None:
+            level_b1rw = mask_bn[:, -1:, None, None].expand(-1, -1, self.level_rows, self.image_size)
+            masked_b1hw = torch.cat([masked_b1hw, level_b1rw], dim=2)
         return masked_b1hw | self._masked_planes(mask_bn) if self.num_axes else masked_b1hw
+
+    def _masked_pixels(self, mask_bn: Tensor) -> Tensor:
+        """Masked units (B, N) to masked pixels, bool (B, 1, H, W)."""
+        return _enlarge(self.masked_patches(mask_bn), self.settings.patch_size).unsqueeze(1)
+
+    def _masked_axes(self, mask_bn: Tensor) -> Tensor:
+        return mask_bn[:, self.num_units : self.num_units + self.num_axes]
 
     def _masked_planes(self, mask_bn: Tensor) -> Tensor:
         """The planes of masked axes, bool (B, C, 1, 1)."""
-        masked_ba = F.pad(mask_bn[:, self.num_units :], (0, NUM_PLANES - self.num_axes))
+        masked_ba = F.pad(self._masked_axes(mask_bn), (0, NUM_PLANES - self.num_axes))
         return masked_ba.repeat(1, self.in_channels // NUM_PLANES)[..., None, None]
 
     def masked_patches(self, mask_bn: Tensor) -> Tensor:
@@ -449,6 +550,13 @@ def _mask_spans(model: SwinMAE, batch_size: int, **where: Any) -> Tensor:
 
 
 MASKS: dict[str, Callable[..., Tensor]] = {"units": _mask_units, "bands": _mask_bands, "spans": _mask_spans}
+
+
+def _joined(of_image: Tensor | None, of_levels: Tensor | None) -> Tensor | None:
+    """All values of an image and its levels: (B, …) each → (B, N)."""
+    if of_image is None or of_levels is None:
+        return None
+    return torch.cat([of_image.flatten(1), of_levels.flatten(1)], dim=1)
 
 
 def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor, Tensor]:

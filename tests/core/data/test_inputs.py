@@ -65,6 +65,28 @@ def test_images_from_a_checkpoint_are_bit_identical(tmp_path):
     torch.testing.assert_close(again.decades(again(batch)), transform.scalogram(batch - batch.mean(1, True), RATE_HZ))
 
 
+def test_a_separate_level_is_that_of_the_image_and_nothing_is_lost():
+    settings = SETTINGS.model_copy(update={"level": "separate", "envelope": True})
+    windows = windows_of(vibration(axes=2))
+    transform = StandardisedScalogram.fit(Scalogram(settings), RATE_HZ, windows, remove_mean=True)
+    batch = windows.batch(torch.arange(4))
+    batch[1, :32, 0] = torch.nan
+    x = transform(batch)
+    assert x.shape == (4, 6, 33, 32)
+    assert x[:, [2, 5]].isnan().all()
+    assert x[1, 0, :32, :8].isnan().all()
+    assert not x[:, [0, 1, 3, 4], 32].isnan().any()  # the level is known where a column is missing
+    image = transform.scalogram(batch - batch.nanmean(1, keepdim=True), RATE_HZ)
+    torch.testing.assert_close(transform.decades(x), image, equal_nan=True)
+    levels = x[:, :, 32:] * transform.deviation[:, 32:] + transform.mean[:, 32:]
+    torch.testing.assert_close(levels, image.nanmean((2, 3), True).expand_as(levels), equal_nan=True)
+    # The level is ten times as high, one decade; the shape of the image is the same.
+    louder = transform(10 * batch[2:3])
+    torch.testing.assert_close(louder[:, 0, :32], x[2:3, 0, :32], atol=0.15, rtol=0)
+    decades = (louder - x[2:3])[:, 0, 32] * transform.deviation[0, 32]
+    assert decades.mean() == pytest.approx(1.0, abs=0.05)
+
+
 def test_mean_input_is_the_mean_of_what_is_observed():
     values = vibration(rows=640)
     values[:128, 1] = np.nan

@@ -375,6 +375,78 @@ def test_with_bands_a_frequency_is_predicted_from_other_frequencies_only(form):
         assert not same.all()
 
 
+# -------------------------------------------------------------------------------------------------------------- levels
+def with_levels(seed=0, image_size=IMAGE, **changes) -> SwinMAE:
+    torch.manual_seed(seed)
+    return SwinMAE(SwinMAEModel(**{**TINY, **changes}), image_size=image_size, level_rows=1)
+
+
+def images_with_levels(batch=3, image_size=IMAGE):
+    levels = torch.randn(batch, 3, 1, 1, generator=torch.Generator().manual_seed(2))
+    return torch.cat([images(batch, image_size=image_size), levels.expand(-1, -1, -1, image_size)], dim=2)
+
+
+@all_forms
+@pytest.mark.parametrize("output", ["point", "gaussian"])
+def test_levels_are_predicted_while_they_are_masked_and_predict_the_image_where_they_are_visible(output, form):
+    model, x = with_levels(output=output, **form).eval(), images_with_levels()
+    x[1, 2] = torch.nan
+    reconstruction, error = model.inpaint(x)
+    assert reconstruction.shape == x.shape
+    assert torch.equal(error.isnan(), x.isnan())
+    (first, _), (second, _) = model.passes()
+    assert [mask[0, -1].item() for mask in (first, second)] == [True, False]
+    changed = x.clone()
+    changed[:, 0, -1] += 3.0
+    again, _ = model.inpaint(changed)
+    assert torch.equal(again[:, :, -1], reconstruction[:, :, -1])
+    for mask, is_same in ((first, True), (second, False)):
+        pixels = hidden_pixels(model, mask).expand(3, -1, -1, -1)
+        assert torch.equal(again[:, :, :-1][pixels], reconstruction[:, :, :-1][pixels]) is is_same
+
+
+@all_forms
+def test_a_level_counts_as_a_row_of_pixels_in_the_loss(form):
+    model, x = with_levels(**form).eval(), images_with_levels(1)
+    mask = next(iter(model.passes()))[0]
+    out = model(x, mask, num_masked=8)
+    assert out.count == 3 * (32 * 32 / 2 + 32)
+    chosen = model.masked_values(mask).expand_as(x)
+    torch.testing.assert_close(out.loss, (out.reconstruction - x)[chosen].square().mean())
+
+
+def test_levels_are_masked_in_half_of_the_windows_and_units_as_without_levels():
+    model, generator = with_levels(), torch.Generator().manual_seed(0)
+    mask = model.draw_mask(400, generator=generator)
+    assert torch.equal(mask[:, :16], build().draw_mask(400, generator=torch.Generator().manual_seed(0)))
+    assert 150 < mask[:, 16].sum() < 250
+
+
+def test_the_level_of_a_masked_axis_is_masked_with_it():
+    model, x = with_levels(masks=("units", "axes")).eval(), images_with_levels()
+    reconstruction, _ = model.inpaint(x)
+    for axis in range(3):
+        changed = x.clone()
+        changed[:, axis] += 5.0
+        same = torch.isclose(model.inpaint(changed)[0], reconstruction, atol=1e-6)
+        assert same[:, axis].all()
+        assert not same[:, :, -1].all()  # levels of other axes do depend on it
+
+
+@pytest.mark.slow
+def test_a_level_is_learned_from_the_image():
+    torch.manual_seed(0)
+    model = with_levels(image_size=16, mask_unit=2, **{**TWO_STAGES, **FORMS["light"]})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(200):
+        x = torch.randn(16, 1, 1, 1).expand(-1, 3, 17, 16)
+        optimizer.zero_grad()
+        model(x).loss.backward()
+        optimizer.step()
+    _, error = model.inpaint(x)
+    assert error[:, :, -1].mean() < 0.15  # the variance is 1
+
+
 def test_drop_path_drops_whole_samples_and_keeps_the_mean():
     torch.manual_seed(0)
     z = torch.ones(2000, 2, 2, 1)
