@@ -69,9 +69,11 @@ def test_measuring_does_not_change_the_result(plant):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change, effective, micro",
-    IN_NIGHTLY(
-        [((), 16, None), (("training.batch_size=4",), 16, 4), (("training.effective_batch=4",), 4, None)], but=1
-    ),
+    [
+        ((), 16, None),
+        pytest.param(("training.batch_size=4",), 16, 4, marks=IN_NIGHTLY),
+        pytest.param(("training.effective_batch=4",), 4, None, marks=IN_NIGHTLY),
+    ],
 )
 def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, effective, micro):
     """The micro-batch affects how steps are computed, not what is learned."""
