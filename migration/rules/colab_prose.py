@@ -37,7 +37,7 @@ _ABOUT_COLAB = {
         ),
         (
             "colab",
-            r"\b(?:in|on|to|with|via|using|from|into|inside|the|this|your)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
+            r"\b(?:in|on|to|with|via|using|from|into|inside)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
             r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()",
         ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),

@@ -209,7 +209,7 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if not (other := local_meaning(url)):
                 continue  # a page of Colab itself
             start = match.start("url")
-            if pattern is _MARKDOWN_LINK and _is_own_cell(url, facts):
+            if pattern is _MARKDOWN_LINK and _is_own_cell(url, text, facts):
                 continue  # LF703 rewrites it
             is_plain = pattern is _PLAIN_LINK
             if (_speaks_of_colab if is_plain else _says_in_colab)(text, *match.span()):
@@ -226,10 +226,12 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(match.start(), match.end(), message, tuple(sorted(edits)))
 
 
-def _is_own_cell(url: str, facts: NotebookFacts) -> bool:
-    """Whether an address leads to a cell of this very notebook."""
+def _is_own_cell(url: str, text: str, facts: NotebookFacts) -> bool:
+    """Whether an address leads to a cell of this very notebook: by the name of its file. One on the drive has none, and
+    a copy has the cells of the original; then `text` names the original as a whole, too."""
     page, _, cell = url.partition("#scrollTo=")
     is_this = unquote(page.rpartition("/")[2]) == f"{facts.name}.ipynb"
+    is_this |= "/drive/" in page and not re.search(rf"{re.escape(page)}(?!#scrollTo)", text)
     return is_this and cell.partition("&")[0] in facts.headings
 
 
@@ -311,7 +313,7 @@ def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
-        if match["url"] and not _is_own_cell(f"{match['url']}#scrollTo={match['cell']}", facts):
+        if match["url"] and not _is_own_cell(f"{match['url']}#scrollTo={match['cell']}", source.text, facts):
             continue
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         found = facts.headings.get(match["cell"] or "", ())
@@ -374,7 +376,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF703",
         "link to a cell",
-        "`[text](#scrollTo=…)`, also below the address of this notebook on Colab, by its name",
+        "`[text](#scrollTo=…)`, also below the address of this notebook on Colab",
         "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,

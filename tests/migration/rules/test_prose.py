@@ -150,7 +150,6 @@ def test_urls_of_notebooks_are_recognised(path, expected):
         (f"- Run it in Google Colab: [this notebook]({_URL})", "LF702"),
         (f"Please run locally or [Open in Colab]({_URL}).", "LF702"),
         ("The largest size in Colab is 900.", "LF704"),
-        ("Use the Colab auth widget.", "LF704"),
     ],
 )
 def test_what_the_text_says_about_colab_stays_true(text, rule):
@@ -224,6 +223,7 @@ def test_text_about_colab_is_reported_and_kept(text, rule):
     "text",
     [
         "Written for Colab and the runtime of a program, 3 files.",
+        "In this Colab, we train a model.",
         f"```markdown\n{_BADGE}\n```",
         f"`{_BADGE}`",
         "",
@@ -255,10 +255,19 @@ def test_a_badge_outside_a_sentence_about_colab_is_removed(text):
 def test_a_link_into_another_notebook_is_none_into_this_one(path):
     cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
     facts = NotebookFacts(headings=headings([cell]), name="own")
-    text = f"[there](https://colab.research.google.com/{path}#scrollTo=b)"
+    text = (
+        f"[there](https://colab.research.google.com/{path}#scrollTo=b) in [a](https://colab.research.google.com/{path})"
+    )
     new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
-    assert [finding.rule for finding in found] == ["LF702"]
+    assert {finding.rule for finding in found} == {"LF702"}
     assert "#Results" not in new.text
+
+
+def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
+    cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
+    text = "[there](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw#scrollTo=b)"
+    facts = NotebookFacts(headings=headings([cell]), name="own")
+    assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[0].text == "[there](#Results)"
 
 
 def test_a_comment_about_the_menu_of_colab_is_reported():
