@@ -67,22 +67,24 @@ $(SAMPLE): $(READY) | pipelines/sample_data/command.py
 validate: $(READY) $(SAMPLE)  ## Train both streams, score, check everything, export the dashboard
 	$(BIN)/python -m pipelines.run_local_training_pipeline $(ARGS)
 
-# Three on two cores, because tests also wait for files, processes and servers. One that has no tests left takes another's.
-PYTEST := -m pytest --numprocesses 3 --dist worksteal
+# A process for each core: more of them cost time, because each imports everything. Slow tests also wait for files, programs
+# and servers, so three share two cores. A process without tests takes those of another.
+PYTEST := -m pytest --dist worksteal --numprocesses logical --maxprocesses 8
+WAITING := --numprocesses 3
 
 .PHONY: test test-slow test-nightly test-all
 test: $(READY_DEV) lint  ## Run the linter, then all tests except those marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 test-slow: $(READY_DEV)  ## Run the tests marked slow but not nightly
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "slow and not nightly" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) $(WAITING) -m "slow and not nightly" $(ARGS)
 test-nightly: $(READY_DEV)  ## Run the tests marked nightly: tutorials, memory, two machines, compiled models
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m nightly $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) $(WAITING) -m nightly $(ARGS)
 test-all: test test-slow test-nightly  ## Run all three; CI runs the first two
 
 .PHONY: coverage
 coverage: $(READY_DEV)  ## Measure which lines the tests run: at least 95 % (25 % longer than the tests)
 	@rm -rf artifacts/coverage && mkdir -p artifacts/coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run $(PYTEST) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run $(PYTEST) $(WAITING) $(ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
