@@ -37,8 +37,6 @@ PATH {{x}}'''
 # ----
 v = 'see PATH, or "PATH": (PATH) PATH;'
 # ----
-v = b'PATH', b"x PATH".decode()
-# ----
 v = open('PATH').read()
 # ----
 with open('PATH') as file, open("PATH", 'rb') as other:

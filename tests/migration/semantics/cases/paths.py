@@ -87,9 +87,6 @@ x
 y = 'see https://example.org/content/a and ./content/b and /contents/c'
 print(y)
 # ----
-z = b'/content/data.csv'
-print(z)
-# ----
 print('saved to /content/out/model.h5, see /content')
 """),
         ("LF402",),
