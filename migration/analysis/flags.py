@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from migration.analysis.names import ColabNames
+from migration.colab.effects import FETCH, effects
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
 from migration.colab.names import MOUNTS
-from migration.python.scopes import Assignment, accesses, bound, ids_in, read
+from migration.python.scopes import Assignment, accesses, accesses_in, bound, ids_in, read
 from migration.python.source import CellSource
 
 _FLAG_NAME = re.compile(
@@ -55,7 +56,24 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Mapping[str, A
 
 def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> Context:
     """The context of the branches, completed by what the branches need that run here."""
-    return replace(colab.context, needed=colab.context.needed | _find_needed(cells, colab, static_mount))
+    fetched = colab.context.fetched | _fetched_here(cells, colab)
+    if fetched != colab.context.fetched:
+        return replace(colab.context, fetched=fetched)  # other branches may run then
+    needed = colab.context.needed | _find_needed(cells, colab, static_mount)
+    sets_place = any(choice.sets_place for source in cells for choice in colab.cell(source).choices)
+    return replace(colab.context, needed=needed, as_on_colab=colab.context.as_on_colab or sets_place)
+
+
+def _fetched_here(cells: Sequence[CellSource], colab: ColabNames) -> frozenset[str]:
+    """The names that conditions on Colab bind here, at module level, next to a download."""
+    return frozenset(
+        name
+        for source in cells
+        for choice in colab.cell(source).choices
+        if isinstance(choice.node, ast.If) and isinstance(choice.scope, ast.Module) and not choice.colab
+        if any(effect.kind == FETCH for effect in effects(source, choice.kept))
+        for name in bound(accesses_in(source, choice.kept), choice.scope)
+    )
 
 
 def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: bool) -> frozenset[str]:
@@ -67,7 +85,7 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
         candidates -= {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
     if not candidates:
         return frozenset()
-    words = _pattern(candidates)
+    words, values = _pattern(candidates), _set_by_handlers(cells, colab)
     used: set[str] = set()
     stored: set[str] = set()
     for source in cells:
@@ -78,10 +96,54 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
             used |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
             continue
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
+        idle_here |= ids_in(_not_taken(source, values))
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(left)
         stored |= bound(left)
     return frozenset(candidates & used - stored)
+
+
+def _set_by_handlers(cells: Sequence[CellSource], colab: ColabNames) -> dict[str, bool]:
+    """Names that a handler of a failed Colab import sets to True or False: the author's own flags for a local run. Any
+    other assignment is the opposite value at module level, above the handler."""
+    found: dict[str, tuple[bool, tuple[int, int], frozenset[int]]] = {}
+    for source in cells:
+        for choice in colab.cell(source).choices:
+            if choice.handler is not None and isinstance(choice.scope, ast.Module):
+                place = source.index, source.offset(choice.handler.lineno, choice.handler.col_offset)
+                inside = frozenset(ids_in([*choice.handler.body, *choice.removed]))
+                flags = [flag for node in choice.handler.body if (flag := _as_flag(node)) is not None]
+                # Conditions on a flag for Colab are choices themselves.
+                found |= {name: (value, place, inside) for name, value in flags if not _FLAG_NAME.fullmatch(name)}
+    words = _pattern(found) if found else None
+    for source in cells:
+        for access in accesses(source) if words and words.search(source.text) else ():
+            if access.name in found and access.binds:
+                value, place, inside = found[access.name]
+                node = access.assignment
+                is_above = node is not None and _as_flag(node) == (access.name, not value)
+                is_above = is_above and (source.index, source.span(node)[0]) < place
+                if id(access.node) not in inside and not (is_above and access.owner.parent is None):
+                    del found[access.name]
+    return {name: value for name, (value, _, _) in found.items()}
+
+
+def _as_flag(node: ast.stmt) -> tuple[str, bool] | None:
+    """The name and the value of `name = True` or `name = False`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value))):
+            return name, value
+    return None
+
+
+def _not_taken(source: CellSource, values: Mapping[str, bool]) -> Iterator[ast.stmt]:
+    """The statements of the branches that do not run if some names have these values."""
+    for node in source.nodes if values else ():
+        match node:
+            case ast.If(test=ast.Name(id=name)) if name in values:
+                yield from node.orelse if values[name] else node.body
+            case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name))) if name in values:
+                yield from node.body if values[name] else node.orelse
 
 
 def _pattern(names: Collection[str]) -> re.Pattern[str]:
@@ -109,6 +171,10 @@ def _stores(source: CellSource, names: Collection[str], colab: ColabNames) -> It
     """The assignments to some names of the module. `IN_COLAB = True` in a kept branch for Colab does not count: the
     branch runs here, but not on Colab; the value in the other branch does."""
     if source.tree is None:
+        text = source.text if source.is_python else ""
+        for name in names:
+            if re.search(rf"\b{re.escape(name)}\s*=(?!=)|\bas\s+{re.escape(name)}\b", text):
+                yield name, _Store(None)
         return
     cell = colab.cell(source)
     claiming = [choice for choice in cell.choices if choice.colab and any(map(_claims_colab, choice.kept))]

@@ -15,6 +15,7 @@ from migration.python.strings import comments
 from migration.python.trees import walk
 
 TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
+_TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
 _DRIVE = re.compile(r"\b(?:drive|gdrive)\b", re.IGNORECASE)
 _MAX_VALUES = 8
 _CONTENT = "/content"
@@ -54,6 +55,8 @@ def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
     for source in cells:
         if not colab.cell(source).concerned:
             continue
+        if source.tree is None and source.is_python and _TEXT_USE.search(source.text):
+            return False
         for use in colab.cell(source).uses:
             if (use.path == "drive" or use.path.startswith("drive.")) and not is_mount(use):
                 return False
@@ -67,6 +70,8 @@ def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
     for source in cells:
         if "mount" not in source.text or not colab.cell(source).concerned:
             continue
+        if source.tree is None and source.is_python:
+            points |= set(TEXT_MOUNT.findall(source.text))
         for use in colab.cell(source).uses:
             place = _place(use.call) if use.path == MOUNT and use.call is not None else None
             if place is None:

@@ -17,6 +17,7 @@ from migration.colab.local_value import Answer, answer
 from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
+from migration.python.statements import end_of
 from migration.python.trees import children
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
@@ -24,6 +25,7 @@ PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab"
 _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
 _IN_CONTENT = re.compile(r"[\"']/?content/?[\"']\s*(?:not\s+)?in\b|cwd\(\)\)?\.startswith\(\s*[\"']/content")
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
+_TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
 _SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
 
 
@@ -105,6 +107,12 @@ class ColabCell:
         return ids_in(statement for choice in self.choices for statement in choice.removed)
 
     @cached_property
+    def as_written(self) -> list[tuple[int, int]]:
+        """The spans of the tests, with their branches for Colab, that stay because they are false here."""
+        guards = (choice.node for choice in self.choices if choice.as_written and isinstance(choice.node, ast.If))
+        return [(self.source.span(node)[0], end_of(self.source, node.body[-1])) for node in guards]
+
+    @cached_property
     def uses(self) -> list[Use]:
         """The references to parts of google.colab that run here, in order."""
         return [use for use in self.names.uses if id(use.node) not in self.removed]
@@ -174,7 +182,8 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[tuple[int, str | N
     for source in cells:
         if not any(name in source.text for name in tracked):
             continue
-        for name, path in read_names(source, before=now).bound.items():
+        bound = _imported(source) if source.tree is None else read_names(source, before=now).bound
+        for name, path in bound.items():
             if name in tracked or path not in (None, GOOGLE):
                 tracked.setdefault(name, []).append((source.index, path))
                 now[name] = path
@@ -183,8 +192,17 @@ def _bindings(cells: Sequence[CellSource]) -> dict[str, tuple[tuple[int, str | N
 
 def _imported(source: CellSource) -> dict[str, str | None]:
     """The names that imports anywhere in a cell bind to parts of google.colab."""
+    if source.tree is not None:
+        nodes = [node for node in source.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    else:
+        nodes = []
+        for match in _TEXT_IMPORT.finditer(source.text) if source.is_python else ():
+            try:
+                nodes += ast.parse(match[0].strip()).body
+            except (SyntaxError, ValueError):
+                continue
     found: dict[str, str | None] = {}
-    for node in source.nodes:
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = imported_names(node)
             if isinstance(node, ast.ImportFrom) or any(path_below(alias.name) is not None for alias in node.names):

@@ -25,6 +25,7 @@ from migration.colab.forms import (
     marks,
     papermill_comment,
     text_comment,
+    written_literal,
 )
 from migration.python.source import CellSource
 from migration.python.strings import comments
@@ -40,6 +41,7 @@ _LOCAL_MEANING = re.compile(
 _SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*(?!.*[.!]\W*$)|-{3}|_{3}|&nbsp;|$)")
 _RULE = re.compile(r"@[ \t]*markdown[ \t]*(?:-{3,}|_{3,}|\*{3,})[ \t]*$")
 _ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
+_OPENS, _CLOSES = (re.compile(rf"@[ \t]*markdown[#\s]*{bracket}\s*$") for bracket in (r"[({\[]", r"[)}\]]"))
 _NOTE = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•>][ \t]|[↑^(_])")
 
 
@@ -119,8 +121,9 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     spans = {row: [row, row] for row in own.values()}
-    for (first, last), row in _described(source, texts, names):
-        if row in spans:
+    described = [(run, row) for run, row in _described(source, texts, names) if row in spans]
+    for (first, last), row in _without_torn_brackets(source, texts, described):
+        if row is not None:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
     _add_plain_comments(source, texts, spans, names)
     if is_form(source, leaving):
@@ -175,6 +178,21 @@ def _described(
     yield from zip(runs, rows, strict=True)
 
 
+def _without_torn_brackets(
+    source: CellSource, texts: Sequence[str], described: Sequence[tuple[tuple[int, int], int | None]]
+) -> list[tuple[tuple[int, int], int | None]]:
+    """The described groups that are moved, without any that opens or closes a bracket of a text that stays."""
+    moved = {at for (first, last), _ in described for at in range(first, last + 1)}
+    opened: list[int] = []
+    torn: set[int] = set()
+    for row in (source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"):
+        if _OPENS.search(texts[row]):
+            opened.append(row)
+        elif _CLOSES.search(texts[row]) and opened and ((first := opened.pop()) in moved) is not (row in moved):
+            torn |= {first, row}
+    return [(run, row) for run, row in described if torn.isdisjoint(range(run[0], run[1] + 1))]
+
+
 def _are_adjacent(texts: Sequence[str], upper: tuple[int, int], lower: tuple[int, int]) -> bool:
     """Whether only blank lines separate two groups of form texts, and the second does not begin a section."""
     between = texts[upper[1] + 1 : lower[0]]
@@ -220,7 +238,7 @@ def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[i
     which a form does not show, except at the start of a cell: that text describes the cell. Below a field, only a note
     (a list, a quotation, in brackets or italic) may follow after blank lines."""
     run, above, following = texts[first : last + 1], names.get(first - 1), last + 1
-    is_of_below = above is None or _SECTION.search(run[0])
+    is_of_below = above is None or (_SECTION.search(run[0]) and not _CLOSES.search(run[0]))
     if is_of_below and not _starts_cell(texts, first) and not _ITEM.search(run[0]):
         following += next((count for count, text in enumerate(texts[following:]) if text.strip()), 0)
     below = names.get(following)
@@ -263,7 +281,7 @@ def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Mappi
     if others := [cell for cell, found in names.items() if name in found.bound]:
         return f"the name is also assigned in cell {others[0]}"
     for cell, found in names.items():
-        if found.computes:
+        if any(re.fullmatch(pattern, name) for pattern in found.computed):
             return f"cell {cell} may assign the name by its text, as `globals()[name] = value` does"
     if len(group) > 1:
         own = ", ".join(str(cell) for cell in sorted({source.index for source, _ in group}))
@@ -292,6 +310,8 @@ def _parameter(source: CellSource, field: FormField, *, stays: str) -> Parameter
         return Parameter(source.index, field.name, "", stays="papermill would write its secret to the notebook")
     if any(_LOCAL_MEANING.search(text) for text in _texts(value)):
         return Parameter(source.index, field.name, "", stays="it names a path of Colab's machine")
+    if "\n" in written:
+        written = written_literal(value)
     comment = masked(papermill_comment(_without_colab(declared), value))
     return Parameter(source.index, field.name, written, comment)
 
@@ -307,9 +327,10 @@ def _is_secret(name: str, value: str) -> bool:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list | tuple | dict):
-        parts = [*value, *value.values()] if isinstance(value, dict) else value
-        yield from (text for part in parts for text in _texts(part))
+    elif isinstance(value, dict):
+        yield from (text for pair in value.items() for part in pair for text in _texts(part))
+    elif isinstance(value, list | tuple):
+        yield from (text for part in value for text in _texts(part))
 
 
 def _without_colab(declared: Declaration) -> Declaration:

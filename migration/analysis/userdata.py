@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from core.secrets.names import is_secret_name
 from migration.analysis.names import ColabNames
-from migration.colab.effects import SECRET, effects
 from migration.colab.local_branch import Choice
 from migration.colab.names import Use
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
+from migration.python.trees import last_name, walk
 
 
 def secret_names(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, ...]:
@@ -39,6 +39,18 @@ def _read_instead(source: CellSource, choice: Choice, uses: Sequence[Use]) -> It
     """The secrets, with their positions, that the kept branch reads from the environment instead of `userdata`."""
     removed = ids_in(choice.removed)
     on_colab = {_name_read(use) for use in uses if use.path == "userdata.get" and id(use.node) in removed}
-    for effect in effects(source, choice.kept) if on_colab else ():
-        if effect.kind == SECRET:
-            yield from ((effect.start, name) for name in effect.about if name in on_colab or is_secret_name(name))
+    if not on_colab:
+        return
+    for node in (node for statement in choice.kept for node in walk(statement)):
+        match node:
+            case (
+                ast.Subscript(value=environment, slice=ast.Constant(value=str(name)), ctx=ast.Load())
+                | ast.Call(func=ast.Attribute(value=environment, attr="get"), args=[ast.Constant(value=str(name)), *_])
+            ) if last_name(environment) == "environ":
+                read = name
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if last_name(function) == "getenv":
+                read = name
+            case _:
+                continue
+        if read in on_colab or is_secret_name(read):
+            yield source.span(node)[0], read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from migration.python.scopes import accesses, bound, ids_in, read
@@ -39,13 +39,14 @@ MAY_BIND_ANYTHING = re.compile(
 class CellNames:
     """The module-level names of a part of a cell: those it binds, those it uses when it runs, and those that its
     functions use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`,
-    `%run`), empty if there is none. `computes`: the cell computes names to assign them: `globals()[name] = 1`."""
+    `%run`), empty if there is none. `computed` are patterns of names that the cell computes to assign them:
+    `globals()[name] = 1`."""
 
     bound: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     deferred: set[str] = field(default_factory=set)
     anything: str = ""
-    computes: bool = False
+    computed: set[str] = field(default_factory=set)
 
 
 def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int | None = None) -> CellNames:
@@ -86,18 +87,8 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
 def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> None:
     """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
     may_use_texts = _NAMESPACE.search(text) is not None
+    found.computed |= _computed_names(nodes)
     for node in nodes:
-        match node:
-            case ast.Subscript(value=ast.Call() as namespace, slice=ast.Constant(value=str(name)), ctx=ast.Store()):
-                found.bound |= {name} if _is_namespace(namespace) else set()
-            case (
-                ast.Assign(value=ast.Call() as namespace)
-                | ast.Subscript(value=ast.Call() as namespace, ctx=ast.Store())
-                | ast.Call(func=ast.Attribute(value=ast.Call() as namespace, attr="update"), args=[ast.expr()])
-            ):
-                found.computes |= _is_namespace(namespace)
-            case ast.Call(func=ast.Name(id="exec"), args=[code, *_]):
-                found.computes |= not isinstance(code, ast.Constant)
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
         elif isinstance(node, ast.Call | ast.Assign):
@@ -107,9 +98,47 @@ def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> N
             found.used.add(node.value)
 
 
-def _is_namespace(node: ast.Call) -> bool:
-    """Whether a call returns the namespace of the module, which then can bind any name."""
-    return ast.unparse(node) in ("globals()", "locals()", "vars()")
+def _computed_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """Patterns of the names that `globals()[name] = 1`, `globals().update(settings)` and `exec(f"{name} = 1")`
+    assign."""
+    aliases = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and _is_namespace(node.value, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Subscript(value=value, slice=name, ctx=ast.Store()) if _is_namespace(value, aliases):
+                found.add(_name_pattern(name))
+            case ast.Call(func=ast.Attribute(value=value, attr="update"), args=[settings]):
+                if _is_namespace(value, aliases) and not isinstance(settings, ast.Dict):
+                    found.add(".*")
+            case ast.Call(func=ast.Name(id="exec"), args=[code, *_]) if not isinstance(code, ast.Constant):
+                texts = [part.value for part in ast.walk(code) if isinstance(part, ast.Constant)]
+                if any(isinstance(text, str) and "=" in text for text in texts):
+                    found.add(_name_pattern(code).split("=")[0].rstrip("\\ "))
+    return found
+
+
+def _is_namespace(node: ast.expr, aliases: Collection[str]) -> bool:
+    """Whether an expression is the namespace of the module: `globals()`, or a name for it."""
+    match node:
+        case ast.Call(func=ast.Name(id="globals" | "locals" | "vars"), args=[], keywords=[]):
+            return True
+    return isinstance(node, ast.Name) and node.id in aliases
+
+
+def _name_pattern(node: ast.expr) -> str:
+    """The pattern of a computed name: that of `f"part_{number}"` is `part_.*`."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return re.escape(text)
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_name_pattern, parts))
+    return ".*"
 
 
 def _root(node: ast.AST) -> str:

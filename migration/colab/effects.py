@@ -21,6 +21,9 @@ INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
     *("installs", "fetches", "reads secrets", "names files", "changes folders"),
     *("sets the environment", "runs code"),
 )
+PLACES = frozenset({FETCH, FILES, FOLDER})
+"""Kinds of effects on which the rest of a notebook depends: if they are kept, the branch for other machines does not
+apply."""
 
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:

@@ -107,8 +107,10 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
     name = _name_before(source, mark)
     if mark.comment != mark.start:
         return FormField(mark, name, None, "its assignment is commented out")
-    if not set(re.findall(r"^[ \t]*%%(\w+)", source.text, re.MULTILINE)) <= {"capture", "time"}:
-        return FormField(mark, name, None, "its cell has a cell magic")
+    if source.magic is not None and source.magic.name not in ("capture", "time"):
+        return FormField(mark, name, None, f"its cell runs under `%%{source.magic.name}`")
+    if source.magic is None and re.search(r"^[ \t]*%%", source.text, re.MULTILINE):
+        return FormField(mark, name, None, "a cell magic is in the middle of its cell")
     simple = [node for node in statements if isinstance(node, ast.Assign | ast.AnnAssign)]
     target = _single_name(simple[0]) if len(simple) == 1 else ""
     if not target:
@@ -118,9 +120,10 @@ def _form_field(source: CellSource, mark: Mark, statements: list[ast.stmt], top:
     line = source.line_span(start, start)[0]
     if id(statement) not in top:
         return FormField(mark, target, statement, "it is inside a branch, a loop or a definition")
-    is_apart = not source.text[line:start].strip() and not source.text[end : mark.start].strip(" \t;")
-    if not is_apart or source.text[:line].endswith("\\\n") or len(statements) > 1 or "\n" in source.text[start:end]:
-        return FormField(mark, target, statement, "it is not on a line of its own")
+    if source.line_of(start) != source.line_of(mark.start) or source.text[:line].endswith("\\\n"):
+        return FormField(mark, target, statement, "its value takes several lines")
+    if source.text[line:start].strip() or source.text[end : mark.start].strip(" \t;") or len(statements) > 1:
+        return FormField(mark, target, statement, "other statements share its line")
     if statement.value is None or not is_literal(statement.value):
         return FormField(mark, target, statement, "its value is an expression, not a literal")
     return FormField(mark, target, statement)
@@ -206,6 +209,8 @@ def papermill_comment(declared: Declaration, value: Any) -> str:
     any_text = declared.setting("allow-input").lower() == "true"
     if declared.options:
         words.append(f"one of {_listed(declared)}{', or another' if any_text else ''}")
+    if declared.setting("placeholder"):
+        words.append(f"such as {declared.setting('placeholder')}")
     type_name = _type_name(declared, value)
     if declared.note and declared.note != type_name:
         words.append(declared.note)

@@ -9,10 +9,11 @@ branch is kept, for example for flags, settings and displays in Colab's page.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from migration.colab.effects import Effect, clones, different, effects, needs_colab, uncovered
+from migration.colab.effects import FILES, PLACES, Effect, clones, different, effects, needs_colab, uncovered
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
@@ -27,6 +28,7 @@ _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", 
 _CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
+_TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print)\(")
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
@@ -37,9 +39,10 @@ class Choice:
 
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
-    "refuses", or the needed names. `stays`: the statement itself remains around the branch: a `try` that
+    "refuses", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try` that
     catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that decided
-    for it or, if it is removed, that the other one does not have.
+    for it or, if it is removed, that the other one does not have. `as_written`: nothing is changed, because the branch
+    for Colab does not run here anyway, and an `else` or a comment above would make no sense without it.
     """
 
     node: ast.If | ast.Try
@@ -53,6 +56,12 @@ class Choice:
     stays: bool = False
     rest: tuple[ast.expr, ...] = ()
     effects: tuple[Effect, ...] = ()
+    as_written: bool = False
+
+    @property
+    def sets_place(self) -> bool:
+        """The branch for Colab is kept and creates files, folders or variables that other cells expect."""
+        return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
     @property
     def idle(self) -> tuple[ast.stmt, ...]:
@@ -65,12 +74,15 @@ class Choice:
 @dataclass(frozen=True)
 class Context:
     """What the notebook knows about its branches. `needed` are names that only branches bind which do not run here,
-    although other cells need them. `repository` is the one that contains the notebook: a branch that clones it is not
-    needed.
+    although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
+    other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
+    needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
     """
 
     needed: frozenset[str] = frozenset()
+    as_on_colab: bool = False
     repository: str = ""
+    fetched: frozenset[str] = frozenset()
 
 
 def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
@@ -113,7 +125,9 @@ class _Search:
         if choice is None or choice.colab:
             return choice
         if not (_leaves(choice.kept) and not choice.removed):
-            return self._unless_lost(choice)
+            choice = self._unless_lost(choice)
+            is_local = choice is not None and not choice.colab
+            return replace(choice, as_written=self._explains_tpu(choice)) if choice and is_local else choice
         # `if not IN_COLAB: return` before statements that do something
         lost = uncovered(effects(self.source, after), ())
         return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
@@ -142,10 +156,36 @@ class _Search:
         lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
+        if lost and self._is_fetched(choice, lost):
+            return choice
         if lost and not needs_colab(self.source, choice.removed):
             return _for_colab(self.source, choice, effects=tuple(lost))
+        # Installations and programs may be needed here in any case.
+        if self.context.as_on_colab and local and not colab and all(effect.kind in PLACES for effect in local):
+            return _for_colab(self.source, choice, because="places")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
+
+    def _is_fetched(self, choice: Choice, lost: Sequence[Effect]) -> bool:
+        """Whether the branch for Colab only names folders, and all that it binds is bound and downloaded elsewhere."""
+        imports = (node for node in choice.removed if isinstance(node, ast.Import | ast.ImportFrom))
+        names = only_bound_in(self.source, choice) - {name for node in imports for name, _ in imported_names(node)}
+        is_named = all(effect.kind == FILES for effect in lost)
+        return is_named and isinstance(choice.scope, ast.Module) and bool(names) and names <= self.context.fetched
+
+    def _explains_tpu(self, choice: Choice) -> bool:
+        """Whether the branch for Colab only sets up its TPU, and an `else` or a comment directly above depends on
+        it."""
+        node = choice.node
+        if not isinstance(node, ast.If) or choice.rest or choice.removed != tuple(node.body):
+            return False
+        above = self.source.text[: self.source.span(node)[0]].rstrip(" \t").split("\n")[-2:-1]
+        is_described = bool(node.orelse) or any(line.lstrip().startswith("#") for line in above)
+        only_sets_up = all(
+            isinstance(part, ast.Import | ast.ImportFrom) or _TPU_SET_UP.match(self.source.segment(part))
+            for part in node.body
+        )
+        return is_described and only_sets_up and needs_colab(self.source, choice.removed)
 
     def _replaces(self, choice: Choice, effect: Effect) -> bool:
         """Whether the local branch of an `if` is the author's way without an upload or download in the browser: it

@@ -106,6 +106,12 @@ def _removal(source: CellSource, secret: Secret) -> tuple[Edit, ...]:
     return ()
 
 
+def removed_rows(source: CellSource) -> set[int]:
+    """The rows of the assignments that the rule for secrets removes."""
+    found = [secret for secret in _own_secrets(source) if _removal(source, secret)]
+    return {source.line_of(secret.start) for secret in found}
+
+
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
     """`import os` above the first statement that needs it, if the cell neither imports nor uses it before."""
     needing = [edit.start for edit in edits if re.search(r"os\.environ", edit.text)]

@@ -33,7 +33,10 @@ _CALLERS_ACTION = "check what the callers of this function do on Colab only, bec
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        if isinstance(choice.node, ast.If) and not choice.colab:
+        if choice.as_written:
+            message = "the condition stays as written: it is false here, and the text around it refers to it"
+            yield Match(*source.span(choice.node), message)
+        elif isinstance(choice.node, ast.If) and not choice.colab:
             yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
@@ -101,6 +104,8 @@ def _scripts(source: CellSource, choice: Choice) -> str:
 def _reason(choice: Choice) -> str:
     if choice.because == "refuses":
         return "the other branch refuses to run outside Colab"
+    if choice.because == "places":
+        return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
         kinds = list(dict.fromkeys(effect.kind for effect in choice.effects))
         words = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
@@ -256,7 +261,8 @@ RULES: tuple[Rule, ...] = (
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`",
         "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
-        "values or shows something; the user decides if both install or run different things",
+        "values or shows something; the user decides if both install or run different things. A set-up of Colab's TPU "
+        "stays as written if an `else` or a comment above refers to it",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,

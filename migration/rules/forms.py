@@ -21,6 +21,7 @@ from migration.colab.forms import (
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
+from migration.rules.credentials import removed_rows
 from migration.rules.rule import Example, Match, Rule
 
 _RETURNS_NONE = re.compile(
@@ -41,7 +42,10 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     planned = _planned(source, facts)
+    removed = removed_rows(source) if "environ" in source.text else set()
     for field in form_fields(source):
+        if source.line_of(field.mark.start) in removed:
+            continue
         stays = planned[field.name].stays if field.name in planned else ""
         if field.name in planned and not (stays or field.obstacle):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -67,6 +67,10 @@ def _find_attended(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     yield from _shell_logins(source)
     if not source.is_python or not _ATTENDED.search(source.text):
         return
+    if source.tree is None:
+        for match in outside_comments(source, re.compile(r"(?<![\w.])(?:raw_input|input|getpass|notebook_login)\(")):
+            yield _prompt(match.start(), match.end(), match[0].rstrip("("))
+        return
     imported = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in source.nodes
@@ -110,9 +114,15 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in outside_comments(source, _TPU)[:1]:
+    for match in _running(source, facts, outside_comments(source, _TPU))[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
+
+
+def _running(source: CellSource, facts: NotebookFacts, found: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """The matches outside of conditions that stay because they are false here."""
+    spans = facts.colab.cell(source).as_written
+    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
 
 
 def unparsed(source: CellSource) -> Finding | None:
@@ -147,7 +157,7 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
-    for match in _VARIABLE.finditer(source.text):
+    for match in _running(source, facts, _VARIABLE.finditer(source.text)):
         message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
         if "TPU" in match[0]:
             message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION

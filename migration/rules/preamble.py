@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.forms import written_literal
+from migration.colab.forms import is_literal, written_literal
 from migration.python.scopes import accesses
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
@@ -94,14 +94,13 @@ def add_preamble(
         line = f"{name} = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
         lines = {name: line, **lines}
     parameters, setup = tagged(cells, PARAMETERS_TAG), tagged(cells, SETUP_TAG)
+    if setup is not None and not needs:
+        return cells
     if setup is not None:
-        present = cells[setup]["source"].split("\n")
-        known = {line.partition(" = ")[0] for line in present}
-        missing = [line for line in _setup_lines(cells, facts, needs) if line.partition(" = ")[0] not in known | {""}]
-        last = next((row for row, line in enumerate(present) if line.startswith("os.chdir(")), len(present))
-        text = "\n".join([*present[:last], *missing, *present[last:]])
-        cells = [*cells[:setup], {**cells[setup], "source": text}, *cells[setup + 1 :]] if missing and needs else cells
-        return cells if parameters is None else _with_parameters(cells, parameters, lines)
+        return _extended(cells, parameters, setup, lines, _setup_lines(cells, facts, needs))
+    if parameters is not None and parameters > first and _is_movable(cells, parameters, facts):
+        cells = [*cells[:first], cells[parameters], *cells[first:parameters], *cells[parameters + 1 :]]
+        parameters = first
     if parameters is not None and (parameters > first or _holds_any(cells[parameters]["source"], facts)):
         # Papermill sets the values below that cell, too late for folders that are needed before or in it: those have
         # their defaults.
@@ -109,8 +108,8 @@ def add_preamble(
         return [*cells[:first], _code_cell(text, SETUP_TAG), *cells[first:]]
     added = [_code_cell("\n".join([SETUP_TITLE, *_setup_lines(cells, facts, needs)]), SETUP_TAG)] if needs else []
     if parameters is not None:
-        cells = _with_parameters(cells, parameters, lines)
-        return [*cells[: parameters + 1], *added, *cells[parameters + 1 :]]
+        head = {**cells[parameters], "source": _with_parameters(cells[parameters]["source"], lines)}
+        return [*cells[:parameters], head, *added, *cells[parameters + 1 :]]
     if lines:
         added.insert(0, _code_cell(_joined([PARAMETERS_TITLE, *lines.values()]), PARAMETERS_TAG))
     at = first if start is None else min(start, first)
@@ -206,13 +205,33 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
     return [*lines, *[f"os.chdir({work})"] * needs.work]
 
 
-def _with_parameters(cells: list[dict[str, Any]], at: int, lines: dict[str, str]) -> list[dict[str, Any]]:
-    """The cells with the missing lines in the parameters cell."""
-    text = cells[at]["source"]
-    bound = _assigned("\n".join(cell["source"] for cell in cells if {PARAMETERS_TAG, SETUP_TAG} & {*_tags(cell)}))
+def _extended(
+    cells: list[dict[str, Any]], parameters: int | None, setup: int, lines: dict[str, str], wanted: list[str]
+) -> list[dict[str, Any]]:
+    """The cells of a notebook that was already migrated, with missing lines added to its two cells."""
+    texts = {setup: _with_setup(cells[setup]["source"], wanted)}
+    if parameters is not None:
+        known = _assigned(cells[setup]["source"])
+        lines = {name: line for name, line in lines.items() if name not in known}
+        texts[parameters] = _with_parameters(cells[parameters]["source"], lines)
+    if all(cells[at]["source"] == text for at, text in texts.items()):
+        return cells
+    return [{**cell, "source": texts.get(at, cell["source"])} for at, cell in enumerate(cells)]
+
+
+def _with_parameters(text: str, lines: dict[str, str]) -> str:
+    bound = _assigned(text)
     missing = [line for name, line in lines.items() if name not in bound]
-    new = {**cells[at], "source": _joined([text.rstrip("\n"), *missing]) if missing else text}
-    return [*cells[:at], new, *cells[at + 1 :]]
+    return _joined([text.rstrip("\n"), *missing]) if missing else text
+
+
+def _with_setup(text: str, wanted: list[str]) -> str:
+    """The set-up with its missing lines, before it changes the folder. A line is known by the target it assigns."""
+    present = text.split("\n")
+    known = {line.partition(" = ")[0] for line in present}
+    missing = [line for line in wanted if line.partition(" = ")[0] not in known | {""}]
+    last = next((row for row, line in enumerate(present) if line.startswith("os.chdir(")), len(present))
+    return "\n".join([*present[:last], *missing, *present[last:]])
 
 
 def _assigned(text: str) -> set[str]:
@@ -223,6 +242,18 @@ def _assigned(text: str) -> set[str]:
     targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
     return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _is_movable(cells: Sequence[dict[str, Any]], at: int, facts: NotebookFacts) -> bool:
+    """Whether the parameters cell contains only literals, with names that no earlier cell uses."""
+    try:
+        body = ast.parse(cells[at]["source"]).body
+    except (SyntaxError, ValueError):
+        return False
+    if not all(isinstance(node, ast.Assign | ast.AnnAssign) and node.value and is_literal(node.value) for node in body):
+        return False
+    before = "\n".join(cell["source"] for cell in cells[:at] if cell["cell_type"] == "code")
+    return not any(_holds(before, name) for name in _assigned(cells[at]["source"]))
 
 
 def _code_cell(source: str, tag: str) -> dict[str, Any]:

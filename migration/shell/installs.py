@@ -217,6 +217,8 @@ def system_call(command: shell.Command) -> SystemCall | None:
     name = command.program
     arguments = command.arguments
     values = [word.value for word in arguments]
+    if name in ("sh", "bash") and values[:1] == ["-c"] and len(values) > 1:
+        return _in_a_shell(command, values[1])
     written = [found.target.value for found in command.redirections if found.target]
     written += values if name in ("tee", "cp", "mv") else []
     if sources := tuple(value for value in written if value.startswith("/etc/apt/")):
@@ -239,6 +241,20 @@ def system_call(command: shell.Command) -> SystemCall | None:
     packages = tuple(value for value in known if re.fullmatch(r"[a-z0-9][\w.+:~-]*(?:=\S+)?(?:/\w\S*)?", value))
     others = tuple(word.value for word in plain[1:] if word.value not in packages)
     return SystemCall(command, packages, others, installs=True)
+
+
+def _in_a_shell(command: shell.Command, text: str) -> SystemCall | None:
+    inner = [system_call(found) for found in shell.commands(text, script=True)]
+    calls = [call for call in inner if call is not None]
+    if not calls or len(calls) < len(inner):
+        return None
+    return SystemCall(
+        command,
+        packages=tuple(name for call in calls for name in call.packages),
+        others=tuple(name for call in calls for name in call.others),
+        sources=tuple(name for call in calls for name in call.sources),
+        installs=any(call.installs for call in calls),
+    )
 
 
 def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:

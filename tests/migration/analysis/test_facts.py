@@ -31,6 +31,7 @@ def _paths(*texts):
         (("google.colab.files.upload()",), ["files.upload"]),
         (("from google.colab import files\nupload = files.upload", "upload()"), ["files.upload"]),
         (("if a:\n    from google.colab import files\nelse:\n    pass\nfiles.upload()",), ["files.upload"]),
+        (("print 1\nfrom google.colab import files", "files.upload()"), ["files.upload"]),
     ],
 )
 def test_names_are_resolved_across_cells(texts, paths):
@@ -163,6 +164,7 @@ def test_names_bound_only_in_colab_branches_are_found(texts, needed):
             ("from google.colab import drive\ndrive.mount('/content/drive')\ndrive.mount('/content/drive2')",),
             ("/content/drive2", "/content/drive"),
         ),
+        (("print 1\nfrom google.colab import drive\ndrive.mount('/content/old')",), ("/content/old",)),
         (("from google.colab import drive\ndrive.mount(ask())",), DEFAULT_MOUNTS),
         (("drive = PyDrive()\ndrive.mount('/content/other')",), DEFAULT_MOUNTS),
     ],
@@ -181,6 +183,7 @@ def test_mount_points_are_found(texts, mounts):
         ("ok = drive.mount('/content/drive')", False),
         ("f(drive)", False),
         ("b.on_click(lambda _: drive.mount('/content/drive'))", False),
+        ("print 1\ndrive.mount('/content/drive')", False),
     ],
 )
 def test_a_static_mount_is_the_only_use_of_the_drive(text, static):

@@ -5,6 +5,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.python.source import CellSource
 from migration.rules import credentials
 from migration.rules.rewriting import rewrite
+from migration.rules.table import RULES
 from tests.support.compiling import compiles
 
 _TOKEN = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF2h"
@@ -65,6 +66,13 @@ def test_a_line_that_only_sets_the_variable_of_a_secret_is_removed():
     new, found = _rewrite(lines)
     assert new == "import os"
     assert [finding.action.split()[1] for finding in found] == ["HF_TOKEN", "GITHUB_TOKEN"]
+
+
+def test_the_form_field_of_a_removed_line_is_not_reported():
+    source = CellSource(f'import os\nos.environ["HF_TOKEN"] = "{_TOKEN}" #@param {{type:"string"}}\nf()')
+    new, found = rewrite(source, cell_type="code", rules=RULES, facts=NotebookFacts())
+    assert new.text == "import os\nf()"
+    assert [finding.rule for finding in found] == ["LF801"]
 
 
 def test_several_secrets_import_os_once():

@@ -10,7 +10,7 @@ import pytest
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import announcements, detection, human
+from migration.rules import announcements, colab_api, detection, human
 from migration.rules.rewriting import rewrite
 from tests.support import most_nightly
 from tests.support.compiling import compiles
@@ -323,6 +323,14 @@ def test_the_content_folder_test_is_a_detection_if_a_flag_uses_it(question):
     assert new == ["IN_COLAB = False", "n = 2", f"ok = {question}"]
 
 
+def test_folders_of_other_machines_are_removed_if_those_of_colab_stay():
+    here = "if not ASK:\n    os.chdir('..')"
+    assert _rewrite(here)[0] == ["os.chdir('..')"]
+    assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", here)[0][1] == ""
+    install = "if not ASK:\n    !bash install.sh /opt/x"
+    assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", install)[0][1] == install[12:].strip()
+
+
 @pytest.mark.parametrize(
     "local, lost",
     [
@@ -339,6 +347,27 @@ def test_differing_branches_are_a_manual_step(local, lost):
     assert new == local
     assert finding.keeps is Keeps.NEEDS_HUMAN
     assert lost in finding.action
+
+
+_IN_DRIVE = (
+    "try:\n    import google.colab\n    assert os.path.exists('/content/drive/MyDrive/d')\n    on_colab = True\n"
+    "    data = '/content/drive/MyDrive/d'\nexcept ImportError:\n    on_colab = False"
+)
+
+
+@pytest.mark.parametrize(
+    "local, is_local",
+    [
+        ("data = '.'\n    gdown.download_folder(id='x', output=data)", True),
+        ("data = '.'", False),
+        ("other = '.'\n    gdown.download_folder(id='x', output=other)", False),
+    ],
+)
+def test_the_drive_is_not_needed_if_the_author_downloads_its_files_elsewhere(local, is_local):
+    new, _ = _rewrite(_IN_DRIVE, f"if not on_colab:\n    {local}", "print(data)")
+    assert (new[0] == "on_colab = False") is is_local
+    assert new[1] == local.replace("\n    ", "\n") or not is_local
+    assert _rewrite(*new)[0] == new
 
 
 def test_what_is_here_is_not_fetched_again():
@@ -383,8 +412,49 @@ def test_a_tpu_branch_does_not_replace_the_others():
 _TPU = "if ASK and 'COLAB_TPU_ADDR' in os.environ:\n    import jax.tools.colab_tpu\n    jax.tools.colab_tpu.setup_tpu()"
 
 
-def test_a_tpu_set_up_is_removed():
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# For TPUs.\n\nimport os\n{_TPU}\nelse:\n    # Otherwise the GPU.\n    !nvidia-smi",
+        f"# For TPUs.\n{_TPU}\nx = 1",
+    ],
+)
+def test_a_tpu_set_up_stays_as_written_if_something_refers_to_it(text):
+    sources = [CellSource(text.replace("ASK", "'google.colab' in str(get_ipython())"))]
+    rules = (*RULES, *colab_api.RULES, *human.RULES)
+    new, found = rewrite(sources[0], cell_type="code", rules=rules, facts=collect_facts(sources))
+    assert new is sources[0]
+    assert [(finding.rule, finding.keeps, finding.changed) for finding in found] == [("LF301", Keeps.EQUIVALENT, False)]
+
+
+def test_a_tpu_set_up_that_nothing_refers_to_is_removed():
     assert _one(f"import os\n\n{_TPU}\nx = 1")[0] == "import os\n\nx = 1"
+
+
+_LOCAL_FLAG = "local = False\ntry:\n    from google.colab.patches import cv2_imshow\nexcept:\n    local = True"
+
+
+@pytest.mark.parametrize(
+    "use, is_local",
+    [
+        ("if local:\n    show(x)\nelse:\n    cv2_imshow(x)", True),
+        ("def f():\n    if not local:\n        cv2_imshow(x)", True),
+        ("if local:\n    show(x)\ncv2_imshow(x)", False),
+        ("local = False\nif not local:\n    cv2_imshow(x)", False),
+        ("if local == y:\n    cv2_imshow(x)", False),
+    ],
+)
+def test_the_flag_of_the_author_for_a_local_run_is_set(use, is_local):
+    (new, other), _ = _rewrite(_LOCAL_FLAG, use)
+    assert other == use
+    assert (new == "local = False\nlocal = True") is is_local
+    assert ("import cv2_imshow" in new) is not is_local
+
+
+def test_the_flag_of_the_author_may_be_set_in_an_else():
+    use = "if local:\n    show(x)\nelse:\n    cv2_imshow(x)"
+    guard = "try:\n    from google.colab.patches import cv2_imshow\nexcept ImportError:\n    local = True"
+    assert _rewrite(f"{guard}\nelse:\n    local = False", use)[0] == ["local = True", use]
 
 
 def test_a_flag_for_colab_decides_by_the_effects_of_its_branches():

@@ -30,6 +30,7 @@ def _found(text, *, language="python"):
         ("import wandb\nwandb.login()", [("LF811", 2)]),
         ("wandb.login(key=k)", []),
         ("# input()\nform.input(1)", []),
+        ("print 'old'\nx = raw_input('a')", [("LF811", 2)]),
         ("x = <YOUR CODE>\ny = 'the first input (at 0)'", []),
         ("!huggingface-cli login", [("LF811", 1)]),
         ("!hf auth login --token $HF_TOKEN", []),

@@ -279,6 +279,16 @@ def test_a_text_that_introduces_a_field_moves_with_it_although_it_names_another(
     )
 
 
+@pytest.mark.parametrize("between, moves", [("", True), ("import time\n", False)])
+def test_brackets_in_texts_are_not_torn_apart(between, moves):
+    above, below = "# @markdown ##### Move:\n# @markdown #####{", "# @markdown #####}\n\nb = 2 #@param"
+    text = f"f()\n{above}\n{between}a = 1 #@param\n{below}"
+    (parameters, cell), _ = _migrate(text)
+    marks = [mark for mark in ("####{", "####}") if mark in cell["source"]]
+    assert marks == ([] if moves else ["####{", "####}"])
+    assert ("# {\na = 1  # type: int\n# }" in parameters["source"]) is moves
+
+
 @pytest.mark.parametrize(
     "comment, moves",
     [
@@ -422,15 +432,15 @@ def test_the_runtime_is_imported_from_any_folder(tmp_path, monkeypatch):
     assert run.stdout == f"True {tmp_path}\n"
 
 
-def test_a_parameters_cell_of_the_notebook_is_extended():
+def test_a_parameters_cell_of_the_notebook_is_extended_and_comes_first():
     cells = [
-        {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "n = 3\n"},
         {"cell_type": "code", "metadata": {}, "source": 'open(f"{WORK_DIR}/a")'},
+        {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "n = 3\n"},
     ]
     new = add_preamble(cells, NotebookFacts(), Folders())
     assert [cell["metadata"].get("tags") for cell in new] == [["parameters"], ["landfall-setup"], None]
     assert new[0]["source"].startswith("n = 3\nwork_dir = ")
-    assert add_preamble(new, NotebookFacts(), Folders()) == new
+    assert add_preamble(new, NotebookFacts(), Folders()) is new
 
 
 def test_a_parameters_cell_that_computes_keeps_its_place():
@@ -512,10 +522,10 @@ def test_parameters_replace_the_form_in_place():
         ("for key, value in settings.items():\n    exec(f'{key} = {value}')", True),
         ("exec('a = %d' % b)", True),
         ("globals()['steps'] = 2", True),
-        ("for number in range(3):\n    globals()[f'part_{number}'] = number", True),
-        ("exec(f'other_{key} = {value}')", True),
+        ("for number in range(3):\n    globals()[f'part_{number}'] = number", False),
+        ("exec(f'other_{key} = {value}')", False),
         ("found = vars(namespace)\nfound[key] = 1", False),
-        ("exec(text)", True),
+        ("exec(text)", False),
     ],
 )
 def test_a_field_stays_if_its_name_is_assigned_by_its_text(code, stays):

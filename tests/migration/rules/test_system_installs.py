@@ -18,6 +18,7 @@ from tests.migration.rules.installs import rewritten, rules_of
         ("!echo 'deb u s' > /etc/apt/sources.list.d/x.list", "# !echo 'deb u s' > /etc/apt/sources.list.d/x.list"),
         ("!dpkg -i x.deb", "# !dpkg -i x.deb"),
         ("!ldconfig /usr/lib64-nvidia", "# !ldconfig /usr/lib64-nvidia"),
+        ("!sudo bash -c 'apt update; apt install x'", "# !sudo bash -c 'apt update; apt install x'"),
         ("x = 1\n!apt-get install \\\n    x \\\n  y\nz = 2", "x = 1\n# !apt-get install \\\n#     x \\\n#   y\nz = 2"),
         ("if a:\n    !apt install x\nb = 1", "if a:\n    pass  # !apt install x\nb = 1"),
         ("if a:\n    !apt install x\n    b = 1", "if a:\n    # !apt install x\n    b = 1"),
