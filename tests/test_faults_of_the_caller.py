@@ -112,6 +112,7 @@ def test_reports_without_permission_are_left_out_of_the_export_with_a_warning(wo
         folder.chmod(0o755)
 
 
+@pytest.mark.nightly
 def test_a_run_without_permission_is_left_out_with_a_warning(workspace):
     log_dir = workspace / "runs/patchtst_ssl"
     for name in ("open", "closed"):

@@ -23,7 +23,7 @@ def address(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", most_nightly(VIEWS, but=2))
+@pytest.mark.parametrize("view", most_nightly(VIEWS, but=1))
 def test_every_view_is_drawn_without_a_server(address, visit, site, view):
     page, served = visit(address), visit(site)
     for each in (page, served):

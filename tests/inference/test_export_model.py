@@ -90,7 +90,9 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
     [
         # Of small graphs: writing takes seconds for each pass and layer.
         ("patchtst", ["model.channel_attention=none", "model.masks=[patches]"], None),
-        pytest.param("swinmae", ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"], 2),
+        pytest.param(
+            "swinmae", ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"], 2, marks=IN_NIGHTLY
+        ),
         pytest.param(
             "swinmae",
             [

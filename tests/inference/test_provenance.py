@@ -65,7 +65,7 @@ def test_current_scores_are_not_computed_again(scored, caplog):
         ("scoring.threshold.false_alarm_rate=0.02", "scoring.threshold.false_alarm_rate was 0.01, is 0.02"),
         pytest.param("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4", marks=IN_NIGHTLY),
         pytest.param("scoring.event_gap=4", "scoring.event_gap was 3, is 4", marks=IN_NIGHTLY),
-        ("data.score_stride=8", "data.score_stride was 16, is 8"),
+        pytest.param("data.score_stride=8", "data.score_stride was 16, is 8", marks=IN_NIGHTLY),
     ],
 )
 def test_a_changed_setting_causes_a_new_scoring_and_is_named(scored, caplog, override, reason):

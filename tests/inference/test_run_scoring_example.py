@@ -48,7 +48,7 @@ def test_the_table_names_sample_files_with_their_folder(trained, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert run(trained, stream, "--json") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)

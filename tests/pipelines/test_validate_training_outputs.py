@@ -262,7 +262,7 @@ def test_a_folder_without_permission_fails_its_check_without_a_traceback(tmp_pat
     assert not caplog.records
 
 
-@pytest.mark.parametrize("name", most_nightly(DAMAGES, but=10))
+@pytest.mark.parametrize("name", most_nightly(DAMAGES, but=4))
 def test_each_damage_fails_only_its_check(copied, runtime_only, name, caplog):
     damage, checks = DAMAGES[name]
     damage(copied)

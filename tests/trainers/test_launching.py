@@ -270,6 +270,7 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     "what, restarts, code",

@@ -223,7 +223,7 @@ OUTPUTS = ("logging.log_dir", "logging.checkpoint_path", "logging.artifacts_dir"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", most_nightly(OUTPUTS, but=2))
+@pytest.mark.parametrize("key", most_nightly(OUTPUTS, but=1))
 @pytest.mark.parametrize("place", ["../elsewhere/x.pt", "/elsewhere/x.pt", "runs/../../x.pt"])
 def test_an_untrusted_configuration_writes_only_in_the_workspace(workspace, key, place):
     section, name = key.split(".")

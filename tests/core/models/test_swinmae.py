@@ -434,6 +434,7 @@ def test_the_level_of_a_masked_axis_is_masked_with_it():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_level_is_learned_from_the_image():
     torch.manual_seed(0)
     model = with_levels(image_size=16, mask_unit=2, **{**TWO_STAGES, **FORMS["light"]})

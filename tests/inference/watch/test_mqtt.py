@@ -116,6 +116,7 @@ def publisher(broker: RunningBroker) -> Iterator[Publisher]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker, publisher):
     settings = settings_of(trained, broker)
     frame = pd.read_csv(trained / "data/fdc/test_1.csv")

@@ -24,6 +24,7 @@ KINDS = {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "kind", [pytest.param("charts", marks=IN_NIGHTLY), "model and charts", pytest.param("model", marks=IN_NIGHTLY)]
 )

@@ -99,6 +99,7 @@ def test_an_event_in_pieces_is_attributed_as_a_whole():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @given(st.data())
 def test_batch_and_incremental_events_are_equal(data):
     """Exactly, for any scores, gaps, settings and pieces: the errors are eighths, so that their sums are exact."""
