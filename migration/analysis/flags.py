@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from migration.analysis.names import ColabNames
-from migration.colab.effects import FETCH, effects
+from migration.colab.effects import FETCH, Functions, effects, of_function
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
 from migration.colab.names import MOUNTS
 from migration.python.scopes import Assignment, accesses, accesses_in, bound, ids_in, read
 from migration.python.source import CellSource
+from migration.python.trees import walk
 
 _FLAG_NAME = re.compile(
     r"_*(?:(?:in|is|on|at|use|using|i_?am_?in|has|with|from|run|running|run_?in|running_?(?:in|on)|env(?:ironment)?_?is)_?)?"
@@ -61,7 +62,12 @@ def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount
         return replace(colab.context, fetched=fetched)  # other branches may run then
     needed = colab.context.needed | _find_needed(cells, colab, static_mount)
     sets_place = any(choice.sets_place for source in cells for choice in colab.cell(source).choices)
-    return replace(colab.context, needed=needed, as_on_colab=colab.context.as_on_colab or sets_place)
+    return replace(
+        colab.context,
+        needed=needed,
+        as_on_colab=colab.context.as_on_colab or sets_place,
+        functions=_find_functions(cells, colab),
+    )
 
 
 def _fetched_here(cells: Sequence[CellSource], colab: ColabNames) -> frozenset[str]:
@@ -74,6 +80,23 @@ def _fetched_here(cells: Sequence[CellSource], colab: ColabNames) -> frozenset[s
         if any(effect.kind == FETCH for effect in effects(source, choice.kept))
         for name in bound(accesses_in(source, choice.kept), choice.scope)
     )
+
+
+def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions:
+    """The functions of the notebook that branches call, with the kinds of their effects."""
+    choices = [choice for source in cells for choice in colab.cell(source).choices]
+    parts = (part for choice in choices for part in (*choice.kept, *choice.removed))
+    calls = (node for part in parts for node in walk(part))
+    called = {node.func.id for node in calls if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    if not called:
+        return {}
+    defines = re.compile(rf"\bdef[ \t]+(?:{'|'.join(sorted(called))})\b")
+    nodes = ((source, node) for source in cells if defines.search(source.text) for node in source.nodes)
+    return {
+        node.name: kinds
+        for source, node in nodes
+        if isinstance(node, ast.FunctionDef) and node.name in called and (kinds := of_function(source, node))
+    }
 
 
 def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: bool) -> frozenset[str]:

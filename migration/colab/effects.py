@@ -25,6 +25,8 @@ PLACES = frozenset({FETCH, FILES, FOLDER})
 """Kinds of effects on which the rest of a notebook depends: if they are kept, the branch for other machines does not
 apply."""
 
+SETS_UP = frozenset({INSTALL, FETCH, SECRET, ENVIRONMENT})
+
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:
     """The kind of effect of each name, from the names of each kind."""
@@ -90,13 +92,24 @@ class Effect:
     about: frozenset[str] = frozenset()
 
 
-def effects(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
-    """The effects of a block of a cell, in the order of the text, without those inside its functions."""
-    found = [effect for statement in block for effect in _of_statement(source, statement)]
+Functions = Mapping[str, tuple[str, ...]]  # the kinds of effects of the notebook's functions, by name
+_NO_FUNCTIONS: Functions = {}
+
+
+def effects(source: CellSource, block: Sequence[ast.stmt], functions: Functions = _NO_FUNCTIONS) -> list[Effect]:
+    """The effects of a block of a cell, in the order of the text, without those inside its functions; a call of one of
+    `functions` has the effects of its body."""
+    found = [effect for statement in block for effect in _of_statement(source, statement, functions)]
     spans = [_span(source, statement) for statement in block]
     others = [*_of_shell(source), *_of_magics(source)]
     found += [effect for effect in others if any(start <= effect.start < end for start, end in spans)]
     return sorted(dict.fromkeys(found), key=lambda effect: effect.start)
+
+
+def of_function(source: CellSource, node: ast.FunctionDef) -> tuple[str, ...]:
+    """The kinds of effects that a call of a function has, except transfers in the browser."""
+    found = [effect for effect in effects(source, node.body) if not source.text.startswith("files.", effect.start)]
+    return tuple(dict.fromkeys(effect.kind for effect in found if effect.kind in {*SETS_UP, FILES}))
 
 
 def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
@@ -149,7 +162,7 @@ def _span(source: CellSource, statement: ast.stmt) -> tuple[int, int]:
 
 
 # ------------------------------------------------------------------------------------------------------------- Python
-def _of_statement(source: CellSource, statement: ast.stmt) -> Iterator[Effect]:
+def _of_statement(source: CellSource, statement: ast.stmt, functions: Functions) -> Iterator[Effect]:
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop()
@@ -157,14 +170,21 @@ def _of_statement(source: CellSource, statement: ast.stmt) -> Iterator[Effect]:
             continue
         waiting += reversed(children(node))
         if isinstance(node, ast.Call):
-            yield from _of_call(source, node)
+            kinds = functions.get(ast.unparse(node.func), ())
+            about = _about(node)
+            yield from (Effect(kind, *source.span(node), about) for kind in kinds) if kinds else _of_call(source, node)
         elif isinstance(node, ast.Assign | ast.AugAssign):
             yield from _of_assignment(source, node)
         elif (
             isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value)
         ):
             yield from _reads_environment(source, node, [node.slice])
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _is_unknown(source, node.value):
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and not functions.get(ast.unparse(node.value.func))
+            and _is_unknown(source, node.value)
+        ):
             yield Effect(RUN, *source.span(node), frozenset({ast.unparse(node)}))
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from migration.colab.effects import FILES, PLACES, Effect, clones, different, effects, needs_colab, uncovered
+from migration.colab.effects import FILES, PLACES, Effect, Functions, clones, different, effects, needs_colab, uncovered
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
@@ -77,12 +77,14 @@ class Context:
     although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
     other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
     needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
+    `functions` are the notebook's functions that branches call, with the kinds of their effects.
     """
 
     needed: frozenset[str] = frozenset()
     as_on_colab: bool = False
     repository: str = ""
     fetched: frozenset[str] = frozenset()
+    functions: Functions = field(default_factory=dict)
 
 
 def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
@@ -129,7 +131,7 @@ class _Search:
             is_local = choice is not None and not choice.colab
             return replace(choice, as_written=self._explains_tpu(choice)) if choice and is_local else choice
         # `if not IN_COLAB: return` before statements that do something
-        lost = uncovered(effects(self.source, after), ())
+        lost = uncovered(self._effects(after), ())
         return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
 
     def _of_if(self, node: ast.If, scope: Scope) -> Choice | None:
@@ -142,7 +144,7 @@ class _Search:
             # On Colab the body of `if IN_COLAB or x:` always runs; here it need not if `x` asks for a missing file.
             asks = is_or and any(known is not None and known.value is False for known in answers)
             asks = asks and not all(map(asks_if_missing, without_answer(operands, answers)))
-            lost = uncovered(effects(self.source, body), effects(self.source, other)) if asks else []
+            lost = uncovered(self._effects(body), self._effects(other)) if asks else []
             return Choice(node, body, other, scope, colab=True, effects=tuple(lost)) if lost else None
         local, colab = (body, other) if found.value else (other, body)
         if _refuses(local):
@@ -152,7 +154,7 @@ class _Search:
 
     def _unless_lost(self, choice: Choice) -> Choice | None:
         """The choice, or the branch for Colab if an effect would be lost without it."""
-        colab, local = effects(self.source, choice.removed), effects(self.source, choice.kept)
+        colab, local = self._effects(choice.removed), self._effects(choice.kept)
         lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
@@ -186,6 +188,9 @@ class _Search:
             for part in node.body
         )
         return is_described and only_sets_up and needs_colab(self.source, choice.removed)
+
+    def _effects(self, block: Sequence[ast.stmt]) -> list[Effect]:
+        return effects(self.source, block, self.context.functions)
 
     def _replaces(self, choice: Choice, effect: Effect) -> bool:
         """Whether the local branch of an `if` is the author's way without an upload or download in the browser: it

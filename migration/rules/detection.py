@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import Effect, different, effects, of_expression, uncovered
+from migration.colab.effects import SETS_UP, Effect, different, effects, of_expression, uncovered
 from migration.colab.local_branch import Choice, asks_if_missing, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Finding, Keeps, listed
@@ -62,8 +62,18 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             message = f"the branch for Colab is kept: {_reason(choice)}"
             scripts = _scripts(source, choice)
             action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
-            keeps = Keeps.NEEDS_HUMAN if scripts else None
-            yield Match(*source.span(choice.node), message, edits, action if scripts else "", keeps)
+            action = action if scripts else _action(source, _lost_here(source, choice, facts))
+            keeps = Keeps.NEEDS_HUMAN if action else None
+            yield Match(*source.span(choice.node), message, edits, action, keeps)
+
+
+def _lost_here(source: CellSource, choice: Choice, facts: NotebookFacts) -> list[Effect]:
+    """Effects of the removed local branch that the one for Colab does not have, except those on files."""
+    if choice.because == "refuses":
+        return []
+    blocks = (choice.removed, choice.kept)
+    local, colab = (effects(source, block, facts.colab.context.functions) for block in blocks)
+    return [effect for effect in different(local, colab) if effect.kind in SETS_UP]
 
 
 def undefined_names(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:

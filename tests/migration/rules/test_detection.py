@@ -370,6 +370,27 @@ def test_the_drive_is_not_needed_if_the_author_downloads_its_files_elsewhere(loc
     assert _rewrite(*new)[0] == new
 
 
+@pytest.mark.parametrize(
+    "colab, local, lost",
+    [
+        ("auth.authenticate_user()", "get('plant')", "`get('plant')`"),
+        ("hub.set_up(userdata.get('A'))", "hub.login()", "`hub.login()`"),
+        ("!git clone https://example.org/plant", "!pip install plant", "`pip install plant`"),
+        ("!git clone https://example.org/plant", "print('here')", ""),
+    ],
+)
+def test_the_work_of_a_removed_local_branch_is_a_manual_step(colab, local, lost):
+    define = "def get(module):\n    !pip install {module}"
+    (_, new), (finding,) = _rewrite(define, f"if ASK:\n    {colab}\nelse:\n    {local}")
+    assert new == colab
+    assert (finding.keeps is Keeps.NEEDS_HUMAN, lost in finding.action) == (bool(lost), True)
+
+
+def test_a_call_has_the_effects_of_the_function():
+    define = "def get(path):\n    return urlretrieve('https://example.org', path)"
+    assert _rewrite(define, "if ASK:\n    x = get('a')\nelse:\n    x = 1")[0][1] == "x = get('a')"
+
+
 def test_what_is_here_is_not_fetched_again():
     text = "if ASK or not os.path.exists('plant'):\n    !git clone https://example.org/plant"
     new, (finding,) = _one(text)
