@@ -25,6 +25,7 @@ _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
 _COLAB = re.compile(r"\bcolab(?:oratory)?\b(?!/|[ _]?notebooks)", re.IGNORECASE)
+_MOUNT = re.compile(r"\bdrive\.(?:mount|flush_and_unmount)\(")
 _LINK = re.compile(r"\]\([^)\s]*\)|<\w[^<>]*>|https?://[^\s)>\"'`]+")
 
 
@@ -60,12 +61,12 @@ def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Match]:
     """The positions of folders in one line of prose. Their names mean nothing where no cell defines them, or in a
-    statement about Colab."""
+    statement about Colab; a call that mounts the drive exists only there."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:
         return
-    if not {span.folder for span in spans} <= facts.folders or _COLAB.search(line):
+    if not {span.folder for span in spans} <= facts.folders or _COLAB.search(line) or _MOUNT.search(line):
         action = "reword the text if the reader needs the folder: nothing on this machine has this path"
         yield Match(start, end, message.format("a folder of Colab"), action=action, keeps=Keeps.EQUIVALENT)
         return

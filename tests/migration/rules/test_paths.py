@@ -232,6 +232,7 @@ def test_text_cells_name_the_folders_and_keep_urls():
     [
         ("# Image.open('/content/a.jpg')\nx = 1", "code"),
         ("# drive.mount('/content/drive')\nx = '/content/a'", "code"),
+        ("# drive.mount('/content/drive', force_remount=True)\nx = '/content/drive/MyDrive/a'", "code"),
         ("# On Colab, the home folder is /content/\nx = '/content/a'", "code"),
         ("Upload it to `/content` on Google Colab.", "markdown"),
     ],
