@@ -15,6 +15,7 @@ from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
+from migration.shell.installs import only_looks
 
 _OUTSIDE = re.compile(
     r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
@@ -70,7 +71,7 @@ def _change(command: shell.Command) -> str:
     program = command.program
     if any(word.value == "sudo" for word in command.words[: command.program_at]):
         return "`sudo`: a command with administrator rights"
-    if _SYSTEM_TOOLS.fullmatch(program):
+    if _SYSTEM_TOOLS.fullmatch(program) and not only_looks(program, [word.value for word in command.arguments]):
         return f"`{program}` changes the system outside the work folder"
     if program in ("make", "ninja") and any(word.value == "install" for word in command.arguments):
         return f"`{program} install` changes the system outside the work folder"

@@ -212,6 +212,11 @@ class SystemCall:
     installs: bool = False
 
 
+def only_looks(name: str, values: list[str]) -> bool:
+    """Whether a system program with these arguments only prints: `ldconfig -p`, `dpkg -l`."""
+    return any(_LOOKS.match(" ".join([name, *given])) for given in (values, _without_options(values)))
+
+
 def system_call(command: shell.Command) -> SystemCall | None:
     """The changes of a command to the system; None if it only reads, or is another program."""
     name = command.program
@@ -223,9 +228,7 @@ def system_call(command: shell.Command) -> SystemCall | None:
     written += values if name in ("tee", "cp", "mv") else []
     if sources := tuple(value for value in written if value.startswith("/etc/apt/")):
         return SystemCall(command, sources=sources, installs=True)
-    if name not in _SYSTEM_PROGRAMS or any(
-        _LOOKS.match(" ".join([name, *given])) for given in (values, _without_options(values))
-    ):
+    if name not in _SYSTEM_PROGRAMS or only_looks(name, values):
         return None
     if name in ("dpkg", "gdebi"):
         files = tuple(value for value in values if not value.startswith("-"))

@@ -65,6 +65,8 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!curl https://a.example/b.json | python parse.py",
         "!rm -rf build *.zip",
         "!rm *",
+        "cuda = !ldconfig -p|grep cudart.so",
+        "!dpkg -l a",
         "shutil.rmtree('build')",
         "!pip install a",
         "!mkdir -p a/b",
