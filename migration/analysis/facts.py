@@ -46,7 +46,7 @@ class NotebookFacts:
     configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
     `name`: that of the file on Colab, without suffix. `described`: the code cells between two text cells, without the
     first code cell, and those whose text is about the mount in them: a text would describe nothing if they were
-    removed.
+    removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
     """
 
     language: str = "python"
@@ -61,6 +61,7 @@ class NotebookFacts:
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = ""
     described: frozenset[int] = frozenset()
+    tests: frozenset[int] = frozenset()
 
 
 def collect_facts(
@@ -98,6 +99,7 @@ def collect_facts(
         parameters=parameters,
         colab=colab,
         static_mount=static,
+        tests=frozenset(source.index for source in cells if colab.cell(source).choices),
         **{**known, "described": known["described"] | introduced},
     )
 

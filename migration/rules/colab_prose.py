@@ -49,11 +49,23 @@ _RUNTIME = _ABOUT_COLAB["runtime"]
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
 _ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
+# A text that describes a test for Colab, if it stands directly above one.
+_TEST = re.compile(
+    r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)|\bcolab only\b",
+    re.IGNORECASE,
+)
+TEST_MESSAGE = "this text describes the test for Colab that is gone"
+_TEST_ACTION = "reword it: the code below it does the same on every machine now"
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    tests = {}
+    if source.index + 1 in facts.tests:
+        tests = {source.line_of(match.start()): match for match in _TEST.finditer(source.text)}
+    for match in tests.values():
+        yield Match(*match.span(), TEST_MESSAGE, (), _TEST_ACTION)
     by_line = {source.line_of(match.start()): match for match in reversed(_about_colab(source.text))}
-    for _, match in sorted(by_line.items()):
+    for _, match in sorted(item for item in by_line.items() if item[0] not in tests):
         yield Match(*match.span(), _ABOUT_MESSAGE, (), _ABOUT_ACTION)
 
 
@@ -86,11 +98,26 @@ def form_texts(source: CellSource) -> Iterator[Finding]:
             yield _found(source, row)
 
 
-def _found(source: CellSource, row: int) -> Finding:
+def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+    """The findings for comments that describe a test for Colab, directly above it or at the beginning of its body."""
+    rows: set[int] = set()
+    lines = source.text.split("\n")
+
+    def is_comment(row: int) -> bool:
+        return lines[row].lstrip().startswith("#")
+
+    for choice in facts.colab.cell(source).choices if source.index in facts.tests else ():
+        first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
+        above = takewhile(is_comment, range(first - 1, -1, -1))
+        rows |= {*above, *filter(is_comment, range(first + 1, body))}
+    for row in sorted(rows):
+        if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]):
+            yield _found(source, row, TEST_MESSAGE, _TEST_ACTION)
+
+
+def _found(source: CellSource, row: int, message: str = _ABOUT_MESSAGE, action: str = _ABOUT_ACTION) -> Finding:
     before = masked(source.text[slice(*source.line_span(source.line_starts[row], source.line_starts[row]))])
-    return Finding(
-        "LF704", Keeps.EQUIVALENT, source.index, row + 1, _ABOUT_MESSAGE, before=before, action=_ABOUT_ACTION
-    )
+    return Finding("LF704", Keeps.EQUIVALENT, source.index, row + 1, message, before=before, action=action)
 
 
 RULES: tuple[Rule, ...] = (

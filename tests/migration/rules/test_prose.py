@@ -1,6 +1,6 @@
 import pytest
 
-from migration.analysis.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
 from migration.rules import colab_prose, prose
 from migration.rules.colab_prose import form_texts
@@ -273,6 +273,32 @@ def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
 def test_a_comment_about_the_menu_of_colab_is_reported():
     (found,) = form_texts(CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"))
     assert (found.rule, found.line) == ("LF704", 2)
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        (
+            "# Checks whether this runs on Google Colab\ntry:\n    import google.colab\nexcept ImportError:\n    a()",
+            [1],
+        ),
+        ("try:\n    # are we on Colab?\n    import google.colab\n    !pip install a\nexcept:\n    pass", [2]),
+        ("# if on Colab\nx = 1\nif 'google.colab' in sys.modules:\n    # the Colab way\n    !pip install a", []),
+    ],
+)
+def test_a_comment_that_describes_a_removed_test_is_reported(text, lines):
+    source = CellSource(text)
+    found = list(colab_prose.texts_of_tests(source, collect_facts([source])))
+    assert [finding.line for finding in found] == lines
+    assert {finding.message for finding in found} <= {colab_prose.TEST_MESSAGE}
+
+
+@pytest.mark.parametrize("index, gone", [(1, True), (2, False)])
+def test_text_directly_above_a_removed_test_names_the_test(index, gone):
+    text = "The cell checks if the notebook is run on Colab.\nMount your drive."
+    facts = collect_facts([CellSource("if 'google.colab' in sys.modules:\n    !pip install a", index=index)])
+    _, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
+    assert [finding.message == colab_prose.TEST_MESSAGE for finding in found] == [gone, False]
 
 
 def test_a_form_text_about_colab_is_reported_with_its_line():
