@@ -99,7 +99,9 @@ def collect_facts(
         parameters=parameters,
         colab=colab,
         static_mount=static,
-        tests=frozenset(source.index for source in cells if colab.cell(source).choices),
+        tests=frozenset(
+            source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
+        ),
         **{**known, "described": known["described"] | introduced},
     )
 

@@ -107,6 +107,8 @@ def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding
         return lines[row].lstrip().startswith("#")
 
     for choice in facts.colab.cell(source).choices if source.index in facts.tests else ():
+        if choice.as_written:
+            continue
         first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
         above = takewhile(is_comment, range(first - 1, -1, -1))
         rows |= {*above, *filter(is_comment, range(first + 1, body))}

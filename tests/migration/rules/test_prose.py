@@ -284,6 +284,7 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ),
         ("try:\n    # are we on Colab?\n    import google.colab\n    !pip install a\nexcept:\n    pass", [2]),
         ("# if on Colab\nx = 1\nif 'google.colab' in sys.modules:\n    # the Colab way\n    !pip install a", []),
+        ("# if on Colab\nif 'google.colab' in sys.modules:\n    import torch_xla\nelse:\n    a()", []),
     ],
 )
 def test_a_comment_that_describes_a_removed_test_is_reported(text, lines):
