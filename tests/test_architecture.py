@@ -59,8 +59,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
 def imports_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -87,7 +92,7 @@ def import_graph(folders: Iterable[str]) -> dict[str, set[str]]:
     graph = {}
     for name, path in names.items():
         imported: set[str] = set()
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -199,7 +204,7 @@ def test_only_entry_points_print_or_exit():
         forbidden = {"print", "exit", "quit", "sys.exit", "os._exit"}
         if name_of(path) not in SPEAKS_FOR_ENTRY_POINTS:
             forbidden |= {"sys.stdout.write", "sys.stderr.write"}
-        calls = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
+        calls = {ast.unparse(node.func) for node in nodes_of(path) if isinstance(node, ast.Call)}
         if not is_entry_point(path) and name_of(path) not in ENDS_ENTRY_POINTS:
             offenders |= {(name_of(path), call) for call in calls & forbidden}
     assert offenders == set()
@@ -211,7 +216,7 @@ def test_only_the_device_layer_asks_about_hardware():
         (name_of(path), ast.unparse(node))
         for path in SOURCES
         if not path.is_relative_to(REPO_ROOT / "core/devices")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr in hardware and ast.unparse(node.value) == "torch"
     }
     assert asked == set()

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import EXIT_USAGE
 from core.lock import Lock
-from tests.support import copy_notebooks
+from tests.support import copy_notebooks, most_nightly
 
 MODEL, SUMMARY = "checkpoints/patchtst_ssl.pt", "artifacts/scores/patchtst_summary.json"
 NEWER = "data.splits.calibration.files=[newer_*.csv]"
@@ -37,7 +37,7 @@ def files_in(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if ".lock" not in path.name}
 
 
-@pytest.mark.parametrize(("module", "arguments", "held"), WRITERS.values(), ids=WRITERS)
+@pytest.mark.parametrize(("module", "arguments", "held"), most_nightly(WRITERS.values(), but=5), ids=WRITERS)
 def test_a_second_writer_is_rejected_and_the_first_named(module, arguments, held, root, capsys):
     (root / held).parent.mkdir(parents=True)
     before = files_in(root)

@@ -101,6 +101,7 @@ def test_a_wheel_creates_a_workspace_and_migrates_without_torch(wheel, tmp_path)
     assert (again.returncode, "configs" in again.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_command_with_a_missing_extra_names_it(wheel):
     done = run_restricted(wheel, ["pipeline"])
     assert done.returncode == 1

@@ -14,7 +14,7 @@ from core import owner
 from core.errors import LandfallError, LockedError, WriteError
 from core.lock import Lock
 from core.owner import Owner
-from tests.support import REPO_ROOT
+from tests.support import REPO_ROOT, most_nightly
 
 _HOLDER = """
 import pathlib, sys, time
@@ -181,7 +181,9 @@ def test_a_file_system_without_locks_causes_a_warning(target, monkeypatch, caplo
     assert "No locks available" in caplog.text
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"], ids=["empty", "torn", "list", "binary"])
+@pytest.mark.parametrize(
+    "content", most_nightly([b"{", b"", b"[1]", b"\xff"], but=1), ids=["torn", "empty", "list", "binary"]
+)
 def test_a_damaged_lock_of_a_running_process_is_still_held(target, tmp_path, content):
     with Lock("run-1") as mine:
         mine.take(target, key="x")

@@ -126,6 +126,7 @@ def test_a_fault_changes_no_other_rows():
     assert set(np.flatnonzero(changed_t)) <= set(range(1000, 1200))
 
 
+@pytest.mark.slow
 def test_rig_files_are_valid(plant):
     root, _ = plant
     train, test = recordings(root, "data/vib/train_*", "swinmae"), recordings(root, "data/vib/test_*", "swinmae")

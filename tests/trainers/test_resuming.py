@@ -230,9 +230,7 @@ def trained(plant):
 AGAIN = ("training.epochs=3", "training.resume=auto")
 
 
-@pytest.mark.parametrize(
-    "damage", ["flipped", "missing", *(pytest.param(name, marks=IN_NIGHTLY) for name in ("torn", "no sidecar"))]
-)
+@pytest.mark.parametrize("damage", most_nightly(["flipped", "missing", "torn", "no sidecar"], but=1))
 def test_a_damaged_state_is_replaced_by_the_previous_one_with_a_warning(trained, caplog, damage):
     root, first = trained
     last = root / LAST

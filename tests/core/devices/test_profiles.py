@@ -102,7 +102,7 @@ RECIPES = {
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("recipe", most_nightly(RECIPES, but=3))
+@pytest.mark.parametrize("recipe", most_nightly(RECIPES, but=2))
 def test_a_profile_is_composed_as_written(stream, recipe):
     config = load_config(local_config_file(stream), recipe.split(), root=REPO_ROOT, environment={}).config
     devices, precision, prefer, hours = RECIPES[recipe]

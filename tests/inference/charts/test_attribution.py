@@ -15,6 +15,7 @@ from inference.charts.process import Charts, ProcessChartSet
 from inference.groups import POOLED
 from tests.inference.charts.plants import Splits, errors_of, plant, whole
 from tests.inference.charts.recipes import recipe
+from tests.support import most_nightly
 
 ROWS = slice(3000, 3200)
 
@@ -138,7 +139,7 @@ def test_residuals_without_some_channels_are_those_of_a_regression_without_them(
     np.testing.assert_allclose(excess, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
+@pytest.mark.parametrize("size", most_nightly([7, 1, 64], but=1))
 def test_pieces_of_an_event_add_up(size, chart):
     values_nc = recipe(4000, seed=5)
     shift(values_nc)

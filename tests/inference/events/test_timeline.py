@@ -14,7 +14,7 @@ from core.config.schema import Scoring
 from inference.events import timeline
 from inference.events.finding import event_lines, find_events
 from inference.events.timeline import plot_timeline
-from tests.support import IN_NIGHTLY
+from tests.support import IN_NIGHTLY, most_nightly
 
 
 def draw(path: Path, table: pd.DataFrame, num_channels: int = 6) -> tuple[int, int]:
@@ -43,7 +43,7 @@ def noise(length: int, seed: int = 0) -> np.ndarray:
         pytest.param([1] * 120, marks=IN_NIGHTLY),
     ],
 )
-@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize("stamped", most_nightly([True, False], but=1))
 def test_any_number_of_recordings_fits_into_one_picture(tmp_path, make_table, lengths, stamped):
     scores = {f"data/fdc/run_{number}.csv": noise(length, number) for number, length in enumerate(lengths)}
     labels = {"data/fdc/run_0.csv": [0, 1] * (lengths[0] // 2) + [0] * (lengths[0] % 2)} if lengths[0] < 1000 else None
