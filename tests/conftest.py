@@ -62,8 +62,10 @@ def _plain_environment() -> Iterator[None]:
     for name in [name for name in before if name.startswith(("LANDFALL_", "COMPUTE_"))]:
         del os.environ[name]
     yield
-    os.environ.clear()
-    os.environ.update(before)
+    after = dict(os.environ)
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before.items() - after.items())
 
 
 @pytest.fixture(autouse=True)
