@@ -24,6 +24,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_products_are_counted_by_shape_forwards_and_backwards():
     x, layer = torch.randn(5, 4), torch.nn.Linear(4, 3)
     with Products() as seen:

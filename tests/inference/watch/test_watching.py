@@ -48,7 +48,7 @@ KINDS = {
 @pytest.mark.parametrize(
     "kind",
     [
-        "charts",
+        pytest.param("charts", marks=pytest.mark.slow),
         pytest.param("charts by operating context", marks=IN_NIGHTLY),
         pytest.param("model", marks=IN_NIGHTLY),
         pytest.param("model and charts", marks=pytest.mark.slow),
