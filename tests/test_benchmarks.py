@@ -24,7 +24,6 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_products_are_counted_by_shape_forwards_and_backwards():
     x, layer = torch.randn(5, 4), torch.nn.Linear(4, 3)
     with Products() as seen:
