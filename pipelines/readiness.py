@@ -284,6 +284,13 @@ def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | 
 def _too_short(config: AnyConfig, state: SplitState, may_be_whole: bool) -> Finding:
     """may_be_whole: with more files, the split would consist of whole files (`core.data.splits.divided`)."""
     of_file, split = "", getattr(config.data.splits, state.name)
+    least = config.scoring.threshold.min_calibration
+    if config.stream == "swinmae" and state.name == "calibration" and state.windows:
+        return Finding(
+            "stop",
+            f"the split {state.name} has {state.windows:,} windows of {config.data.window:,} rows; it needs {least:,}",
+            f"record {least / state.windows:.1f} times as much normal operation, or set a smaller data.window",
+        )
     if state.file_rows_needed is not None:
         of_file = f"record {state.file_rows_needed:,} rows or more without a gap in one file, or "
         if may_be_whole and split.stop - split.start < 1:

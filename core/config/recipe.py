@@ -35,8 +35,8 @@ _OF_THE_DATA = ("data.stride", "training.windows_per_epoch")
 _WINDOWS, _SHORT_WINDOWS, _WINDOWS_PER_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
 _PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
-# A window of vibration lasts a second, but has at most this many samples; a record shorter than two windows is one
-# window.
+# A window of vibration lasts a second, but has at most this many samples. A record shorter than two windows is one
+# window, or two if there are few.
 _MAX_VIBRATION_WINDOW = 2048
 # The shortest window of vibration, in columns of an image.
 _SAMPLES_PER_COLUMN = 2
@@ -102,6 +102,17 @@ def smallest_window(config: AnyConfig) -> int:
         return _SAMPLES_PER_COLUMN * config.scalogram.image_size
     step = 1 if config.model.patch_length == AUTO else config.model.patch_length
     return max(_SHORT_WINDOWS[-1] // step, 2) * step
+
+
+def usual_window(config: AnyConfig, rate_hz: float) -> int:
+    """Samples of the window of vibration that the recipe chooses for long recordings, or `data.window` if that is
+    set."""
+    if config.data.window != AUTO:
+        return config.data.window
+    window = _MAX_VIBRATION_WINDOW
+    while window > 1.5 * rate_hz and window >= 2 * smallest_window(config):
+        window //= 2
+    return window
 
 
 def as_trained(config: AnyConfig, trained: Mapping[str, Any], *, is_other_data: bool = False) -> AnyConfig:
@@ -202,13 +213,16 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
     window, why = _get(config, "data.window"), ""
     rate_hz = history.sampling_rate_hz
     if window == AUTO:
-        shortest = _SAMPLES_PER_COLUMN * config.scalogram.image_size
-        window, why = _MAX_VIBRATION_WINDOW, f"at most one second at {rate_hz:g} Hz"
-        while window > 1.5 * rate_hz and window >= 2 * shortest:
-            window //= 2
+        window, why = usual_window(config, rate_hz), f"at most one second at {rate_hz:g} Hz"
         rows, _ = history.shortest()
-        if rows < 2 * window:
+        if rows < 2 * window and history.guard < 0:
+            window = max(rows // 2, smallest_window(config))
+            why = f"segments of {rows} samples are a guard and one window"
+        elif rows < 2 * window:
             window, why = rows, f"records of {rows} samples are one window"
+            least = _MIN_TRAINING_WINDOWS["swinmae"]
+            if len(history.splits["train"]) < least and rows >= 2 * smallest_window(config):
+                window, why = rows // 2, f"fewer than {least} records of {rows} samples for training"
     return {
         "data.window": (window, why),
         "data.stride": _stride(config, window, history),

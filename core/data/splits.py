@@ -16,7 +16,7 @@ import numpy as np
 
 from core.config.compose import with_values
 from core.config.data import Split
-from core.config.recipe import AUTO, smallest_window
+from core.config.recipe import AUTO, smallest_window, usual_window
 from core.config.schema import AnyConfig
 from core.data.files import matches
 from core.data.recording import Recording
@@ -129,8 +129,9 @@ def divided(config: AnyConfig, recordings: Sequence[Recording], data_root: Path)
     """The configuration with `time` or `recording` instead of `by: auto`: the same for all splits of the same files.
 
     Many recordings of process sensors are divided by recording, because each may be a run of a recipe, whose end
-    differs from its beginning; also recordings that are too short to be divided. The others are divided by time, so
-    that each load of a vibration test is in each split.
+    differs from its beginning; also many recordings of vibration whose parts would be shorter than a usual window, such
+    as a snapshot every ten minutes, and recordings that are too short for any window. The others are divided by time,
+    so that each load of a vibration test is in each split.
     """
     of_files: dict[tuple[str, ...], list[SplitName]] = defaultdict(list)
     for name in SPLIT_NAMES:
@@ -155,14 +156,15 @@ def _division(
         return "time", ""
     if any(isinstance(bound, int) and bound for split in splits for bound in (split.start, split.stop)):
         return "time", "their bounds are numbers of rows"
-    num_recordings, rows = (
-        sum(map(len, groups)),
-        int(np.median([len(recordings[i]) for group in groups for i in group])),
-    )
+    num_recordings = sum(map(len, groups))
+    rows = int(np.median([len(recordings[i]) for group in groups for i in group]))
     fewest = round(min(split.stop - split.start for split in splits) * min(map(len, groups)), 6)
-    needed = max(_rows_for(config, split, smallest_window(config)) for split in splits)
-    if config.stream == "patchtst" and fewest >= _MANY_RECORDINGS:
+    many = fewest >= _MANY_RECORDINGS
+    if many and config.stream == "patchtst":
         return "recording", f"each has {_MANY_RECORDINGS} or more of the {num_recordings:,} recordings"
+    rate_hz = recordings[groups[0][0]].sampling_rate_hz
+    window = usual_window(config, rate_hz) if many and rate_hz else smallest_window(config)
+    needed = max(_rows_for(config, split, window, window) for split in splits)
     if rows < needed and fewest >= 1:
         return "recording", f"half of the recordings have {rows:,} rows or fewer, a division by time needs {needed:,}"
     return "time", f"{counted(num_recordings, 'recording')}, of {rows:,} rows in the median"
@@ -247,12 +249,12 @@ def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
     split: Split = getattr(config.data.splits, name)
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
-    return _rows_for(config, split, rows_needed(config, name))
+    return _rows_for(config, split, rows_needed(config, name), smallest_window(config))
 
 
-def _rows_for(config: AnyConfig, split: Split, needed: int) -> int:
+def _rows_for(config: AnyConfig, split: Split, needed: int, window: int) -> int:
     """Rows of a recording of which a share has the needed rows after the guard."""
-    guard = smallest_window(config) if config.data.guard < 0 else config.data.guard
+    guard = window if config.data.guard < 0 else config.data.guard
     rows = (needed + guard * (split.start > 0)) / (split.stop - split.start)
     return math.ceil(round(rows, 6))  # 0.7 - 0.5 is less than 0.2
 

@@ -158,6 +158,20 @@ def test_the_reported_number_of_rows_is_sufficient(workspace, tmp_path, capsys, 
     assert check(capsys, workspace, file, "--no-time")[0] == EXIT_OK
 
 
+def test_too_few_windows_of_calibration_are_counted(workspace, capsys):
+    folder = workspace / "data/vib"
+    folder.mkdir(parents=True)
+    for number in range(60):
+        values_ta = np.random.default_rng(number).normal(size=(2_560, 2)).astype(np.float32)
+        np.save(folder / f"{'train' if number < 59 else 'test'}_{number}.npy", values_ta)
+    settings = ("data.sampling_rate_hz=25600", "data.window=2048")
+    code, found = check(capsys, workspace, "--no-time", *settings)
+    (stop,) = [finding for finding in found["swinmae"]["findings"] if finding["severity"] == "stop"]
+    assert (code, stop["text"]) == (EXIT_DATA, "the split calibration has 42 windows of 2,048 rows; it needs 50")
+    assert "1.2 times" in stop["hint"]
+    assert check(capsys, workspace, "--no-time", settings[0])[0] == EXIT_OK
+
+
 def test_without_data_each_stream_reports_what_to_copy_where(workspace, capsys):
     code, found = check(capsys, workspace, "--no-time")
     assert code == EXIT_DATA

@@ -77,11 +77,14 @@ def test_a_score_without_look_ahead_has_a_window_for_each_patch():
 
 
 @pytest.mark.parametrize(
-    ("rows", "rate_hz", "window", "lowest_hz"),
-    [(96_000, 48_000, 2048, 94.0), (5_000, 1_000, 1024, 3.9), (200, 200, 200, 4.0), (2_560, 25_600, 2560, 40.0)],
-)
-def test_a_window_of_vibration_is_a_second_or_a_record(rows, rate_hz, window, lowest_hz):
-    config = vibration(rows, rate_hz)
+    ("rows", "rate_hz", "count", "window", "lowest_hz"),
+    [
+        (96_000, 48_000, 4, 2048, 94.0), (5_000, 1_000, 4, 1024, 3.9), (200, 200, 4, 200, 4.0),
+        (2_560, 25_600, 128, 2560, 40.0), (2_560, 25_600, 127, 1280, 80.0),
+    ],
+)  # fmt: skip
+def test_a_window_of_vibration_is_a_second_or_a_record(rows, rate_hz, count, window, lowest_hz):
+    config = vibration(rows, rate_hz, count=count)
     assert config.data.window == window
     assert config.scalogram.frequency_min_hz == lowest_hz
 

@@ -86,6 +86,27 @@ def test_files_without_time_stamps_are_in_the_order_of_their_numbers(tmp_path):
     assert set(found["calibration"]) == {"train_9", "train_10", "train_11", "train_12"}
 
 
+@pytest.mark.parametrize(
+    ("count", "rows", "rate_hz", "by", "window", "fewest"),
+    [
+        pytest.param(60, 2_560, 25_600, "recording", 1_280, 100, id="a snapshot of a tenth of a second, many times"),
+        pytest.param(8, 5_000, 1_000, "time", 375, 8, id="a load of five seconds in each file"),
+        pytest.param(60, 60_000, 1_000, "time", 1_024, 100, id="many files of a minute"),
+    ],
+)
+def test_vibration_of_any_usual_length_has_windows_in_every_split(tmp_path, count, rows, rate_hz, by, window, fewest):
+    folder = tmp_path / "data/vib"
+    folder.mkdir(parents=True)
+    for number in range(count):
+        values_ta = np.random.default_rng(number).normal(size=(rows, 2)).astype(np.float32)
+        np.save(folder / f"train_{number:03}.npy", values_ta)
+    config = local(tmp_path, "swinmae", f"data.sampling_rate_hz={rate_hz}")
+    data = load_stream_data(config, root=tmp_path, splits=SPLITS)
+    assert (data.config.data.splits.train.by, data.config.data.window) == (by, window)
+    assert len(data.splits["validation"]) >= 8
+    assert len(data.splits["calibration"]) >= max(fewest, config.scoring.threshold.min_calibration)
+
+
 def test_new_recordings_do_not_change_the_division_of_a_trained_model(tmp_path):
     write_runs(tmp_path, 19, 1_000)
     trained, _ = by_split(local(tmp_path), tmp_path)
