@@ -29,7 +29,8 @@ _VALUES_AT_A_TIME = 2**20
 @dataclass(frozen=True)
 class Components:
     """centre_c: mean of the standardised reference rows, float64 (C,). left_cc: projection on the residual of the
-    components; zeros if all components are needed to hold the variance."""
+    components; zeros if all components are needed to hold the variance. The residual of a single channel is its value:
+    Q is the square of the standardised value then."""
 
     centre_c: np.ndarray
     left_cc: np.ndarray
@@ -61,6 +62,8 @@ class _Moments:
         variance_c, vector_cc = np.linalg.eigh(self.product_cc / self.count - np.outer(centre_c, centre_c))
         share_c = np.cumsum(variance_c[::-1]) / max(variance_c.sum(), 1e-12)
         loading_ck = vector_cc[:, ::-1][:, : int(np.searchsorted(share_c, VARIANCE_KEPT)) + 1]
+        if len(centre_c) == 1:  # no other channel predicts it: its residual is its value
+            return Components(centre_c, np.eye(1))
         if loading_ck.shape[1] == len(centre_c):  # unrelated channels: only rounding is left
             return Components(centre_c, np.zeros((len(centre_c),) * 2))
         return Components(centre_c, np.eye(len(centre_c)) - loading_ck @ loading_ck.T)

@@ -5,8 +5,8 @@
   jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993).
 - The square of the CUSUM of that innovation (`inference.running`). It detects a small lasting shift to one side.
 - The exponentially weighted mean square of the residual of the principal components (`inference.charts.components`),
-  over more rows (`components_spans`). It detects a lasting shift between channels. Its weight falls with the drift of
-  the plant.
+  over more rows (`components_spans`). It detects a lasting shift between channels, or the shift of a single channel.
+  Its weight falls with the drift of the plant.
 - The exponentially weighted mean square of the residual of a regression on the other channels, each square up to a
   limit (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight
   falls with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend

@@ -219,11 +219,21 @@ def test_slow_drift_of_a_drifting_channel_is_normal():
     assert np.median(error_sc[2000:, 0]) < 3
 
 
-def test_a_single_channel_has_no_components():
-    values_nc = plant(1000, seed=0, num_channels=1)
+def test_a_lasting_shift_of_a_single_channel_is_detected():
+    """No other channel shows it, and the autoregression follows it after a few rows."""
+    values_nc = plant(4000, seed=0, num_channels=1)
     charts, reference_sc = fit(values_nc, whole(values_nc), span=10), out_of_fold(values_nc)
-    assert charts.components_share == 0
     assert reference_sc.mean() == pytest.approx(1.0, abs=0.05)
+    new_nc = plant(2000, seed=1, num_channels=1)
+    new_nc[1000:] -= 6 * values_nc.std()
+    error_sc = errors_of(charts, new_nc, whole(new_nc))
+    assert error_sc[1100:].min() > 1.5 * error_sc[:1000].max()
+
+
+def test_a_single_channel_that_drifts_has_no_chart_of_its_level():
+    rng = np.random.default_rng(0)
+    values_nc = np.cumsum(rng.normal(size=(3000, 1)), axis=0).astype(np.float32)
+    assert np.median(charted(values_nc[:500], values_nc[500:])) < 3
 
 
 def test_missing_values_have_no_error():
