@@ -49,18 +49,39 @@ def introduced_mounts(cells: Sequence[CellSource], colab: ColabNames, texts: Map
 
 
 def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
-    """Whether Colab's drive is only mounted, at literal paths, or unmounted."""
+    """Whether Colab's drive is only mounted, at literal paths, or unmounted. A mount that is only a comment may be used
+    later, and needs its import."""
     if not colab.bindings:
         return False
+    is_mounted = False
     for source in cells:
         if not colab.cell(source).concerned:
             continue
         if source.tree is None and source.is_python and _TEXT_USE.search(source.text):
             return False
         for use in colab.cell(source).uses:
-            if (use.path == "drive" or use.path.startswith("drive.")) and not is_mount(use):
-                return False
-    return True
+            if use.path == "drive" or use.path.startswith("drive."):
+                is_mounted = True
+                if not is_mount(use):
+                    return False
+    return is_mounted or not any(_commented_mounts(source) for source in cells)
+
+
+def _commented_mounts(source: CellSource) -> list[str]:
+    """The folders of mounts that are commented out."""
+    spans = comments(source) if TEXT_MOUNT.search(source.text) and source.tree is not None else []
+    return [point for start, end in spans for point in TEXT_MOUNT.findall(source.text, start, end)]
+
+
+def last_sign_in(source: CellSource, colab: ColabNames) -> int | None:
+    """The last row in which a cell mounts the drive, or signs in in a branch that is removed."""
+    cell = colab.cell(source)
+    rows = [
+        source.line_of(source.span(use.node)[0])
+        for use in cell.names.uses
+        if use.path == MOUNT or (use.path.startswith("auth.") and id(use.node) in cell.removed)
+    ]
+    return max(rows, default=None)
 
 
 def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, ...]:
@@ -79,6 +100,7 @@ def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
             if constants is None:
                 constants = _constants(cells, _free_names(place))
             points |= _texts(place, constants)
+    points = points or {point for source in cells for point in _commented_mounts(source)}
     absolute = {posixpath.normpath(posixpath.join(_CONTENT, point)) for point in points if point.strip("/. ")}
     return tuple(sorted(absolute - {_CONTENT}, key=lambda point: (-len(point), point)))
 

@@ -71,6 +71,12 @@ def offered() -> Mapping[str, frozenset[str]]:
     }
 
 
+def is_offered(path: str) -> bool:
+    """Whether landfall_runtime has the name of a path below google.colab; `*` are all names of a module."""
+    module, _, name = path.partition(".")
+    return module in offered() and name.partition(".")[0] in {*offered()[module], "", "*"}
+
+
 def read_names(
     source: CellSource,
     *,

@@ -22,6 +22,7 @@ TRIGGER = holding(
 """A cheap test whether a text may contain a path."""
 
 _AFTER = r"(?![A-Za-z0-9_-]|\.\w)"
+_NEVER = r"(?!)"
 _MY_DRIVE = r"""/+(?P<{0}>["']?)My(?:\\* |%20)?Drive(?P={0})"""
 _FLAG = re.compile(r"""(?:^|[\s"'=,(\[])-[A-Za-z]$""")
 _DRIVE_LETTER = re.compile(r"(?:^|[^\w/])[A-Z]:$")
@@ -74,8 +75,8 @@ def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
     # If the notebook mounts its drive elsewhere, or at /content itself, only `MyDrive` identifies a path on it.
     others = [root for root in DEFAULT_MOUNTS if root not in roots] + [ROOT] * (ROOT in roots)
     below = [root[len(ROOT) + 1 :] for root in (*roots, *others) if root.startswith(ROOT + "/")]
-    clouds = [f"./{name}" for name in below if named and ROOT + "/" + name in roots]
-    clouds += [name[2:] for name in clouds if name != "./drive"]
+    clouds = [name for name in below if named and ROOT + "/" + name in roots]
+    plain = [name for name in clouds if name != "drive"]
     places = [root for root in roots if root != ROOT]
     shared = r"(?=/+[Ss]hared ?[Dd]rives)"
     parts = [
@@ -84,7 +85,7 @@ def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
         * bool(places),
         rf"(?P<inside>(?:{_any(others)})(?:{_MY_DRIVE.format('q2')}{_AFTER}|{shared}))" * bool(others),
         rf"(?P<relative>(?:\./)?(?:{_any(below)})(?:{_MY_DRIVE.format('q3')}{_AFTER}|{shared}))" * bool(below),
-        rf"(?P<cloud>{_any(clouds)})(?=/)" * bool(clouds),
+        rf"(?P<cloud>\./(?:{_any(clouds)}){_AFTER}|(?:{_any(plain) or _NEVER})(?=/))" * bool(clouds),
         rf"(?P<work>{ROOT}){_AFTER}",
     ]
     return re.compile("|".join(part for part in parts if part))

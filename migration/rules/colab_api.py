@@ -11,8 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
-from migration.analysis.mounts import is_mount
-from migration.colab.names import MOUNT, MOUNTS, RUNTIME, UNMOUNT, borrowed, imported_names, offered, path_below
+from migration.colab.names import (
+    MOUNT,
+    MOUNTS,
+    RUNTIME,
+    UNMOUNT,
+    borrowed,
+    imported_names,
+    is_offered,
+    path_below,
+)
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
@@ -41,7 +49,7 @@ def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not left:
             continue
         modules = ", ".join(sorted(_colab_modules(node)))
-        unknown = sorted(path for path in _paths(node) if path.partition(".")[0] not in offered())
+        unknown = sorted(path for path in _paths(node) if not is_offered(path))
         action, keeps = "", None
         if unknown:
             action, keeps = f"remove `{unknown[0]}`: it has no local replacement", Keeps.NEEDS_HUMAN
@@ -172,7 +180,8 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 message = "the drive is mounted: here the mount point becomes a link to the drive folder, if possible"
                 yield Match(*source.span(use.node), message, action=_MOUNT_ACTION)
         return
-    mounts = {id(use.call): use.path for use in facts.colab.cell(source).uses if is_mount(use)}
+    # Not by `is_mount`: another rule may have replaced the literal path meanwhile.
+    mounts = {id(use.call): use.path for use in facts.colab.cell(source).uses if use.path in (MOUNT, UNMOUNT)}
     dropped = {
         id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
     }

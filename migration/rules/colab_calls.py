@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from migration.analysis.facts import NotebookFacts
-from migration.colab.names import Use, offered
+from migration.colab.names import Use, is_offered
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
@@ -152,10 +152,8 @@ def _part_of(path: str) -> Part | None:
     has its own rules."""
     if not path or path == "drive" or path.startswith("drive."):
         return None
-    module, _, name = path.partition(".")
     part = next((part for part in PARTS if part.covers(path)), _UNKNOWN)
-    is_missing = name and name.partition(".")[0] not in offered().get(module, ())
-    return _UNKNOWN if is_missing and part.keeps is not Keeps.NEEDS_HUMAN else part
+    return _UNKNOWN if not is_offered(path) and part.keeps is not Keeps.NEEDS_HUMAN else part
 
 
 def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]]:

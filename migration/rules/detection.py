@@ -59,7 +59,7 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
         if edits or isinstance(choice.node, ast.If):
-            message = f"the branch for Colab is kept: {_reason(choice)}"
+            message = f"the branch for Colab is kept: {_reason(choice)}{_said(source, choice)}"
             scripts = _scripts(source, choice)
             action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
             action = action if scripts else _action(source, _lost_here(source, choice, facts))
@@ -109,6 +109,13 @@ def _scripts(source: CellSource, choice: Choice) -> str:
         and any(line[0].program in _DOWNLOADS and line[-1].program in _SHELLS for line in pipelines(text.commands))
     ]
     return "; ".join(dict.fromkeys(found))
+
+
+def _said(source: CellSource, choice: Choice) -> str:
+    """The messages of the removed branch, which nothing shows any more."""
+    texts = [source.segment(node) for node in choice.removed if isinstance(node, ast.Expr)]
+    said = listed(" ".join(text.split()) for text in texts if text.startswith("print("))
+    return f"; removed with the other branch: {said}" if said else ""
 
 
 def _reason(choice: Choice) -> str:

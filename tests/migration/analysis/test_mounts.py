@@ -34,6 +34,18 @@ def test_mounts_in_colab_branches_do_not_count():
     assert mount_points(sources, facts.colab) == ()
 
 
+def test_a_commented_mount_counts_without_another_one():
+    sources, facts = _facts("# drive.mount('/content/g')")
+    assert (is_static(sources, facts.colab), mount_points(sources, facts.colab)) == (False, ("/content/g",))
+    sources, facts = _facts("# drive.mount('/content/g')\ndrive.mount('/content/d')")
+    assert (is_static(sources, facts.colab), mount_points(sources, facts.colab)) == (True, ("/content/d",))
+
+
+def test_a_commented_mount_leaves_other_cells_unread():
+    sources, _ = _facts("x = (")
+    assert not sources[1].was_parsed
+
+
 def test_a_name_with_two_values_gives_two_places():
     sources, facts = _facts("if a:\n    root = '/content'\nelse:\n    root = '/data'\ndrive.mount(root + '/g')")
     assert mount_points(sources, facts.colab) == ("/content/g", "/data/g")

@@ -9,6 +9,7 @@ from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import colab_api, colab_calls, colab_text, detection
 from migration.rules.rewriting import rewrite
+from migration.rules.table import RULES as EVERY_RULE
 from tests.support.compiling import compiles
 
 API = (*colab_api.RULES, *colab_calls.RULES, *colab_text.RULES)
@@ -127,6 +128,37 @@ def test_a_mount_at_a_literal_path_is_removed(before, after):
 
 
 @pytest.mark.parametrize(
+    "before, after",
+    [
+        (
+            "#@title Mount\nmount = False #@param\nif mount:\n  from google.colab import drive\n"
+            "  drive.mount('/content/drive')",
+            "# Mount",
+        ),
+        (
+            "if a:\n    pass\nelif 'COLAB_GPU' in os.environ:\n    from google.colab import drive\n"
+            "    drive.mount('/content/drive')\n    p = '/content/drive/MyDrive/x'\nelse:\n    print('none')",
+            "if a:\n    pass\nelse:\n    p = f'{DRIVE_DIR}/x'",
+        ),
+        (
+            "# Mount\ntry:\n  from google.colab import drive\n  drive.mount('/content/drive')\nexcept ImportError:\n"
+            "  pass\nif a:\n  drive.mount('/content/drive')",
+            "# Mount",
+        ),
+    ],
+)
+def test_no_mount_stays_without_its_import(before, after):
+    """Another rule changes the path of the mount first."""
+    (new,), _ = _rewrite(before, rules=EVERY_RULE)
+    assert new.replace("mount = False\n", "") == after
+
+
+def test_a_mount_that_is_only_a_comment_keeps_its_import():
+    new, _ = _rewrite("from google.colab import drive", "# drive.mount('/content/gdrive')")
+    assert new == ["from landfall_runtime import drive", "# drive.mount('/content/gdrive')"]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "from google.colab import drive\ndrive.mount(base + '/gdrive')",
@@ -229,9 +261,20 @@ def test_a_call_that_fails_here_is_reported_with_its_error(call):
     assert "MessageError" in finding.message
 
 
-def test_an_unsupported_import_is_a_manual_step():
-    (finding,) = _one("from google.colab import sheets")[1]
-    assert (finding.keeps, "`sheets`" in finding.action) == (Keeps.NEEDS_HUMAN, True)
+@pytest.mark.parametrize(
+    "text, missing",
+    [
+        ("from google.colab import sheets", "sheets"),
+        ("from google.colab.output import clear, _publish as publish", "output._publish"),
+        ("import google.colab.output._util as u", "output._util"),
+        ("from google.colab.patches import *", ""),
+        ("from google.colab.output import clear", ""),
+    ],
+)
+def test_an_import_of_a_name_without_counterpart_is_a_manual_step(text, missing):
+    (finding,) = _one(text)[1]
+    assert (finding.rule, finding.keeps) == ("LF201", Keeps.NEEDS_HUMAN if missing else Keeps.EQUIVALENT)
+    assert f"`{missing}`" in finding.action or not missing
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,7 @@ def test_a_colab_branch_is_kept_if_its_names_are_used():
     new, found = _rewrite("if ASK:\n    base = size()\n    n = 1\nelse:\n    print('no')", "open(base)")
     assert new == ["base = size()\nn = 1", "open(base)"]
     assert [(finding.rule, "`base`" in finding.message) for finding in found] == [("LF303", True)]
+    assert "`print('no')`" in found[0].message
 
 
 MAE = """if ASK:

@@ -271,6 +271,8 @@ def test_the_mount_point_decides():
     assert migrated("x = '/gd/My Drive/x', '/gd/drive'", mounts=("/gd/drive",))[0] == "x = '/gd/My Drive/x', DRIVE_DIR"
     assert migrated("x = '/content/drive/y'", mounts=("/content/gdrive",))[0] == "x = f'{WORK_DIR}/drive/y'"
     assert migrated("x = 'gdrive/' + y", mounts=("/content/gdrive",))[0] == "x = f'{DRIVE_DIR}/' + y"
+    assert migrated("ls('./gdrive')", mounts=("/content/gdrive",))[0] == "ls(DRIVE_DIR)"
+    assert migrated("ls('./gdrive', './drive.zip')", mounts=("/content/drive",))[1] == []
     assert migrated("x.startswith('./drive/')", mounts=("/content/drive",))[0] == "x.startswith(f'{DRIVE_DIR}/')"
     assert migrated("x = '/content/MyDrive/y', '/content'", mounts=("/content",))[0] == (
         "x = f'{DRIVE_DIR}/y', WORK_DIR"
