@@ -98,7 +98,7 @@ def migrate(
         findings += found
         if kind == "code":
             findings += undefined_names(source, facts)
-            findings += form_texts(source)
+            findings += form_texts(source, facts)
             findings += texts_of_tests(source, facts)
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)

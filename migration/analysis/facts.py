@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from migration.analysis.flags import find_context, find_flags
-from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, mount_points
+from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
@@ -47,6 +47,7 @@ class NotebookFacts:
     `name`: that of the file on Colab, without suffix. `described`: the code cells between two text cells, without the
     first code cell, and those whose text is about the mount in them: a text would describe nothing if they were
     removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
+    `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     """
 
     language: str = "python"
@@ -62,6 +63,7 @@ class NotebookFacts:
     name: str = ""
     described: frozenset[int] = frozenset()
     tests: frozenset[int] = frozenset()
+    signed_in: Mapping[int, int] = field(default_factory=dict)
 
 
 def collect_facts(
@@ -102,6 +104,7 @@ def collect_facts(
         tests=frozenset(
             source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
         ),
+        signed_in={source.index: row for source in cells if (row := last_sign_in(source, colab)) is not None},
         **{**known, "described": known["described"] | introduced},
     )
 

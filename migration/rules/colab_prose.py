@@ -20,9 +20,9 @@ _ABOUT_COLAB = {
     for word, pattern in (
         (
             "runtime",
-            r"\b(?:change|set|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
+            r"\b(?:change|set(?!up)|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
             r"|\bruntime type\b|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
-            r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b",
+            r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b",
         ),
         ("hardware accelerator", r"\bhardware accelerator\b"),
         ("notebook settings", r"\bnotebook settings\b"),
@@ -56,6 +56,23 @@ _TEST = re.compile(
 )
 TEST_MESSAGE = "this text describes the test for Colab that is gone"
 _TEST_ACTION = "reword it: the code below it does the same on every machine now"
+# Words of a text about signing in, and about mounting a drive, next to a mount; on a line about no other service.
+_OTHER_SERVICE = r"(?im)^(?!.*(?:hugging|ngrok|gradio|wandb|kaggle|github|openai)).*?"
+_WORDS = (
+    r"\bclick\w*\b.{0,20}\b(?:link|url)\b|\blink\b.{0,20}\bopen\b|\b(?:sign|log)(?:n?ing)?[ -]?in\b"
+    r"|\bpast(?:e|ing)\b.{0,30}\bcode\b|\b(?:verification|access) code\b|\b(?:google|your) account\b"
+    r"|\bauthori[sz]|\bauthenticat|\bautoriz|\bautentic|\binici\w* sesi[oó]n|\b(?:cuenta|conta) (?:de |do )?google"
+    r"|\benlace\b|\bpermis[os]|認証|認可|許可|ログイン|サインイン|アカウント|貼り付け"
+    r"|授[权權]|[认認][证證]|登[录錄入]|[账帳][号號户戶]|[验驗][证證][码碼]|粘[贴貼]|貼上|인증|로그인|계정|권한|붙여"
+)
+_MOUNTS = (
+    r"\bconnect\w*\b.{0,40}\bdrive\b|\bmont(?:ar|amos|aje|agem|e)\b"
+    r"|マウント|ドライブ|挂[载載]|掛載|[云雲]端?[盘盤硬]|마운트|드라이브"
+)
+_SIGN_IN = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS})")
+_MOUNT = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS}|{_MOUNTS})")
+SIGN_IN_MESSAGE = "this text describes a mount or sign-in that does not happen here"
+_SIGN_IN_ACTION = "reword it: the drive is a folder of this machine, and nothing asks for an account"
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -64,9 +81,13 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         tests = {source.line_of(match.start()): match for match in _TEST.finditer(source.text)}
     for match in tests.values():
         yield Match(*match.span(), TEST_MESSAGE, (), _TEST_ACTION)
+    mount = _MOUNT.search(source.text) if source.index + 1 in facts.signed_in else None
     by_line = {source.line_of(match.start()): match for match in reversed(_about_colab(source.text))}
+    if mount is not None:
+        by_line[source.line_of(mount.start())] = mount
     for _, match in sorted(item for item in by_line.items() if item[0] not in tests):
-        yield Match(*match.span(), _ABOUT_MESSAGE, (), _ABOUT_ACTION)
+        said = (_ABOUT_MESSAGE, (), _ABOUT_ACTION) if match is not mount else (SIGN_IN_MESSAGE, (), _SIGN_IN_ACTION)
+        yield Match(*match.span(), *said)
 
 
 def _about_colab(text: str) -> list[re.Match[str]]:
@@ -79,23 +100,28 @@ def _about_colab(text: str) -> list[re.Match[str]]:
     return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
 
 
-def form_texts(source: CellSource) -> Iterator[Finding]:
+def form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, and comments about its Runtime menu."""
-    if source.language != "python" or not ("markdown" in source.text or _RUNTIME.search(source.text)):
+    comments, and comments about its Runtime menu, or about signing in above a mount."""
+    mount = facts.signed_in.get(source.index, -1)
+    if source.language != "python" or not (mount >= 0 or "markdown" in source.text or _RUNTIME.search(source.text)):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
-    fields = {source.line_of(mark.start) for mark in marks(source)}
+    found: dict[int, tuple[str, str]] = {}
     for start, end in comments(source):
-        if source.line_of(start) not in fields and _RUNTIME.search(source.text, start, end):
-            yield _found(source, source.line_of(start))
+        row = source.line_of(start)
+        if row <= mount and _SIGN_IN.search(source.text[start:end]):
+            found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
+        elif row not in rows and _RUNTIME.search(source.text, start, end):
+            found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))
         text = "\n".join(rows.pop(row).text for row in run)
-        lines = dict.fromkeys(first + text.count("\n", 0, match.start()) for match in _about_colab(text))
-        for row in lines:
-            yield _found(source, row)
+        for match in _about_colab(text):
+            found.setdefault(first + text.count("\n", 0, match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
+    for row in sorted(found):
+        yield _found(source, row, *found[row])
 
 
 def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
@@ -117,7 +143,7 @@ def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding
             yield _found(source, row, TEST_MESSAGE, _TEST_ACTION)
 
 
-def _found(source: CellSource, row: int, message: str = _ABOUT_MESSAGE, action: str = _ABOUT_ACTION) -> Finding:
+def _found(source: CellSource, row: int, message: str, action: str) -> Finding:
     before = masked(source.text[slice(*source.line_span(source.line_starts[row], source.line_starts[row]))])
     return Finding("LF704", Keeps.EQUIVALENT, source.index, row + 1, message, before=before, action=action)
 

@@ -3,7 +3,7 @@ import pytest
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
 from migration.rules import colab_prose, prose
-from migration.rules.colab_prose import form_texts
+from migration.rules.colab_prose import SIGN_IN_MESSAGE, form_texts
 from migration.rules.prose import headings, local_meaning
 from migration.rules.rewriting import rewrite
 
@@ -271,7 +271,9 @@ def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
 
 
 def test_a_comment_about_the_menu_of_colab_is_reported():
-    (found,) = form_texts(CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"))
+    (found,) = form_texts(
+        CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"), NotebookFacts()
+    )
     assert (found.rule, found.line) == ("LF704", 2)
 
 
@@ -304,7 +306,55 @@ def test_text_directly_above_a_removed_test_names_the_test(index, gone):
 
 def test_a_form_text_about_colab_is_reported_with_its_line():
     text = "a = 1\n#@markdown This installs it on the Colab\n#@markdown notebook in the cloud.\n#@markdown Use it."
-    assert [(found.rule, found.line, bool(found.action)) for found in form_texts(CellSource(text))] == [
-        ("LF704", 2, True)
-    ]
-    assert not list(form_texts(CellSource("#@title Runtime > Run all\nb = '#@markdown Runtime > Run all'")))
+    assert [
+        (found.rule, found.line, bool(found.action)) for found in form_texts(CellSource(text), NotebookFacts())
+    ] == [("LF704", 2, True)]
+    assert not list(
+        form_texts(
+            CellSource("#@title Setup runtime or mount the drive\nb = '#@markdown Runtime > Run all'"), NotebookFacts()
+        )
+    )
+
+
+@pytest.mark.parametrize("text", ["#@title Hit `Runtime` -> `Run all`", "# click *Runtime* and press *Run all*"])
+def test_running_all_cells_by_the_menu_is_reported(text):
+    (found,) = form_texts(CellSource(text), NotebookFacts())
+    assert (found.rule, found.line) == ("LF704", 1)
+    assert {finding.rule for finding in _rewrite(text.lstrip("# "))[1]} == {"LF704"}
+
+
+_MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
+
+
+@pytest.mark.parametrize(
+    "text, in_comment",
+    [
+        ("Run the cell, click the link, and sign in", True),
+        ("Paste the code that Google gives to you", True),
+        ("実行すると，認証が求められる", True),
+        ("运行后请登录谷歌账号", True),
+        ("구글 계정에 로그인하세요", True),
+        ("Debes autorizar el acceso", True),
+        ("Entre na sua conta do Google", True),
+        ("Next, connect to your drive", False),
+        ("ドライブをマウントします", False),
+        ("挂载云端硬盘", False),
+        ("드라이브를 마운트합니다", False),
+        ("Montar la unidad", False),
+    ],
+)
+def test_a_text_at_a_removed_mount_that_describes_it_is_reported(text, in_comment):
+    facts = collect_facts([CellSource(_MOUNT, index=1)])
+    for index, expected in ((0, [SIGN_IN_MESSAGE]), (1, [])):
+        _, found = rewrite(CellSource(text, index=index), cell_type="markdown", rules=RULES, facts=facts)
+        assert [finding.message for finding in found] == expected
+    for cell, lines in ((f"a()\n# {text}\n{_MOUNT}", [2]), (f"{_MOUNT}\n# {text}", []), (f"# {text}\na()", [])):
+        source = CellSource(cell)
+        found = list(form_texts(source, collect_facts([source])))
+        assert [finding.line for finding in found] == lines * in_comment
+
+
+@pytest.mark.parametrize("text", ["Open the gradio.live link", "Paste the values below", "Log in to Kaggle"])
+def test_a_text_about_another_service_is_not_about_the_mount(text):
+    facts = collect_facts([CellSource(_MOUNT, index=1)])
+    assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[1] == []
