@@ -39,6 +39,8 @@ _LOCAL_MEANING = re.compile(
 
 
 _SECTION = re.compile(r"@[ \t]*markdown[ \t]*(?:<[^>]*>[ \t]*)?(?:#|\*\*(?!.*[.!]\W*$)|-{3}|_{3}|&nbsp;|$)")
+_HEADING = re.compile(r"@[ \t]*markdown[ \t]*(#+)(?!.*:\W*$).*\w")
+_OF_CELL = re.compile(r"\bth(?:is|e) cell\b", re.IGNORECASE)
 _RULE = re.compile(r"@[ \t]*markdown[ \t]*(?:-{3,}|_{3,}|\*{3,})[ \t]*$")
 _ITEM = re.compile(r"@[ \t]*markdown[ \t]*(?:[-*•][ \t]+\w|[↑^(])")
 _OPENS, _CLOSES = (re.compile(rf"@[ \t]*markdown[#\s]*{bracket}\s*$") for bracket in (r"[({\[]", r"[)}\]]"))
@@ -157,12 +159,11 @@ def _described(
     """Each group of form texts with the row of the field that it describes. A group without one belongs to the next or
     the previous group, if only blank lines separate them and the second does not begin a section."""
     titles = {source.line_of(mark.start) for mark in marks(source) if mark.kind == "title"}
+    runs = list(_runs(source, texts, names))
+    if runs and _starts_cell(texts, runs[0][0]):
+        runs[:1] = _without_title(texts, *runs[0], has_title=bool(titles))
     # A text directly below a title describes the cell, except one that introduces what follows.
-    runs = [
-        (first, last)
-        for first, last in _runs(source, texts, names)
-        if first - 1 not in titles or texts[last].rstrip(" *_").endswith(":")
-    ]
+    runs = [(first, last) for first, last in runs if first - 1 not in titles or texts[last].rstrip(" *_").endswith(":")]
     rows = [_described_row(texts, first, last, names) for first, last in runs]
     pairs = [
         (number, number + 1) for number in range(len(runs) - 1) if _are_adjacent(texts, runs[number], runs[number + 1])
@@ -176,6 +177,16 @@ def _described(
         if rows[lower] is None and row is not None and row < runs[upper][0]:
             rows[lower] = row
     yield from zip(runs, rows, strict=True)
+
+
+def _without_title(texts: Sequence[str], first: int, last: int, *, has_title: bool) -> list[tuple[int, int]]:
+    """The group of form texts at the start of a cell without its heading, which is the title of a cell without one,
+    except above others of its level; nothing of a group about "this cell"."""
+    if any(_OF_CELL.search(text) for text in texts[first : last + 1]):
+        return []
+    levels = [found[1] if (found := _HEADING.search(text)) else "" for text in texts[first:]]
+    first += not has_title and levels[0] != "" and levels.count(levels[0]) == 1
+    return [(first, last)] if first <= last else []
 
 
 def _without_torn_brackets(

@@ -259,9 +259,38 @@ def test_a_heading_above_a_horizontal_line_stays_in_its_cell():
 
 def test_a_field_is_not_below_the_comment_of_others():
     """A blank line separates it if something else did so in the cell, or if it is from another cell."""
-    cells, _ = _migrate("#@markdown ## Part\na = 1 #@param\nb = 2 #@param\nf(a)\nc = 3 #@param", "d = 4 #@param\nf(d)")
+    cells, _ = _migrate("#@markdown Part\na = 1 #@param\nb = 2 #@param\nf(a)\nc = 3 #@param", "d = 4 #@param\nf(d)")
     fields = "# Part\na = 1  # type: int\nb = 2  # type: int\n\nc = 3  # type: int\nd = 4  # type: int"
     assert cells[0]["source"].endswith(f"\n\n{fields}")
+
+
+@pytest.mark.parametrize("banner", ["", "# ==== FORM ==== #\n"])
+@pytest.mark.parametrize(
+    "text, stays, moves",
+    [
+        ("#@markdown # Run", "#@markdown # Run", ""),
+        ("# @markdown #### Run", "# @markdown #### Run", ""),
+        ("#@markdown ## Run\n#@markdown How often", "#@markdown ## Run", "# How often"),
+        (
+            "#@markdown How often.\n#@markdown Run this cell again.",
+            "#@markdown How often.\n#@markdown Run this cell again.",
+            "",
+        ),
+        ("#@markdown How often", "", "# How often"),
+        ("#@markdown ## Set:", "", "# Set:"),
+        ("#@title T\n\n#@markdown ## Set", "#@title T\n", "# Set"),
+    ],
+)
+def test_a_heading_at_the_start_is_the_title_of_its_cell(banner, text, stays, moves):
+    (parameters, cell), _ = _migrate(f"{banner}{text}\na = 1 #@param\nf(a)")
+    assert parameters["source"].endswith(f"\n{moves}\na = 1  # type: int" if moves else "VALUE.\na = 1  # type: int")
+    assert cell["source"] == f"{banner}{stays}\nf(a)" if stays else f"{banner}f(a)"
+
+
+def test_the_first_of_several_headings_is_that_of_its_fields():
+    (parameters, cell), _ = _migrate("#@markdown ## A\na = 1 #@param\n#@markdown ## B\nb = 2 #@param\nf(a, b)")
+    assert parameters["source"].endswith("# A\na = 1  # type: int\n\n# B\nb = 2  # type: int")
+    assert cell["source"] == "f(a, b)"
 
 
 @pytest.mark.parametrize("text, moves", [("Opens a link.", False), ("**Rates:**", True)])
