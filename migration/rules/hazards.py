@@ -30,7 +30,8 @@ _MAY_CHANGE_MACHINE = re.compile(
     rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
 )
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
-_DELETES = "delete the line: the notebook's folder contains your own files now"
+_ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
+_DELETES = "delete the line, or make it a comment: this machine has your own files there"
 # Programs that write to their last path, to any path, or to the path after an option.
 _LAST = re.compile(r"cp|mv|ln|install|rsync|gunzip")
 _ANY = re.compile(r"rm|rmdir|mkdir|touch|chmod|chown|tee|truncate")
@@ -47,16 +48,27 @@ _COLAB_MACHINE = re.compile(
 
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    everything = re.compile(rf"(?:\$\{{?{facts.work}\}}?/?|/content/?|\.{{1,2}}/?|/|~/?|\$HOME/?)?(?:\*|\.\*)?")
     for text in shell_texts(source):
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
             if what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
-            for value in filter(everything.fullmatch, _deleted(command)):
-                yield Match(*text.span(command), f"`rm -r {value}` deletes everything in it", (), _DELETES)
+
+
+def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    folders = re.compile(rf"(?P<named>\$\{{?{facts.work}\}}?/?|/content/?|/|~/?|\$HOME/?)?(?:\.{{1,2}}/?)?(?:\*|\.\*)?")
+    for text in shell_texts(source):
+        is_below = False
+        for command in text.commands if "rm" in text.text else ():
+            is_below |= command.program == "cd" and not folders.fullmatch(
+                " ".join(word.value for word in command.arguments)
+            )
+            for value in _deleted(command):
+                if (found := folders.fullmatch(value)) and (found["named"] or not is_below):
+                    what = "everything in it" if value.startswith(("/", "~", "$HOME")) else _ALL
+                    yield Match(*text.span(command), f"`rm -r {value}` deletes {what}", (), _DELETES)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
     for match in outside_comments(source, removed):
-        yield Match(*match.span(), "`rmtree` deletes the complete work folder", (), _DELETES)
+        yield Match(*match.span(), f"`rmtree` deletes {_ALL}", (), _DELETES)
 
 
 def _deleted(command: shell.Command) -> list[str]:
@@ -122,13 +134,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF822",
         "change of the machine",
-        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`, `rm -rf *`, "
-        "`shutil.rmtree(WORK_DIR)`",
+        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_changes,
         holding("!", "%", "rmtree(", "system(", "popen(", "getoutput(", "call(", "run(", "Popen(", "check_output("),
         example=Example("!tar -C /usr/local -xf a.tar"),
+    ),
+    Rule(
+        "LF823",
+        "deletion of a complete folder",
+        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_deletions,
+        holding("rm"),
+        example=Example("!rm -rf *"),
     ),
     Rule(
         "LF831",

@@ -151,6 +151,11 @@ def test_the_same_step_after_several_changes_is_one_item():
     assert [item.message for item in items if item.keeps == "equivalent"] == ["m: see cell 1, line 1"] * 2
 
 
+@pytest.mark.parametrize("rule", ["LF201", "LF823"])
+def test_a_failed_import_and_a_deletion_break_the_notebook(rule):
+    assert [item.severity for item in found_items([_found(1, rule=rule)])] == ["breaks"]
+
+
 def test_breaking_items_are_first_and_name_the_output_cell():
     items = found_items([_found(1, rule="LF811", output_cell=3), _found(2, output_cell=2)])
     report = NotebookReport(input="a", status="migrated", findings=items)
