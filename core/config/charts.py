@@ -34,8 +34,8 @@ class ProcessCharts(Section):
     )
     tolerated_drift: Positive = Field(
         1.5,
-        description="Process sensors: above this drift between the halves of the reference rows, the weight of the "
-        "principal components decreases with the fourth power of the drift.",
+        description="Process sensors: above this drift of the reference rows, the weights of the principal components "
+        "and of the range of a channel decrease with the fourth power of the drift.",
     )
     cross_channel_limit: Positive = Field(
         6.0,

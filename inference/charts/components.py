@@ -20,7 +20,7 @@ import numpy as np
 
 from core.data.blocks import blocks, gathered, slices
 from core.data.medians import median
-from inference.charts.reference_rows import folds_of
+from inference.charts.reference_rows import rows_of_folds
 
 VARIANCE_KEPT = 0.9
 _VALUES_AT_A_TIME = 2**20
@@ -76,8 +76,7 @@ def fit(z_nc: np.ndarray, segments_k2: np.ndarray, scratch: Path | None = None) 
     if they are long. Drift: the median Q of each half of the rows with components fitted to the other half, averaged,
     divided by the median Q with components fitted to all rows; at least 1.
     """
-    sizes = [(ranges_k2[:, 1] - ranges_k2[:, 0]).sum() for ranges_k2 in folds_of(segments_k2)]
-    folds = np.split(z_nc, np.cumsum(sizes)[:-1])
+    folds = rows_of_folds(z_nc, segments_k2)
     found = [_Moments.of(fold_nc) for fold_nc in folds]
     of_all = _Moments.total(found).components()
     others = [_Moments.total(found[:at] + found[at + 1 :] or found).components() for at in range(len(found))]

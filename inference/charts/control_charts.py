@@ -1,4 +1,4 @@
-"""Six control charts for each channel of process sensors, and their weighted sum.
+"""Seven control charts for each channel of process sensors, and their weighted sum.
 
 - The exponentially weighted mean square of the innovation of a channel (`inference.charts.innovations`): what neither
   the last rows (`inference.charts.autoregression`) nor the innovations of the other channels predict. It detects noise,
@@ -18,13 +18,17 @@
   not informative.
 - The square of the CUSUM of the residual of the regression on the other channels, up to a limit. It detects a small
   lasting change of how channels fit each other, which changes the mean square of the fourth chart less.
+- The exponentially weighted mean square of the distance of a channel from its range in the reference rows
+  (`inference.charts.reference_range`), each square up to a limit. It detects channels that leave their range together:
+  the other charts see a change of the load. Its weight falls with the drift of the channel.
 
 Where the other channels explain a channel almost completely, the third and the fifth chart have little weight: they
 follow the load, and the fourth detects the same faults with a smaller residual. Only there, the sixth chart shares the
 weight of the fourth: elsewhere, as in servers under another load, it would be high most of the time.
 
-Each chart but the fifth is divided by its mean on reference rows that were left out of its fit; the fifth is divided by
-the mean square of the residual. Suffixes: n row, s score entry, c channel, k segment.
+The fifth chart is divided by the mean square of the residual, and each of the other first six by its mean on reference
+rows that were left out of its fit. The seventh is 0 on reference rows; its unit is the variance of a channel. Suffixes:
+n row, s score entry, c channel, k segment.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
 from inference.charts.cross_channel_regression import LAGS, RESIDUAL_FLOOR, CrossChannelRegression
 from inference.charts.innovations import RESIDUAL_CAP, Innovations
+from inference.charts.reference_range import ReferenceRange
 from inference.running import ERROR_CAP, Cusum, Ewma, Running, write_errors
 
 # Allowance of the CUSUM, in reference deviations of the residual: half of the smallest shift to detect, which is one.
@@ -57,8 +62,9 @@ _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
 # Where the other channels leave less than this share of the variance of a channel unexplained, the third and the fifth
 # chart have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
-# Limit of the sixth chart: without it, a large fault would raise the score for minutes after its end. Chosen, with the
-# margin of the threshold, on simulated pumps with the seeds 401 to 424 and 701 to 708 (dev/LOG.md, 2026-11-28).
+# Limit of the sixth and the seventh chart: without it, a large fault would raise the score for minutes after its end.
+# Chosen for the sixth, with the margin of the threshold, on simulated pumps with the seeds 401 to 424 and 701 to 708
+# (dev/LOG.md, 2026-11-28).
 _SHIFT_LIMIT = 40.0
 _MARGIN = 1.3
 # The time of the regression on other channels grows with the cube of the number of regressors. With many channels there
@@ -136,8 +142,9 @@ class ControlCharts:
     innovations, of their CUSUM, of the residuals of the components, and of the residuals of the regression; NaN for a
     channel that is not scored. The unit is the reference deviation of the innovations for the CUSUM, and the standard
     deviation of the channel for the others.
-    components_share: weight of the third chart. shared_weight: weight of the fifth chart. cross: the regression of the
-    fourth chart; None without it. settings: constants of all charts.
+    components_share: weight of the third chart. shared_weight: weight of the fifth chart. range, range_weight_c: range
+    of the channels and weights (C,) of the seventh chart. cross: the regression of the fourth chart; None without it.
+    settings: constants of all charts.
     """
 
     regression: Autoregression
@@ -147,6 +154,8 @@ class ControlCharts:
     usual_4c: np.ndarray
     components_share: float
     shared_weight: float
+    range: ReferenceRange
+    range_weight_c: np.ndarray
     settings: ProcessCharts
     cross: CrossChannelResidual | None = None
 
@@ -157,7 +166,7 @@ class ControlCharts:
 
     @property
     def total(self) -> float:
-        """The mean of the sum of all charts on reference rows; errors are divided by it."""
+        """The mean of the sum of the first six charts on reference rows; they are divided by it."""
         own_c, residual_c = self.usual_4c[[0, 3]]
         shared = float(np.nanmean(np.clip(1.0 - own_c / residual_c, 0.0, 1.0)))
         explained = 0.0 if self.cross is None else float(np.nanmean(self.cross.explained_c))
@@ -195,11 +204,13 @@ class ControlCharts:
             **{name: getattr(self.regression, name) for name in _OF_REGRESSION},
             **{name: getattr(self.innovations, name) for name in _OF_INNOVATIONS},
             **{name: getattr(self.components, name) for name in _OF_COMPONENTS},
+            **{name: getattr(self.range, name) for name in _OF_RANGE},
             "lags": np.array(self.regression.lags),
             "span": np.array(self.span),
             "usual_4c": self.usual_4c,
             "components_share": np.array(self.components_share),
             "shared_weight": np.array(self.shared_weight),
+            "range_weight_c": self.range_weight_c,
             "settings": np.array(self.settings.model_dump_json()),
             **({f"{_OF_CROSS}{name}": array for name, array in self.cross.to_arrays().items()} if self.cross else {}),
         }
@@ -210,15 +221,20 @@ class ControlCharts:
         innovations = Innovations(*(held[name] for name in _OF_INNOVATIONS))
         projection = Components(*(held[name] for name in _OF_COMPONENTS))
         settings = ProcessCharts.model_validate_json(str(held["settings"]))
-        shares = (float(held[name]) for name in ("components_share", "shared_weight"))
+        reference_range = ReferenceRange(*(held[name] for name in _OF_RANGE))
+        share, shared = (float(held[name]) for name in ("components_share", "shared_weight"))
         of_cross = {name.removeprefix(_OF_CROSS): held[name] for name in held if name.startswith(_OF_CROSS)}
         cross = CrossChannelResidual.from_arrays(of_cross) if of_cross else None
-        return cls(regression, innovations, projection, int(held["span"]), held["usual_4c"], *shares, settings, cross)
+        return cls(
+            regression, innovations, projection, int(held["span"]), held["usual_4c"], share, shared, reference_range,
+            held["range_weight_c"], settings, cross,
+        )  # fmt: skip
 
 
 _OF_REGRESSION = ("mean_c", "std_c", "persistence_c", "weight_fc")
 _OF_INNOVATIONS = ("conditional_cc", "most_c")
 _OF_COMPONENTS = ("centre_c", "left_cc")
+_OF_RANGE = ("low_c", "high_c", "drift_c")
 _OF_CROSS = "cross_"
 
 
@@ -229,6 +245,7 @@ class RunningCharts(Running):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
         self._cross = None if charts.cross is None else _RunningCross(charts, charts.cross)
+        self._outside = Ewma(charts.span, charts.usual_4c.shape[1], 0.0)
 
     @property
     def regressor_nf(self) -> np.ndarray | None:
@@ -238,10 +255,12 @@ class RunningCharts(Running):
     def __call__(self, values_nc: np.ndarray, segment: int) -> np.ndarray:
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
-        error_nc = self._chart_sum(*residuals, np.full(len(values_nc), segment))
+        segment_n = np.full(len(values_nc), segment)
+        error_nc = self._chart_sum(*residuals, segment_n)
         if self._cross is not None:
             error_nc = error_nc + of.cross.explained_c * self._cross(values_nc, segment)
-        return error_nc / of.total
+        outside_nc = self._outside(np.minimum(of.range.excess(rows.z_nc) ** 2, _SHIFT_LIMIT), segment_n)
+        return error_nc / of.total + of.range_weight_c * outside_nc
 
 
 class _RunningCross(Running):
@@ -267,7 +286,7 @@ class _RunningCross(Running):
 
 
 class _ChartSum(Running):
-    """The weighted sum of all charts but the fourth and the sixth over rows that come in pieces, in order."""
+    """The weighted sum of the first, second, third and fifth chart over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):
         num_channels, settings = charts.usual_4c.shape[1], charts.settings
@@ -339,6 +358,7 @@ def fit(
     )
     shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
+    reference_range = ReferenceRange.fit(z_sc, segments_k2)
     cross = CrossChannelResidual.fit(values_nc, segments_k2, span, settings, scored_c)
     return ControlCharts(
         regression,
@@ -348,6 +368,8 @@ def fit(
         usual_4c,
         components_share=steady * _unexplained(cross) * settings.components_share,
         shared_weight=_unexplained(cross) * settings.shared_weight / max(1.0, shared_quantile),
+        range=reference_range,
+        range_weight_c=np.minimum(1.0, settings.tolerated_drift / reference_range.drift_c) ** 4,
         settings=settings,
         cross=cross,
     )

@@ -68,6 +68,12 @@ def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:
     return [fold for fold in folds if len(fold)]
 
 
+def rows_of_folds(values_nc: np.ndarray, segments_k2: np.ndarray) -> list[np.ndarray]:
+    """The rows (S, C) of all segments (K, 2), divided into the folds of `folds_of`; views."""
+    sizes = [num_rows(fold_k2) for fold_k2 in folds_of(segments_k2)]
+    return np.split(values_nc, np.cumsum(sizes)[:-1])
+
+
 def held_out(
     reference_k2: np.ndarray, calibration_k2: np.ndarray, *, fewest: int = 0
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

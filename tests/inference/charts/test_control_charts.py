@@ -125,6 +125,7 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
     new_nc, limit = coupled(1000, seed=1), ProcessCharts().cross_channel_limit
     new_nc[500:] = new_nc[500:, ::-1]
     charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10, settings=FOURTH)
+    charts = replace(charts, range_weight_c=np.zeros(4))
     without = replace(charts, cross=None)
     without_sc = errors_of(without, new_nc, whole(new_nc)) * without.total
     largest_sc = (without_sc + charts.cross.explained_c * limit) / charts.total
@@ -166,7 +167,7 @@ def test_a_lasting_shift_of_a_well_explained_channel_adds_up_to_a_limit(monkeypa
 def test_a_lasting_shift_does_not_add_up_where_channels_explain_each_other_less(monkeypatch):
     known_nc, new_nc = (plant(2000, seed=seed, noise=3.0) for seed in (0, 1))
     new_nc[500:800, 0] += 10
-    charts = fit(known_nc, whole(known_nc), span=10)
+    charts = replace(fit(known_nc, whole(known_nc), span=10), range_weight_c=np.zeros(3))
     error_sc = errors_of(charts, new_nc, whole(new_nc))
     monkeypatch.setattr(control_charts, "_SHIFT_LIMIT", 0.0)
     np.testing.assert_array_equal(errors_of(charts, new_nc, whole(new_nc)), error_sc)
@@ -228,6 +229,25 @@ def test_a_lasting_shift_of_a_single_channel_is_detected():
     new_nc[1000:] -= 6 * values_nc.std()
     error_sc = errors_of(charts, new_nc, whole(new_nc))
     assert error_sc[1100:].min() > 1.5 * error_sc[:1000].max()
+
+
+@pytest.mark.parametrize("num_channels", [2, 5])
+def test_channels_that_leave_their_range_together_stay_detected(num_channels):
+    train_nc, test_nc = (plant(4000, seed, num_channels=num_channels) for seed in (0, 1))
+    test_nc[1000:] -= 6 * train_nc.std(axis=0)
+    charts = fit(train_nc, whole(train_nc), span=10)
+    error_n = errors_of(charts, test_nc, whole(test_nc)).mean(axis=1)
+    assert np.median(error_n[1100:]) > error_n[:1000].max()
+    inside = replace(charts, range_weight_c=np.zeros(num_channels))
+    assert np.median(errors_of(inside, test_nc, whole(test_nc)).mean(axis=1)[1100:]) < 2
+
+
+def test_the_range_of_a_channel_that_drifts_has_little_weight():
+    values_nc = plant(2000, seed=0)
+    values_nc[:, 1] += np.linspace(0, 30, 2000, dtype=np.float32)
+    np.testing.assert_array_equal(
+        fit(values_nc, whole(values_nc), span=10).range_weight_c > [0.9, 0.1, 0.9], [True, False, True]
+    )
 
 
 def test_a_single_channel_that_drifts_has_no_chart_of_its_level():
