@@ -436,7 +436,8 @@ def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, sc
         f"{percent(found.rate)} of the scores are alarms; at most {percent(threshold.expected.high)} are expected if "
         f"the process has not changed. The median score is {ratio_in_words(times)} times that of the "
         "calibration data. Either there are lasting faults, or the process has changed since the calibration. In the "
-        "second case the stated rates do not hold: run `landfall calibrate` with newer data"
+        "second case the stated rates do not hold: run `landfall calibrate` with newer data. `landfall check` names "
+        "files that are rounded to fewer decimals"
     )
 
 

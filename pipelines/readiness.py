@@ -38,6 +38,10 @@ from core.workspace import relative
 
 # Number of rows that are used to compare channels, evenly spaced over the training rows.
 _COMPARED_ROWS = 20_000
+# Values with fewer decimals than the training values are reported if the last decimal is at least this share of the
+# standard deviation of the channel.
+_COARSE = 0.05
+_MOST_DECIMALS = 6
 # Channels with a higher correlation contain the same information.
 _SAME = 0.99999
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
@@ -124,7 +128,8 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
-    findings += [*_of_channels(training, channels), *_of_times(recordings, config), *_of_calibration(config, states)]
+    findings += [*_of_channels(training, channels), *_of_decimals(training, recordings, config)]
+    findings += [*_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
         config, len(files), len(recordings), rows, channels, rate_hz, first.time_source, states, _once(findings)
     )
@@ -308,10 +313,7 @@ def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[
     """Channels that repeat another, exactly or up to a factor and an offset."""
     if not training or len(channels) < 2:
         return
-    total = sum(span.stop - span.start for _, span in training)
-    step = max(1, total // _COMPARED_ROWS)
-    rows = [each.values_tc[span.start : span.stop : step] for each, span in training]
-    values_nc = np.concatenate(rows).astype(np.float64)
+    values_nc = _compared(training).astype(np.float64)
     copies: set[int] = set()
     for first, name in enumerate(channels):
         for second in range(first + 1, len(channels)):
@@ -328,6 +330,33 @@ def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[
                 copies.add(second)
                 how = "has the values of" if is_same else "moves exactly with"
                 yield Finding("warn", f"duplicate: {other} {how} {name}", hint)
+
+
+def _of_decimals(
+    training: Sequence[tuple[Recording, Span]], recordings: Sequence[Recording], config: AnyConfig
+) -> Iterator[Finding]:
+    """Channels with fewer decimals in other files than in those to train on, if rounding changes the values much."""
+    if not training:
+        return
+    values_nc = _compared(training).astype(np.float64)
+    decimals_c, trained_on = _decimals(values_nc), {recording.file_id for recording, _ in training}
+    centred_nc = values_nc - np.nansum(values_nc, axis=0) / np.maximum((~np.isnan(values_nc)).sum(axis=0), 1)
+    square_c = np.nansum(centred_nc**2, axis=0) / np.maximum((~np.isnan(values_nc)).sum(axis=0), 1)
+    coarse: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for recording in recordings:
+        if recording.file_id in trained_on:
+            continue
+        step = max(1, len(recording) // _COMPARED_ROWS)
+        found_c = _decimals(recording.values_tc[::step].astype(np.float64))
+        is_coarse_c = (found_c < decimals_c) & (square_c > 0) & (10.0**-found_c > _COARSE * np.sqrt(square_c))
+        names = tuple(name for name, is_coarse in zip(recording.channels, is_coarse_c, strict=True) if is_coarse)
+        coarse[names].append(path_shown(recording.file_id, config))
+    hint = "rounded values look like faults: round the files to train on too, or export these with all decimals"
+    for names, files in coarse.items():
+        if names:
+            more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+            text = f"{files[0]}{more}: fewer decimals than in the files to train on: {', '.join(names)}"
+            yield Finding("warn", text, hint)
 
 
 def _of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Finding]:
@@ -366,6 +395,22 @@ def _of_calibration(config: AnyConfig, states: Sequence[SplitState]) -> Iterator
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
+def _compared(training: Sequence[tuple[Recording, Span]]) -> np.ndarray:
+    """About `_COMPARED_ROWS` training rows (n, C), evenly spaced."""
+    step = max(1, sum(span.stop - span.start for _, span in training) // _COMPARED_ROWS)
+    return np.concatenate([recording.values_tc[span.start : span.stop : step] for recording, span in training])
+
+
+def _decimals(values_nc: np.ndarray) -> np.ndarray:
+    """The number of decimals of the float32 values of each channel, (C,), at most `_MOST_DECIMALS`."""
+    rounding_nc = np.finfo(np.float32).eps * np.abs(values_nc)
+    decimals_c = np.full(values_nc.shape[1], _MOST_DECIMALS)
+    for decimals in reversed(range(_MOST_DECIMALS)):
+        is_more_c = (np.abs(values_nc - values_nc.round(decimals)) > rounding_nc).any(axis=0)
+        decimals_c[~is_more_c] = decimals
+    return decimals_c
+
+
 def _stop(error: LandfallError) -> Finding:
     return Finding("stop", error.message, error.hint or "")
 

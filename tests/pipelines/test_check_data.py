@@ -262,6 +262,25 @@ def test_irregular_and_different_sampling_is_named(workspace, tmp_path, capsys):
     assert "different sampling: 1 s in train_fast.csv, 2 s in train_slow.csv" in warned
 
 
+def test_files_with_fewer_decimals_than_those_to_train_on_are_named(workspace, tmp_path, capsys):
+    rounded = {
+        "train_1": {},
+        "test_1": {"pressure": 1, "flow": 2},
+        "test_2": {"pressure": 1},
+        "test_3": {"pressure": 3},
+    }
+    for name, decimals in rounded.items():
+        frame = pump(1000)
+        for channel, number in decimals.items():
+            frame[channel] = frame[channel].round(number)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    warned = texts(found["patchtst"], "warn")
+    assert "test_1.csv and 1 more: fewer decimals than in the files to train on: pressure" in warned
+    assert "flow" not in warned, "rounding hardly changes it"
+    assert "test_3" not in warned
+
+
 def test_a_file_that_the_quality_check_drops_is_named(workspace, tmp_path, capsys):
     frame = pump(1000)
     frame.loc[::2, ["flow", "pressure", "current"]] = np.nan
