@@ -10,10 +10,23 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from migration.colab.effects import FILES, PLACES, Effect, Functions, clones, different, effects, needs_colab, uncovered
+from migration.colab.effects import (
+    FETCH,
+    FILES,
+    INSTALL,
+    PLACES,
+    Effect,
+    Functions,
+    clones,
+    different,
+    effects,
+    needs_colab,
+    uncovered,
+)
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
@@ -30,6 +43,7 @@ _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print)\(")
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
+_NOT_INSTALLED = frozenset({"google", *sys.stdlib_module_names})
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
 
@@ -124,6 +138,7 @@ class _Search:
             choice = self._of_if(node, scope)
         elif isinstance(node, ast.Try):
             choice = _of_try(self.source, node, scope)
+            choice = None if choice and self._installs_missing(choice) else choice
         if choice is None or choice.colab:
             return choice
         if not (_leaves(choice.kept) and not choice.removed):
@@ -167,6 +182,15 @@ class _Search:
             return _for_colab(self.source, choice, because="places")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
+
+    def _installs_missing(self, choice: Choice) -> bool:
+        """Whether a `try` without a flag is the author's test for missing packages, whose handler installs them."""
+        body, handler = choice.node.body, choice.handler
+        imported = {name for node in body if isinstance(node, ast.Import | ast.ImportFrom) for name in _packages(node)}
+        sets_flag = any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in body)
+        if sets_flag or handler is None or imported <= _NOT_INSTALLED:
+            return False
+        return any(effect.kind in (INSTALL, FETCH) for effect in effects(self.source, handler.body))
 
     def _is_fetched(self, choice: Choice, lost: Sequence[Effect]) -> bool:
         """Whether the branch for Colab only names folders, and all that it binds is bound and downloaded elsewhere."""
@@ -317,6 +341,12 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, walk(statement.value))):
         return _CATCHES_KEY
     return None
+
+
+def _packages(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """The names of the packages that a statement imports."""
+    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return {module.partition(".")[0] for module in modules}
 
 
 def _reads_variable(node: ast.AST) -> bool:

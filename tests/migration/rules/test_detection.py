@@ -154,6 +154,8 @@ def test_the_handler_of_a_guarded_import_is_kept(before, after):
         "try:\n    import google.colab\nexcept ImportError:\n    raise",
         "try:\n    import google.colab\nfinally:\n    a()",
         "try:\n    from google import genai\nexcept ImportError:\n    a()",
+        # The handler installs what is missing, so that it does not ask about Colab.
+        "try:\n    import a\n    from google.colab import files\nexcept ImportError:\n    !pip install a",
         "if os.path.exists('/x') or train():\n    a()",
         "if 'google.colab' in text:\n    a()",
         "def f(IN_COLAB):\n    if IN_COLAB:\n        a()",
