@@ -19,6 +19,7 @@ from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, 
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
+from migration.colab.local_value import SHELL_TEST
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
@@ -29,6 +30,7 @@ _SETUP = re.compile(
 )
 # A quotation mark after a letter would end a string, so that no path begins there.
 _NO_PATH = re.compile(rf"{TEXT_MOUNT.pattern}|\b[rbfu]{{1,2}}(?=[\"'])", re.IGNORECASE)
+_LEAVES_SHELL = re.compile(rf"(?:{SHELL_TEST.pattern})[^\n]*(?:&&|\|\|)\s*exit\b")
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -85,7 +87,8 @@ def collect_facts(
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
         return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
-    colab = _evaluated(cells, replace(colab, context=Context(repository=repository)))
+    leaves_shell = any(_LEAVES_SHELL.search(source.text) for source in cells if source.is_shell)
+    colab = _evaluated(cells, replace(colab, context=Context(repository=repository, leaves_shell=leaves_shell)))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     folders = _named_folders(cells, mounts)

@@ -30,6 +30,7 @@ from migration.colab.effects import (
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
+from migration.colab.paths import ROOT
 from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
@@ -91,7 +92,8 @@ class Context:
     although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
     other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
     needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
-    `functions` are the notebook's functions that branches call, with the kinds of their effects.
+    `functions` are the notebook's functions that branches call, with the kinds of their effects. `leaves_shell`: a
+    shell script of the notebook ends outside Colab, by a test of its own.
     """
 
     needed: frozenset[str] = frozenset()
@@ -99,6 +101,7 @@ class Context:
     repository: str = ""
     fetched: frozenset[str] = frozenset()
     functions: Functions = field(default_factory=dict)
+    leaves_shell: bool = False
 
 
 def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
@@ -171,6 +174,8 @@ class _Search:
         """The choice, or the branch for Colab if an effect would be lost without it."""
         colab, local = self._effects(choice.removed), self._effects(choice.kept)
         lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
+        if self.context.leaves_shell:  # the folders of Colab that such a script creates do not exist here
+            lost = [effect for effect in lost if ROOT not in self.source.text[effect.start : effect.end]]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
         if lost and self._is_fetched(choice, lost):
@@ -186,9 +191,8 @@ class _Search:
     def _installs_missing(self, choice: Choice) -> bool:
         """Whether a `try` without a flag is the author's test for missing packages, whose handler installs them."""
         body, handler = choice.node.body, choice.handler
-        imported = {name for node in body if isinstance(node, ast.Import | ast.ImportFrom) for name in _packages(node)}
         sets_flag = any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in body)
-        if sets_flag or handler is None or imported <= _NOT_INSTALLED:
+        if sets_flag or handler is None or set().union(*map(_imported, body)) <= _NOT_INSTALLED:
             return False
         return any(effect.kind in (INSTALL, FETCH) for effect in effects(self.source, handler.body))
 
@@ -280,7 +284,7 @@ def _needs_no_try(source: CellSource, node: ast.Try) -> bool:
     """Whether the body does the same without the `try`: its handlers can only catch errors of the Colab import."""
     if node.finalbody or len(node.handlers) != 1:
         return False
-    others = [statement for statement in node.body if _fails(source, statement) is None]
+    others = [part for part in node.body if _fails(source, part) is None or _imported(part) - {"google"}]
     caught = node.handlers[0].type
     kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     if all(isinstance(kind, ast.Name) and kind.id in _OF_IMPORTS for kind in kinds):
@@ -330,7 +334,7 @@ def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
 def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     """The names of the exception classes that catch the error of a statement without Colab; None if it has none."""
     if isinstance(statement, ast.Import):
-        return _CATCHES_IMPORT if all(path_below(alias.name) is not None for alias in statement.names) else None
+        return _CATCHES_IMPORT if any(path_below(alias.name) is not None for alias in statement.names) else None
     if isinstance(statement, ast.ImportFrom):
         is_below = not statement.level and path_below(statement.module or "") is not None
         return _CATCHES_IMPORT if is_below or all(path is not None for _, path in imported_names(statement)) else None
@@ -343,10 +347,11 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     return None
 
 
-def _packages(node: ast.Import | ast.ImportFrom) -> set[str]:
+def _imported(node: ast.stmt) -> set[str]:
     """The names of the packages that a statement imports."""
-    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-    return {module.partition(".")[0] for module in modules}
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").partition(".")[0]}
+    return {alias.name.partition(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
 
 
 def _reads_variable(node: ast.AST) -> bool:

@@ -21,6 +21,11 @@ _CURRENT_FOLDER = re.compile(r"(?:str\()?(?:\w+\.)*(?:getcwd|cwd)\(\)\)?(?:\.(?:
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
+SHELL_TEST = re.compile(
+    r"(?:\b(?:stat|test|ls)\b|\[)[^\n;&|]*dist-packages/google/colab\b|\bpip3? show (?:-q )?google[.-]colab\b"
+    r"|\bpip3? (?:list|freeze)\b[^\n;&]*\bgrep\b[^\n;&]*\bgoogle[.-]colab\b"
+)
+"""A test for Colab in a shell: its package is installed. It fails here."""
 _SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
 # Calls without side effects: they can be removed together with the question.
 _QUESTION = re.compile(

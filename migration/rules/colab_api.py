@@ -14,6 +14,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.names import (
     MOUNT,
     MOUNTS,
+    PACKAGE,
     RUNTIME,
     UNMOUNT,
     borrowed,
@@ -54,7 +55,9 @@ def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if unknown:
             action, keeps = f"remove `{unknown[0]}`: it has no local replacement", Keeps.NEEDS_HUMAN
         message = f"`{modules}` is imported, which only Colab has"
-        yield Match(*source.span(node), message, _import_edits(source, node, left), action, keeps)
+        yield Match(
+            *source.span(node), message, _import_edits(source, node, left, is_used=facts.colab.spelt_out), action, keeps
+        )
 
 
 def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
@@ -91,9 +94,13 @@ def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
     return paths.get(alias.asname or alias.name) in MOUNTS
 
 
-def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias]) -> tuple[Edit, ...]:
+def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias], *, is_used: bool) -> tuple[Edit, ...]:
+    """The edits that import the names that are left; `is_used`: the code names Colab's package in full."""
     start, end = source.span(node)
     if isinstance(node, ast.Import):
+        others = [alias for alias in node.names if alias.name != PACKAGE or alias.asname]
+        if others and len(others) < len(node.names) and not is_used:
+            return (Edit(start, end, f"import {_written(others)}"),)
         return tuple(
             Edit(*_alias_span(source, alias), _new_module(alias.name, bool(alias.asname)))
             for alias in node.names

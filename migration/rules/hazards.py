@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
+from migration.colab.local_value import SHELL_TEST
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
@@ -126,6 +127,8 @@ def _written(command: shell.Command) -> Iterator[str]:
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     by_line = {source.line_of(match.start()): match for match in reversed(outside_comments(source, _COLAB_MACHINE))}
     for _, match in sorted(by_line.items()):
+        if SHELL_TEST.search(source.text[slice(*source.line_span(*match.span()))]):
+            continue
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
         yield Match(*match.span(), f"`{match[0]}` is a path of the machine that the notebook ran on", (), action)
 

@@ -44,15 +44,6 @@ _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
 )
-_VARIABLE = re.compile(
-    r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
-    r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
-)
-_VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
-_TPU_ADDRESS_ACTION = (
-    "Colab's TPU does not exist here: remove this part and run the code on the GPU or CPU "
-    "(tf.distribute.get_strategy() is the strategy for one device), or set the address of your own TPU"
-)
 _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
@@ -114,12 +105,12 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in _running(source, facts, outside_comments(source, _TPU))[:1]:
+    for match in running(source, facts, outside_comments(source, _TPU))[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
 
 
-def _running(source: CellSource, facts: NotebookFacts, found: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+def running(source: CellSource, facts: NotebookFacts, found: Iterable[re.Match[str]]) -> list[re.Match[str]]:
     """The matches outside of conditions that stay because they are false here."""
     spans = facts.colab.cell(source).as_written
     return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
@@ -154,28 +145,6 @@ def _find_other_language(source: CellSource, facts: NotebookFacts) -> Iterator[M
         action = f"replace `{match[0]}` by hand"
         yield Match(match.start(), match.end(), message, (), action)
 
-
-def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
-    for match in _running(source, facts, _VARIABLE.finditer(source.text)):
-        message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
-        if "TPU" in match[0]:
-            message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
-        yield Match(*match.span(), message, action=action.format(match[0]))
-
-
-VARIABLE_RULES: tuple[Rule, ...] = (
-    Rule(
-        "LF308",
-        "An environment variable of Colab",
-        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read",
-        "nothing; it is reported",
-        Keeps.NEEDS_HUMAN,
-        _find_variables,
-        holding("COLAB_"),
-        example=Example('print(os.environ["COLAB_GPU"])'),
-    ),
-)
 
 LOGIN_RULES: tuple[Rule, ...] = (
     Rule(

@@ -10,20 +10,24 @@ import pytest
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import announcements, colab_api, detection, human
+from migration.rules import announcements, colab_api, detection, environment, human
 from migration.rules.rewriting import rewrite
 from tests.support import most_nightly
 from tests.support.compiling import compiles
 
-RULES = (*announcements.RULES, *detection.RULES, *human.VARIABLE_RULES)
+RULES = (*announcements.RULES, *detection.RULES, *environment.RULES)
 
 
 def _rewrite(*texts):
     """The cells after the rules, and their findings; ASK in a text is the most common test for Colab."""
+    return _with((), *texts)
+
+
+def _with(more, *texts):
     asking = [text.replace("ASK", "'google.colab' in sys.modules") for text in texts]
     sources = [CellSource(text, index=index) for index, text in enumerate(asking)]
     facts = collect_facts(sources)
-    results = [rewrite(source, cell_type="code", rules=RULES, facts=facts) for source in sources]
+    results = [rewrite(source, cell_type="code", rules=(*RULES, *more), facts=facts) for source in sources]
     return [new.text for new, _ in results], [finding for _, found in results for finding in found]
 
 
@@ -392,6 +396,24 @@ def test_the_work_of_a_removed_local_branch_is_a_manual_step(colab, local, lost)
 def test_a_call_has_the_effects_of_the_function():
     define = "def get(path):\n    return urlretrieve('https://example.org', path)"
     assert _rewrite(define, "if ASK:\n    x = get('a')\nelse:\n    x = 1")[0][1] == "x = get('a')"
+
+
+_IN_LIST = (
+    "IN_COLAB = False\ntry:\n    import google.colab, torch\n    IN_COLAB = True\n    %cd /content/a\nexcept:\n    pass"
+)
+
+
+def test_an_import_of_colab_in_a_list_is_a_test():
+    kept = _IN_LIST.replace("google.colab, ", "").replace("True", "False")
+    assert _with(colab_api.RULES, _IN_LIST)[0] == [kept]
+
+
+@pytest.mark.parametrize("leaves", ["", "&& exit"])
+def test_the_folders_of_a_script_that_ends_outside_colab_are_not_used(leaves):
+    script = f"%%bash\n!(stat -t /usr/local/lib/*/dist-packages/google/colab) {leaves}\ngit clone https://h/a"
+    (_, new), found = _rewrite(script, _IN_LIST)
+    assert (new == "IN_COLAB = False") is bool(leaves)
+    assert any("`git clone https://h/a`" in finding.action for finding in found) is bool(leaves)
 
 
 def test_what_is_here_is_not_fetched_again():

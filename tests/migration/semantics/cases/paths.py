@@ -215,6 +215,10 @@ cat /content/loop.txt
 import os
 os.environ['PLACE']
 # ----
+%env PYTHONWARNINGS=ignore
+os.environ['PYTHONWARNINGS'] += ':x/content'
+os.environ['PYTHONWARNINGS'], os.environ['PYTHONWARNINGS'] + 'a'
+# ----
 %%capture kept
 print('/content/data.csv')
 # ----
@@ -224,7 +228,7 @@ print(kept.stdout)
 # ----
 %cat /content/data.csv
 """),
-        ("LF404",),
+        ("LF311", "LF404"),
         files={"data.csv": "a,b\n1,2\n"},
     ),
 )
