@@ -122,7 +122,7 @@ RULES: tuple[Rule, ...] = (
         "the same with an empty text if the variable is not set",
         Keeps.EQUIVALENT,
         _find_missing,
-        holding("environ"),
+        holding(*_SET_BY_COLAB, like="environ"),
         example=Example(
             'os.environ["PYTHONPATH"] += ":/a"', 'os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", "") + ":/a"'
         ),
