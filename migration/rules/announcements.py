@@ -13,19 +13,25 @@ from migration.python.source import CellSource
 from migration.python.statements import take_out
 from migration.rules.rule import Example, Match, Rule
 
+_COLAB = r"(?:google\W?)?colab(?:oratory)?\b"
 _SAYS_COLAB = re.compile(
-    r"\b(?:running|executing|working|you are|we are|we're)\b[^\n]*\b(?:on|in|inside|with|as)\b[^\n]*\bcolab\b"
+    r"\b(?:running|executing|working|(?:you|we)(?: a|')re|i(?: a|')m|this is|it(?: i|')s)\b[^\n]*"
+    rf"\b(?:on|in|inside|with|as|an?|is|'s)\b[^\n]*\b{_COLAB}|\busing {_COLAB}(?! pro)"
     r"|\bcolab\b\W*(?:environment |notebook |runtime )?(?:is |was |has been )?(?:detected|found|recogni[sz]ed)\b"
-    r"|\b(?:detected|found|recogni[sz]ed)\b[^\n]*\bcolab\b",
+    r"|\b(?:detected|found|recogni[sz]ed)\b[^\n]*\bcolab\b"
+    rf"|\A\W*(?:(?:in|on|environment|platform)\W+)?{_COLAB}(?: (?:mode|environment|notebook|runtime))?\W*\Z",
     re.IGNORECASE,
 )
+_WORKS_ON_COLAB = re.compile(rf"(?P<work>\A\W*\w+ing\b[^\n]*?) (?:on|in|inside|within) {_COLAB}", re.IGNORECASE)
 _DENIES = re.compile(r"\bnot\b|n't\b|\bno\b|\bif\b|\bunless\b|\bwithout\b|\?", re.IGNORECASE)
+_SAYS_LOCAL = re.compile(r"\bcolab|\blocal|\bjupyter", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!])[ ]+(?=\S)")
 
 
 def _find_announcements(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        found = [_without_claim(source, node) for node in choice.kept] if choice.colab else []
+        local = next((source.segment(node) for node in choice.idle if _denies_colab(node)), "")
+        found = [_without_claim(source, node, local) for node in choice.kept] if choice.colab else []
         if edits := tuple(edit for edits in found for edit in edits):
             span = source.span(choice.node)
             yield Match(*span, "the kept branch prints that it runs on Colab", (*edits, *_others(source, span, edits)))
@@ -39,20 +45,37 @@ def _others(source: CellSource, span: tuple[int, int], edits: Sequence[Edit]) ->
             yield Edit(start, end, source.text[start:end])
 
 
-def _without_claim(source: CellSource, node: ast.stmt) -> tuple[Edit, ...]:
-    """Edits that remove the sentences of a `print("…")` that say that this is Colab."""
+def _without_claim(source: CellSource, node: ast.stmt, local: str) -> tuple[Edit, ...]:
+    """Edits that remove the sentences of a `print("…")` that say that this is Colab; `local` is the message of the
+    other branch, which is true here."""
+    if (said := _printed(node)) is None or not (_says_colab(said.value) or _WORKS_ON_COLAB.search(said.value)):
+        return ()
+    left = " ".join(sentence for sentence in _SENTENCE.split(said.value) if not _says_colab(sentence))
+    left = _WORKS_ON_COLAB.sub(r"\g<work>", left)
+    if not left and not local:
+        return take_out(source, [node])
+    if not left:
+        return (Edit(*source.span(node), local),)
+    at = source.text.find(said.value, *source.span(said))
+    return (Edit(at, at + len(said.value), left),) if at >= 0 else ()
+
+
+def _printed(node: ast.stmt) -> ast.Constant | None:
+    """The text of a `print("…")`."""
     match node:
-        case ast.Expr(ast.Call(ast.Name("print"), [ast.Constant(str(text)) as said], [])) if _says_colab(text):
-            left = " ".join(sentence for sentence in _SENTENCE.split(text) if not _says_colab(sentence))
-            if not left:
-                return take_out(source, [node])
-            at = source.text.find(text, *source.span(said))
-            return (Edit(at, at + len(text), left),) if at >= 0 else ()
-    return ()
+        case ast.Expr(ast.Call(ast.Name("print"), [ast.Constant(str()) as said], [])):
+            return said
+    return None
 
 
 def _says_colab(text: str) -> bool:
     return _SAYS_COLAB.search(text) is not None and _DENIES.search(text) is None
+
+
+def _denies_colab(node: ast.stmt) -> bool:
+    """Whether a statement prints that this is another machine."""
+    said = _printed(node)
+    return said is not None and _SAYS_LOCAL.search(said.value) is not None and not _says_colab(said.value)
 
 
 RULES: tuple[Rule, ...] = (
@@ -60,7 +83,7 @@ RULES: tuple[Rule, ...] = (
         "LF310",
         "A message that this is Colab",
         '`print("Google Colab detected.")` in a branch for Colab that is kept',
-        "the message without this sentence, or nothing",
+        "the message without this sentence, or the one of the other branch, or nothing",
         Keeps.EQUIVALENT,
         _find_announcements,
         holding("olab"),

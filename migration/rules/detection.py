@@ -113,8 +113,9 @@ def _scripts(source: CellSource, choice: Choice) -> str:
 
 def _said(source: CellSource, choice: Choice) -> str:
     """The messages of the removed branch, which nothing shows any more."""
+    kept = {source.segment(node) for node in choice.kept}
     texts = [source.segment(node) for node in choice.removed if isinstance(node, ast.Expr)]
-    said = listed(" ".join(text.split()) for text in texts if text.startswith("print("))
+    said = listed(" ".join(text.split()) for text in texts if text.startswith("print(") and text not in kept)
     return f"; removed with the other branch: {said}" if said else ""
 
 

@@ -237,7 +237,7 @@ else:
 @pytest.mark.parametrize(
     "before, after",
     [
-        (MAE, "print('on Colab')\n!git clone https://example.org/mae.git\nsys.path.append('./mae')"),
+        (MAE, "!git clone https://example.org/mae.git\nsys.path.append('./mae')"),
         ("if ASK:\n    !pip install a\nb()", "!pip install a\nb()"),
         (
             "# On Colab:\nif ASK:\n    !pip install a\n\n# Elsewhere:\nelse:\n    x = 1\nb()",
@@ -522,6 +522,11 @@ def test_a_colab_branch_is_kept_inside_a_function():
         ("print('✅ Running in Google Colab')\n    ", ""),
         ("print('Google Colab detected. Using the drive.')\n    ", "print('Using the drive.')\n"),
         ("print(1); print('Running as a Colab notebook')\n    ", "print(1)\n"),
+        ("print('Note: using Google CoLab')", ""),
+        ("print(\"You're on Colab\")", ""),
+        ("print('Colab environment')", ""),
+        ("print('Installing b in Google Colab ...')", "print('Installing b ...')\n"),
+        ("print('Using Colab Pro costs money')\n    ", "print('Using Colab Pro costs money')\n"),
         ("print('Not running in Colab')\n    ", "print('Not running in Colab')\n"),
         ("print('Open the files pane of Colab')\n    ", "print('Open the files pane of Colab')\n"),
     ],
@@ -531,6 +536,14 @@ def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
         f"try:\n    import google.colab\n    {said.strip()}\n    !git clone https://example.org/a/b\nexcept:\n    pass"
     )
     assert new == f"{left}!git clone https://example.org/a/b"
+
+
+def test_a_message_agrees_with_the_flag():
+    cell = "try:\n  from google.colab import userdata\n  COLAB = True\n  print('Note: using CoLab')\nexcept:\n"
+    cell += "  print('Note: not using CoLab')\n  COLAB = False\nuserdata.get('K')"
+    new, found = _one(cell)
+    assert new == "from google.colab import userdata\nCOLAB = False\nprint('Note: not using CoLab')\nuserdata.get('K')"
+    assert not any("removed with the other branch" in finding.message for finding in found)
 
 
 def test_the_message_does_not_keep_the_branch_from_replacing_its_test():
