@@ -132,7 +132,7 @@ def _migrated(task: Task, options: Options) -> Result:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     before = [source_text(cell) for cell in notebook["cells"]] if options.diff else []
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)
-    migration = migrate(notebook, folders=options.folders, workspace=workspace)
+    migration = migrate(notebook, folders=options.folders, workspace=workspace, here=task.input.parent)
     count = len(notebook["cells"])
     del notebook
     findings = [*repairs, *migration.findings]

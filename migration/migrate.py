@@ -64,11 +64,13 @@ def migrate(
     *,
     folders: Folders | None = None,
     workspace: Path | None = None,
+    here: Path | None = None,
 ) -> Migration:
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace of the output, if any: its local configurations replace those for Colab, and a
-    clone of Landfall is not needed.
+    clone of Landfall is not needed. `here` is the folder of the notebook, if any: a branch for other machines that names
+    files in it is kept.
 
     Idempotent: migrating the result changes nothing.
     """
@@ -79,7 +81,7 @@ def migrate(
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
     text_cells = {index: text for index, (text, kind) in enumerate(zip(texts, kinds, strict=True)) if kind != "code"}
     repository = _REPOSITORY if workspace is not None else ""
-    facts = collect_facts(code, texts=text_cells, language=language, repository=repository)
+    facts = collect_facts(code, texts=text_cells, language=language, repository=repository, here=here)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     name = str(as_dict(as_dict(notebook["metadata"]).get("colab")).get("name", "")).removesuffix(".ipynb")

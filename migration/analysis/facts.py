@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -74,10 +75,12 @@ def collect_facts(
     texts: Mapping[int, str] = MappingProxyType({}),
     language: str = "python",
     repository: str = "",
+    here: Path | None = None,
 ) -> NotebookFacts:
     """The facts of a notebook's code cells, given in order; `index` of each is its position in the notebook.
 
-    `texts` are its text cells by position. `repository` is the one that contains the notebook, if known.
+    `texts` are its text cells by position. `repository` is the one that contains the notebook, `here` its folder, if
+    known.
     """
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells)}
     if language != "python":
@@ -88,7 +91,8 @@ def collect_facts(
         named = _named_folders(cells, DEFAULT_MOUNTS)
         return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
     leaves_shell = any(_LEAVES_SHELL.search(source.text) for source in cells if source.is_shell)
-    colab = _evaluated(cells, replace(colab, context=Context(repository=repository, leaves_shell=leaves_shell)))
+    context = Context(repository=repository, leaves_shell=leaves_shell, here=here)
+    colab = _evaluated(cells, replace(colab, context=context))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
     folders = _named_folders(cells, mounts)

@@ -9,10 +9,12 @@ branch is kept, for example for flags, settings and displays in Colab's page.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from migration.colab.effects import (
     FETCH,
@@ -45,6 +47,7 @@ _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print)\(")
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _NOT_INSTALLED = frozenset({"google", *sys.stdlib_module_names})
+_ELSEWHERE = re.compile(r"[/~]|[A-Za-z]:[\\/]")  # a path on the machine of the author
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
 
@@ -93,7 +96,8 @@ class Context:
     other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
     needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
     `functions` are the notebook's functions that branches call, with the kinds of their effects. `leaves_shell`: a
-    shell script of the notebook ends outside Colab, by a test of its own.
+    shell script of the notebook ends outside Colab, by a test of its own. `here` is the folder of the notebook, if
+    known.
     """
 
     needed: frozenset[str] = frozenset()
@@ -102,6 +106,7 @@ class Context:
     fetched: frozenset[str] = frozenset()
     functions: Functions = field(default_factory=dict)
     leaves_shell: bool = False
+    here: Path | None = None
 
 
 def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
@@ -178,7 +183,7 @@ class _Search:
             lost = [effect for effect in lost if ROOT not in self.source.text[effect.start : effect.end]]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
-        if lost and self._is_fetched(choice, lost):
+        if lost and (self._is_fetched(choice, lost) or self._is_here(choice, lost, local)):
             return choice
         if lost and not needs_colab(self.source, choice.removed):
             return _for_colab(self.source, choice, effects=tuple(lost))
@@ -221,14 +226,28 @@ class _Search:
         return effects(self.source, block, self.context.functions)
 
     def _replaces(self, choice: Choice, effect: Effect) -> bool:
-        """Whether the local branch of an `if` is the author's way without an upload or download in the browser: it
-        binds the same name, or the file is on this machine anyway."""
-        if isinstance(choice.node, ast.Try):
-            return False
+        """Whether the local branch is the author's way without an upload or download in the browser: it binds the same
+        name, or the file is on this machine anyway."""
         if self.source.text.startswith("files.download", effect.start):
-            return not all(isinstance(node, ast.Pass) for node in choice.kept)
+            return isinstance(choice.node, ast.If) and not all(isinstance(node, ast.Pass) for node in choice.kept)
+        if not self.source.text.startswith("files.upload", effect.start) or not self._bind_same(choice):
+            return False
+        named = (path for local in self._effects(choice.kept) for path in local.about if local.kind == FILES)
+        return not any(_ELSEWHERE.match(path) for path in named)
+
+    def _bind_same(self, choice: Choice) -> bool:
+        """Whether both branches bind the same name."""
         local, colab = (bound(accesses_in(self.source, block), choice.scope) for block in (choice.kept, choice.removed))
-        return self.source.text.startswith("files.upload", effect.start) and not local.isdisjoint(colab)
+        return not local.isdisjoint(colab)
+
+    def _is_here(self, choice: Choice, lost: Sequence[Effect], local: Sequence[Effect]) -> bool:
+        """Whether the local branch names a file that is next to the notebook, in place of files or folders of Colab."""
+        here = self.context.here
+        if here is None or not all(effect.kind in PLACES for effect in lost) or not self._bind_same(choice):
+            return False
+        named = {path for effect in local if effect.kind == FILES for path in effect.about}
+        relative = (path for path in named if not path.startswith("/") and set(path) - {".", "/"})
+        return any(os.path.exists(here / path) for path in relative)
 
     def _unless_needed(self, choice: Choice) -> Choice | None:
         """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one

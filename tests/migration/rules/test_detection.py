@@ -293,6 +293,7 @@ def test_work_done_only_in_the_colab_branch_is_kept(before, after):
     "colab, local, is_local",
     [
         ("path = next(iter(files.upload()))", "path = 'a.csv'", True),
+        ("path = next(iter(files.upload()))", "path = '/home/me/a.csv'", False),
         ("files.upload()", "print('copy a.csv to this folder')", False),
         ("files.download('a.csv')", "print('saved as a.csv')", True),
         ("files.download('a.csv')", "pass", False),
@@ -304,6 +305,30 @@ def test_the_way_of_the_author_replaces_uploads_and_downloads(colab, local, is_l
     assert (new == local) is is_local
     assert ("files." in new) is not is_local
     assert not any(finding.action for finding in found)
+
+
+def test_an_upload_is_replaced_in_a_try_too():
+    colab = "try:\n  from google.colab import files\n  files.upload()\n  path = 'a.csv'\nexcept ImportError:\n  path = "
+    assert _one(f"{colab}'data/a.csv'")[0] == "path = 'data/a.csv'"
+
+
+@pytest.mark.parametrize(
+    "colab, local, is_local",
+    [
+        ("path = '/content/drive/MyDrive/a.csv'", "path = 'data/a.csv'", True),
+        ("path = '/content/drive/MyDrive/a.csv'", "path = 'data/b.csv'", False),
+        ("!wget https://example.org/a.csv\n    path = 'a.csv'", "path = './data/a.csv'", True),
+        ("!pip install a\n    path = '/content/a.csv'", "path = 'data/a.csv'", False),
+        ("!wget https://example.org/b.csv", "path = 'data/a.csv'", False),
+        ("path = '/content/drive/MyDrive'", "path = '..'", False),
+    ],
+)
+def test_files_next_to_the_notebook_are_used(colab, local, is_local, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").touch()
+    source = CellSource(f"if 'google.colab' in sys.modules:\n    {colab}\nelse:\n    {local}\n")
+    new, _ = rewrite(source, cell_type="code", rules=RULES, facts=collect_facts([source], here=tmp_path))
+    assert (new.text.strip() == local) is is_local
 
 
 def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
@@ -523,7 +548,7 @@ def test_a_colab_branch_is_kept_inside_a_function():
         ("print('Google Colab detected. Using the drive.')\n    ", "print('Using the drive.')\n"),
         ("print(1); print('Running as a Colab notebook')\n    ", "print(1)\n"),
         ("print('Note: using Google CoLab')", ""),
-        ("print(\"You're on Colab\")", ""),
+        ('print("You\'re on Colab")', ""),
         ("print('Colab environment')", ""),
         ("print('Installing b in Google Colab ...')", "print('Installing b ...')\n"),
         ("print('Using Colab Pro costs money')\n    ", "print('Using Colab Pro costs money')\n"),
