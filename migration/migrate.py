@@ -69,8 +69,8 @@ def migrate(
     """Migrates a notebook in memory (nbformat 4, as `notebook.reading.read` gives it); the input is not changed.
 
     `workspace` is the Landfall workspace of the output, if any: its local configurations replace those for Colab, and a
-    clone of Landfall is not needed. `here` is the folder of the notebook, if any: a branch for other machines that names
-    files in it is kept.
+    clone of Landfall is not needed. `here` is the folder of the notebook, if any: a branch for other machines that
+    names files in it is kept.
 
     Idempotent: migrating the result changes nothing.
     """

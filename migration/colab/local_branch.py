@@ -9,7 +9,6 @@ branch is kept, for example for flags, settings and displays in Colab's page.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from migration.colab.effects import (
     FILES,
     INSTALL,
     PLACES,
+    RUN,
     Effect,
     Functions,
     clones,
@@ -48,6 +48,7 @@ _TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _NOT_INSTALLED = frozenset({"google", *sys.stdlib_module_names})
 _ELSEWHERE = re.compile(r"[/~]|[A-Za-z]:[\\/]")  # a path on the machine of the author
+_COLAB_PYTHON = re.compile(r"/usr/local/lib/python[\d.*]*/(?:dist|site)-packages")
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
 
@@ -185,7 +186,7 @@ class _Search:
             return choice
         if lost and (self._is_fetched(choice, lost) or self._is_here(choice, lost, local)):
             return choice
-        if lost and not needs_colab(self.source, choice.removed):
+        if lost and not needs_colab(self.source, choice.removed) and not self._runs_elsewhere(colab, local):
             return _for_colab(self.source, choice, effects=tuple(lost))
         # Installations and programs may be needed here in any case.
         if self.context.as_on_colab and local and not colab and all(effect.kind in PLACES for effect in local):
@@ -240,6 +241,12 @@ class _Search:
         local, colab = (bound(accesses_in(self.source, block), choice.scope) for block in (choice.kept, choice.removed))
         return not local.isdisjoint(colab)
 
+    def _runs_elsewhere(self, colab: Sequence[Effect], local: Sequence[Effect]) -> bool:
+        """Whether the branch for Colab runs a program of Colab's Python folder, and the local one another program."""
+        runs = [effect for effect in colab if effect.kind == RUN]
+        is_elsewhere = any(_COLAB_PYTHON.search(self.source.text, effect.start, effect.end) for effect in runs)
+        return is_elsewhere and any(effect.kind == RUN for effect in local)
+
     def _is_here(self, choice: Choice, lost: Sequence[Effect], local: Sequence[Effect]) -> bool:
         """Whether the local branch names a file that is next to the notebook, in place of files or folders of Colab."""
         here = self.context.here
@@ -247,7 +254,7 @@ class _Search:
             return False
         named = {path for effect in local if effect.kind == FILES for path in effect.about}
         relative = (path for path in named if not path.startswith("/") and set(path) - {".", "/"})
-        return any(os.path.exists(here / path) for path in relative)
+        return any(_exists(here / path) for path in relative)
 
     def _unless_needed(self, choice: Choice) -> Choice | None:
         """The choice, or the Colab branch if only that one binds names which are used elsewhere; None if that one
@@ -258,6 +265,13 @@ class _Search:
         if needs_colab(self.source, choice.removed):
             return None
         return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # the text is too long for a path
+        return False
 
 
 def without_answer(operands: Sequence[ast.expr], answers: Sequence[Answer | None]) -> list[ast.expr]:

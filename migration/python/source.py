@@ -173,6 +173,10 @@ class CellSource:
         start, end = self.span(node)
         return next((command for command in self.commands if start <= command.start < max(end, start + 1)), None)
 
+    def is_in_command(self, offset: int) -> bool:
+        """Whether a position is in a shell or magic command."""
+        return any(command.start <= offset < command.end for command in self.commands)
+
     @cached_property
     def _added_lines(self) -> int:
         """An indented cell is parsed below an `if`, because IPython removes its indentation."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import SETS_UP, Effect, different, effects, of_expression, uncovered
+from migration.colab.effects import INSTALL, RUN, SETS_UP, Effect, different, effects, of_expression, uncovered
 from migration.colab.local_branch import Choice, asks_if_missing, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Finding, Keeps, listed
@@ -18,6 +18,7 @@ from migration.python.scopes import accesses, accesses_in
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
+from migration.python.trees import last_name, walk
 from migration.rules.folding import fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
@@ -26,6 +27,7 @@ from migration.shell.installs import pipelines
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
+_INSTALLS = re.compile(r"\binstall|\bconda\b", re.IGNORECASE)
 _QUESTIONS = (ast.Compare, ast.Call, ast.UnaryOp, ast.BoolOp)
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
@@ -62,7 +64,7 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             message = f"the branch for Colab is kept: {_reason(choice)}{_said(source, choice)}"
             scripts = _scripts(source, choice)
             action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
-            action = action if scripts else _action(source, _lost_here(source, choice, facts))
+            action = action if scripts else _action(source, _lost_here(source, choice, facts), _advice(source, choice))
             keeps = Keeps.NEEDS_HUMAN if action else None
             yield Match(*source.span(choice.node), message, edits, action, keeps)
 
@@ -73,7 +75,18 @@ def _lost_here(source: CellSource, choice: Choice, facts: NotebookFacts) -> list
         return []
     blocks = (choice.removed, choice.kept)
     local, colab = (effects(source, block, facts.colab.context.functions) for block in blocks)
-    return [effect for effect in different(local, colab) if effect.kind in SETS_UP]
+    return [
+        effect
+        for effect in different(local, colab)
+        if effect.kind in SETS_UP or (effect.kind == RUN and source.is_in_command(effect.start))
+    ]
+
+
+def _advice(source: CellSource, choice: Choice) -> list[Effect]:
+    """The messages of the removed local branch about installations."""
+    calls = [node for statement in choice.removed for node in walk(statement) if isinstance(node, ast.Call)]
+    said = [source.span(node) for node in calls if last_name(node.func) == "print"]
+    return [Effect(INSTALL, *span) for span in said if _INSTALLS.search(source.text, *span)]
 
 
 def undefined_names(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
@@ -144,10 +157,10 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)
 
 
-def _action(source: CellSource, lost: Sequence[Effect]) -> str:
-    """The action for effects that exist on Colab only."""
-    lines = "; ".join(f"`{_line(source, effect)}`" for effect in lost)
-    return f"check whether this machine needs these removed lines: {lines}" if lost else ""
+def _action(source: CellSource, lost: Sequence[Effect], advice: Sequence[Effect] = ()) -> str:
+    """The action for effects that only the removed branch has, and for what it advises."""
+    lines = "; ".join(f"`{_line(source, effect)}`" for effect in (*lost, *advice))
+    return f"check whether this machine needs these removed lines: {lines}" if lines else ""
 
 
 def _line(source: CellSource, effect: Effect) -> str:

@@ -24,6 +24,10 @@ _COMMENT = re.compile(r"[ \t]*#")
 _ELIF = re.compile(r"\Aelif\b")
 _HASHES = re.compile(r"#+[ \t]*")
 _COMMAND = re.compile(r"#[ \t]*[!%]")
+_LABEL = re.compile(
+    r"#\W*(?:(?:if|when|only|running|we(?:'re| are))\s+)*(?:(?:on|in|for)\s+)?(?:google\s+)?colab(?:\s+only)?\W*",
+    re.IGNORECASE,
+)
 
 
 def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tuple[Edit, ...]:
@@ -145,8 +149,21 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     above, below = (_comments_lost(source, *part, text, of_colab=not choice.colab) for part in parts)
     if below and choice.colab and choice.removed:
         below = _as_comments(source, choice.removed, after, end)
+    above = [*_of_header(source, choice, first, indent), *above]
     lines = [indent + comment for comment in above], [indent + comment for comment in below]
     return (Edit(first, end, "\n".join([*lines[0], text, *lines[1]])),)
+
+
+def _of_header(source: CellSource, choice: Choice, first: int, indent: str) -> list[str]:
+    """The comment behind the header of the kept branch, except one that only names Colab."""
+    start = source.span(choice.kept[0])[0] if choice.kept else first
+    at, header = first, (first, first)
+    for line in source.text[first:start].split("\n")[:-1]:
+        if line[len(indent) : len(indent) + 1].strip(" \t#"):
+            header = at, at + len(line)
+        at += len(line) + 1
+    found = (source.text[low:high].strip() for low, high in comments(source) if header[0] < low < header[1])
+    return [comment for comment in found if not _LABEL.fullmatch(comment)]
 
 
 def _as_comments(source: CellSource, removed: Sequence[ast.stmt], start: int, end: int) -> list[str]:

@@ -418,6 +418,29 @@ def test_the_work_of_a_removed_local_branch_is_a_manual_step(colab, local, lost)
     assert (finding.keeps is Keeps.NEEDS_HUMAN, lost in finding.action) == (bool(lost), True)
 
 
+def test_the_comment_behind_the_header_of_a_branch_stays():
+    kept = "# needs c\n!pip install a"
+    assert _one("if ASK:  # needs c\n    !pip install a\nb()")[0] == f"{kept}\nb()"
+    assert _one("try:  # needs c\n  import google.colab\n  !pip install a\nexcept:  # d\n  pass")[0] == kept
+    assert _one("if ASK:  # on Colab\n    !pip install a")[0] == "!pip install a"
+    assert _one("if ASK:  # c\n    x = 1\nelse:  # d\n    x = 2")[0] == "# d\nx = 2"
+
+
+def test_advice_and_programs_of_a_removed_local_branch_are_a_manual_step():
+    local = "try:\n        import a\n    except:\n        print('Install a with conda')\n    !./start b"
+    (finding,) = _one(f"if ASK:\n    !pip install a\n    %cd a\nelse:\n    {local}")[1]
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "`print('Install a with conda')`" in finding.action
+    assert "`./start b`" in finding.action
+
+
+def test_a_program_in_the_python_of_colab_does_not_replace_the_local_one():
+    text = "if ASK:\n    !pip install a\n    !/usr/local/lib/python*/dist-packages/a/bin/a\nelse:\n    !a"
+    new, (finding,) = _one(text)
+    assert new == "!a"
+    assert "`pip install a`" in finding.action
+
+
 def test_a_call_has_the_effects_of_the_function():
     define = "def get(path):\n    return urlretrieve('https://example.org', path)"
     assert _rewrite(define, "if ASK:\n    x = get('a')\nelse:\n    x = 1")[0][1] == "x = get('a')"
