@@ -16,7 +16,7 @@ from migration.analysis.userdata import secret_names
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import as_dict, language_of, source_text
 from migration.notebook.structure import clean, with_ids
-from migration.python.source import RUNS_CELL, CellSource
+from migration.python.source import RUNS_CELL, CellSource, find_own_magics
 from migration.python.strings import without_comments
 from migration.report.drive import drive_files
 from migration.rules import credentials
@@ -76,7 +76,10 @@ def migrate(
     """
     language = language_of(notebook)
     texts = [source_text(cell) for cell in notebook["cells"]]
-    sources = [CellSource(_unix(text), index=index, language=language) for index, text in enumerate(texts)]
+    own = find_own_magics(texts)
+    sources = [
+        CellSource(_unix(text), index=index, language=language, own_magics=own) for index, text in enumerate(texts)
+    ]
     kinds = [cell["cell_type"] for cell in notebook["cells"]]
     code = [source for source, kind in zip(sources, kinds, strict=True) if kind == "code"]
     text_cells = {index: text for index, (text, kind) in enumerate(zip(texts, kinds, strict=True)) if kind != "code"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import TypeVar, cast
@@ -26,6 +26,11 @@ _PROGRAM_CELL_MAGICS = frozenset({"python", "python3", "pypy"})
 _PYTHON_CELL_MAGICS = RUNS_CELL | _PROGRAM_CELL_MAGICS
 _PYTHON_PROGRAM = re.compile(r"(?:--?\S+\s+)*(?:\S*/)?python[\d.]*\b")
 _SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
+_OWN_MAGIC = re.compile(
+    r"^@register_(?:line_)?cell_magic\b[^\n]*\n(?:@[^\n]*\n)*def[ \t]+(?P<name>\w+)[^\n]*\n"
+    r"(?:(?:[ \t][^\n]*)?\n)*?[ \t][^\n]*\b(?:run_cell|exec)\(",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,22 @@ class CellMagic:
 class CellSource:
     """The source of one code cell, parsed on first use.
 
-    `index` is the cell's position in the original notebook, `prose` Markdown to insert above it. Raises nothing: if the
-    Python does not parse, `tree` is None and `error` contains the reason.
+    `index` is the cell's position in the original notebook, `prose` Markdown to insert above it, `own_magics` the cell
+    magics of the notebook that run the cell (`find_own_magics`). Raises nothing: if the Python does not parse, `tree`
+    is None and `error` contains the reason.
     """
 
-    def __init__(self, text: str, *, index: int = 0, language: str = "python", prose: str = ""):
+    def __init__(
+        self,
+        text: str,
+        *,
+        index: int = 0,
+        language: str = "python",
+        prose: str = "",
+        own_magics: frozenset[str] = frozenset(),
+    ):
         self.text = text
+        self.own_magics = own_magics
         self.index = index
         self.prose = prose
         self.language = language
@@ -76,9 +91,9 @@ class CellSource:
         if found is None:
             return None
         inner: re.Match[str] | None = found
-        while inner and inner["name"] in RUNS_CELL:
+        while inner and inner["name"] in RUNS_CELL | self.own_magics:
             inner = _CELL_MAGIC.match(self.text, inner.end() + 1)
-        if inner and inner["name"] not in _PYTHON_CELL_MAGICS:
+        if inner and inner["name"] not in _PYTHON_CELL_MAGICS | self.own_magics:
             found = inner
         body = self.text.find("\n", found.end())
         return CellMagic(
@@ -110,7 +125,8 @@ class CellSource:
     @property
     def is_python(self) -> bool:
         """The cell, or the body of its cell magic, is IPython code."""
-        return self.language == "python" and (self.magic is None or self.magic.name in _PYTHON_CELL_MAGICS)
+        runs = _PYTHON_CELL_MAGICS | self.own_magics
+        return self.language == "python" and (self.magic is None or self.magic.name in runs)
 
     @property
     def body(self) -> int:
@@ -205,6 +221,11 @@ class CellSource:
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))
+
+
+def find_own_magics(texts: Iterable[str]) -> frozenset[str]:
+    """The cell magics that a notebook defines with a function that runs the cell: its body is IPython code."""
+    return frozenset(found["name"] for text in texts if "cell_magic" in text for found in _OWN_MAGIC.finditer(text))
 
 
 def once_a_cell(function: Callable[[CellSource], _T]) -> Callable[[CellSource], _T]:

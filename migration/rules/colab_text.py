@@ -27,6 +27,13 @@ _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
 _ONLY_ASKED = re.compile(r"\s*(?:\)|&&|\|\||\?[^.])")  # after the name of the page's API
 _IS_SCRIPT = re.compile(r"<script|=>|\b(?:document|window)\.|\b(?:const|let|await)\s+\w|\bfunction\b\s*\w*\(")
 _SCRIPT_CELLS = frozenset({"javascript", "js", "html", "HTML", "svg"})
+_KNOWN_MAGICS = re.compile(
+    r"writefile|file|script|ba?sh|shell|system|sx|python[23]?|pypy|cython|latex|markdown|perl|ruby|R"
+)
+_MAGIC_ACTION = (
+    "check the cell, whose magic may run Python: only its text was searched, so replace Colab's calls, folders and "
+    "form fields by hand"
+)
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
 _ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
 _PAGE_ACTION = (
@@ -38,13 +45,17 @@ _ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The lines of text that contain google.colab, rewritten one by one; JavaScript is not changed."""
+    is_unknown = source.magic is not None and not source.is_python and not _KNOWN_MAGICS.fullmatch(source.magic.name)
     for start, end in _texts(source, facts):
         at = start
         for line in source.text[start:end].split("\n"):
             is_text = _COLAB.fires(line) and (_ASKS_PORT.fullmatch(line) or not _SCRIPT.search(line))
             new = _local(line) if is_text else line
             if new != line:
-                yield Match(at, at + len(line), "the text names `google.colab`", (Edit(at, at + len(line), new),))
+                action = _MAGIC_ACTION if is_unknown else ""
+                keeps = Keeps.NEEDS_HUMAN if action else None
+                edit = Edit(at, at + len(line), new)
+                yield Match(edit.start, edit.end, "the text names `google.colab`", (edit,), action, keeps)
             at += len(line) + 1
 
 

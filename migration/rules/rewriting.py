@@ -47,7 +47,9 @@ def rewrite(
         ]
         text, origin = apply(source.text, sorted(edit for _, match in chosen for edit in match.edits), origin)
         prose = "\n\n".join(filter(None, [source.prose, *(match.prose for _, match in chosen)]))
-        source = CellSource(text, index=source.index, language=source.language, prose=prose)
+        source = CellSource(
+            text, index=source.index, language=source.language, prose=prose, own_magics=source.own_magics
+        )
     return source, _with_final_lines(changes, source, origin)
 
 

@@ -35,6 +35,18 @@ def texts(migration):
     return [cell["source"] for cell in migration.notebook["cells"]]
 
 
+_OWN_MAGIC = "@register_cell_magic\ndef logged(line, cell):\n    log(line)\n    get_ipython().run_cell(cell)"
+
+
+def test_the_body_of_a_cell_magic_of_the_notebook_is_python():
+    cell = "%%logged a\nfrom google.colab import output\nopen('/content/a')"
+    *_, own = texts(migrate(notebook_of(_OWN_MAGIC, cell)))
+    assert own == "%%logged a\nfrom landfall_runtime import output\nopen(f'{WORK_DIR}/a')"
+    migration = migrate(notebook_of(cell))
+    assert "/content/a" in texts(migration)[-1]
+    assert {"LF230", "LF406"} <= {finding.rule for finding in migration.needs_human}
+
+
 LINES = st.sampled_from(
     [
         "from google.colab import drive, files", "import google.colab", "drive.mount('/content/drive')",
