@@ -51,7 +51,8 @@ _ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
 _ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
 # A text that describes a test for Colab, if it stands directly above one.
 _TEST = re.compile(
-    r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)|\bcolab only\b",
+    r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)"
+    r"|\bcolab[- ]only\b",
     re.IGNORECASE,
 )
 TEST_MESSAGE = "this text describes the test for Colab that is gone"
@@ -132,11 +133,15 @@ def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding
     def is_comment(row: int) -> bool:
         return lines[row].lstrip().startswith("#")
 
+    def is_import(row: int) -> bool:
+        return lines[row].startswith(("import ", "from "))
+
     for choice in facts.colab.cell(source).choices if source.index in facts.tests else ():
         if choice.as_written:
             continue
         first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
-        above = takewhile(is_comment, range(first - 1, -1, -1))
+        above_imports = list(takewhile(is_import, range(first - 1, -1, -1)))
+        above = takewhile(is_comment, range(first - 1 - len(above_imports), -1, -1))
         rows |= {*above, *filter(is_comment, range(first + 1, body))}
     for row in sorted(rows):
         if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]):

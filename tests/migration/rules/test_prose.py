@@ -285,6 +285,8 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
             [1],
         ),
         ("try:\n    # are we on Colab?\n    import google.colab\n    !pip install a\nexcept:\n    pass", [2]),
+        ("# if on Colab\nimport sys\nif 'google.colab' in sys.modules:\n    !pip install a", [1]),
+        ("# Colab-only: b\nif 'google.colab' in sys.modules:\n    !pip install a", [1]),
         ("# if on Colab\nx = 1\nif 'google.colab' in sys.modules:\n    # the Colab way\n    !pip install a", []),
         ("# if on Colab\nif 'google.colab' in sys.modules:\n    import torch_xla\nelse:\n    a()", []),
     ],
