@@ -30,6 +30,9 @@ _MAY_CHANGE_MACHINE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
     rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
 )
+_MACHINE_SCRIPT = re.compile(
+    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|//colab\.)[^|\n]*\|\s*(?:ba)?sh\b"
+)
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
 _DELETES = "delete the line, or make it a comment: this machine has your own files there"
@@ -50,6 +53,9 @@ _COLAB_MACHINE = re.compile(
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for text in shell_texts(source):
+        for script in _MACHINE_SCRIPT.finditer(text.text):
+            what = "a downloaded script adds a package source or sets up Colab's machine"
+            yield Match(text.at(script.start()), text.at(script.end()), what, (), _CHECK)
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
             if what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
@@ -137,7 +143,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF822",
         "change of the machine",
-        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`",
+        "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`, "
+        "`curl https://…/script.deb.sh | bash`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_changes,

@@ -33,6 +33,8 @@ def _found(text):
         ("!echo a | tee /etc/apt/sources.list.d/b.list", ["LF822"]),
         ("%%bash\nls\nrm -rf /var/cache/a", ["LF822"]),
         ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF822"]),
+        ("!curl -s https://a.example/b/script.deb.sh | bash", ["LF822"]),
+        ("!curl https://colab.a.example/install | sh -", ["LF822"]),
         ("!npm install -g a", ["LF822"]),
         ("!go install a@latest", ["LF822"]),
         ("!ln -s $DRIVE_DIR /mydrive", ["LF822"]),
