@@ -293,7 +293,7 @@ def test_work_done_only_in_the_colab_branch_is_kept(before, after):
     "colab, local, is_local",
     [
         ("path = next(iter(files.upload()))", "path = 'a.csv'", True),
-        ("path = next(iter(files.upload()))", "path = '/home/me/a.csv'", False),
+        ("path = next(iter(files.upload()))", "path = '/data/a.csv'", False),
         ("files.upload()", "print('copy a.csv to this folder')", False),
         ("files.download('a.csv')", "print('saved as a.csv')", True),
         ("files.download('a.csv')", "pass", False),
