@@ -232,8 +232,8 @@ def _env_files():
 class userdata:
     """Secrets: from the environment, else from a .env file."""
 
-    class SecretNotFoundError(errors.Error):
-        """There is no such secret."""
+    class SecretNotFoundError(errors.Error, ModuleNotFoundError):
+        """There is no such secret. Code that catches a missing `google.colab` then takes its own way, as without it."""
 
         def __init__(self, key):
             super().__init__(f"Secret {key} does not exist: set the environment variable {key}, or put it into .env")

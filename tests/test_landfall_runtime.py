@@ -296,6 +296,7 @@ def test_a_missing_secret_raises_the_error_of_colab(work, capsys):
     userdata.get("OTHER")
     assert "hidden-value" not in "".join(capsys.readouterr())
     assert issubclass(userdata.SecretNotFoundError, landfall_runtime.errors.Error)
+    assert issubclass(userdata.SecretNotFoundError, ModuleNotFoundError), "the author's way without Colab is taken"
     for exception in (userdata.NotebookAccessError, userdata.TimeoutException):
         assert "TOKEN" in str(exception("TOKEN"))
 
