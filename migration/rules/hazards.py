@@ -31,7 +31,7 @@ _MAY_CHANGE_MACHINE = re.compile(
     rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
 )
 _MACHINE_SCRIPT = re.compile(
-    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|//colab\.)[^|\n]*\|\s*(?:ba)?sh\b"
+    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|/colab\b)[^|\n]*\|\s*(?:ba)?sh\b"
 )
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"

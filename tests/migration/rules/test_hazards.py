@@ -35,6 +35,7 @@ def _found(text):
         ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF822"]),
         ("!curl -s https://a.example/b/script.deb.sh | bash", ["LF822"]),
         ("!curl https://colab.a.example/install | sh -", ["LF822"]),
+        ("!curl https://a.example/setup/colab | bash", ["LF822"]),
         ("!npm install -g a", ["LF822"]),
         ("!go install a@latest", ["LF822"]),
         ("!ln -s $DRIVE_DIR /mydrive", ["LF822"]),
