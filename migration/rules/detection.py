@@ -75,7 +75,9 @@ def _lost_here(source: CellSource, choice: Choice, facts: NotebookFacts) -> list
         return []
     blocks = (choice.removed, choice.kept)
     local, colab = (effects(source, block, facts.colab.context.functions) for block in blocks)
-    return [
+    kept = {_line(source, magic) for magic in _magics(source, choice.kept)}
+    magics = [magic for magic in _magics(source, choice.removed) if _line(source, magic) not in kept]
+    return magics + [
         effect
         for effect in different(local, colab)
         if effect.kind in SETS_UP or (effect.kind == RUN and source.is_in_command(effect.start))
@@ -148,7 +150,7 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     """The match that keeps the local branch; the user must check effects that only the branch for Colab has."""
     start, end = source.span(choice.node)
     edits = fold(source, choice)
-    if any(_TENSORFLOW_1.match(command) for command in _magics(source, choice.removed)):
+    if any(_TENSORFLOW_1.match(source.text, magic.start) for magic in _magics(source, choice.removed)):
         return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if any(isinstance(node, ast.Return) for node in choice.kept) and isinstance(choice.scope, ast.FunctionDef):
         return Match(start, end, message, edits, _CALLERS_ACTION, Keeps.NEEDS_HUMAN)
@@ -167,13 +169,15 @@ def _line(source: CellSource, effect: Effect) -> str:
     return " ".join(source.text[effect.start : effect.end].split()).replace("`", "'")
 
 
-def _magics(source: CellSource, removed: Sequence[ast.stmt]) -> list[str]:
-    spans = [source.span(node) for node in removed]
+def _magics(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
+    """The magics of a block: lines, and calls of `run_line_magic`."""
+    spans = [source.span(node) for node in block]
+    calls = [node for statement in block for node in walk(statement) if isinstance(node, ast.Call)]
     return [
-        source.text[command.start : command.end]
+        Effect(RUN, command.start, command.end)
         for command in source.commands
         if command.kind == "magic" and any(start <= command.start < end for start, end in spans)
-    ]
+    ] + [Effect(RUN, *source.span(node)) for node in calls if last_name(node.func) == "run_line_magic"]
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions

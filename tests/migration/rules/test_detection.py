@@ -434,6 +434,12 @@ def test_advice_and_programs_of_a_removed_local_branch_are_a_manual_step():
     assert "`./start b`" in finding.action
 
 
+def test_magics_of_a_removed_local_branch_are_a_manual_step():
+    local = "get_ipython().run_line_magic('autoreload', '2')\n    %load_ext a\n    %cd b"
+    (finding,) = _one(f"if ASK:\n    !pip install a\n    %cd b\nelse:\n    {local}")[1]
+    assert finding.action.endswith(": `%load_ext a`; `get_ipython().run_line_magic('autoreload', '2')`")
+
+
 def test_a_program_in_the_python_of_colab_does_not_replace_the_local_one():
     text = "if ASK:\n    !pip install a\n    !/usr/local/lib/python*/dist-packages/a/bin/a\nelse:\n    !a"
     new, (finding,) = _one(text)
