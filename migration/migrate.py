@@ -13,6 +13,7 @@ from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
 from migration.analysis.userdata import secret_names
+from migration.colab.forms import hides_code
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import as_dict, language_of, source_text
 from migration.notebook.structure import clean, with_ids
@@ -109,7 +110,9 @@ def migrate(
             new = CellSource("", index=source.index, prose=prose)
             findings.append(_became_text(source))
         rewritten += [new] if kind == "code" else []
-        cells.append({**cell, "source": text if new is source else _with_ends_of(text, new.text)})
+        hidden = {"cellView": "form"} if kind == "code" and hides_code(source) else {}
+        text = text if new is source else _with_ends_of(text, new.text)
+        cells.append({**cell, "metadata": {**hidden, **cell["metadata"]}, "source": text})
     migrated, hardware, cleaned = clean({**notebook, "cells": cells})
     # Last, because findings count the cells of the original.
     prose: dict[int, str] = {}

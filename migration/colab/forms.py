@@ -18,6 +18,7 @@ from migration.python.strings import comments
 MARK = re.compile(r"#[ \t]*@[ \t]*(?P<kind>title|markdown|param)\b(?P<text>[^\n]*)")
 OPTIONS = re.compile(r"""\s*\{\s*["']?(?:run|isTemplate|default|[a-z]+-[a-z-]+)["']?\s*:[^{}]*\}\s*$""")
 """Options of a form in its title."""
+_HIDES = re.compile(r"""\{.*\bdisplay-mode["']?\s*:\s*["']form["']""")
 HEADING = re.compile(r"\A(?:#{1,6}\s+|#{2,6}|#(?=[^\W\d]))")
 """The mark of a Markdown heading at the start of a text; Colab's forms need no space after it."""
 _LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,}|(?:<[bh]r\s*/?>\s*)+)\s*")
@@ -54,6 +55,11 @@ def marks(source: CellSource) -> list[Mark]:
         if match:
             found.append(Mark(match["kind"], match["text"], match.start(), end, start))
     return found
+
+
+def hides_code(source: CellSource) -> bool:
+    """Whether Colab shows a cell as a form without its code, because its title says so."""
+    return any(mark.kind == "title" and _HIDES.search(mark.text) for mark in marks(source))
 
 
 def text_comment(kind: str, text: str) -> str:

@@ -79,7 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF114",
         "hidden code of a form",
-        '`"cellView": "form"`',
+        '`"cellView": "form"`, `#@title X {display-mode: "form"}`',
         "`jupyter.source_hidden`, which JupyterLab knows",
         Keeps.EQUIVALENT,
     ),

@@ -150,6 +150,23 @@ def test_an_unparsable_cell_is_reported_if_a_rule_needs_it(text, expected):
     assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * expected
 
 
+@pytest.mark.parametrize(
+    ("title", "metadata", "hidden"),
+    [
+        ('#@title Solution {display-mode: "form"}', {}, True),
+        ("# @title {'display-mode': 'form', run: 'auto'}", {}, True),
+        ('#@title Solution {display-mode: "form"}', {"cellView": "code"}, False),
+        ('#@title Solution {display-mode: "both"}', {}, False),
+        ('print("{display-mode: form}")', {}, False),
+    ],
+)
+def test_code_that_a_title_hides_stays_hidden(title, metadata, hidden):
+    cell = {"cell_type": "code", "source": f"{title}\nx = 1", "metadata": metadata, "outputs": []}
+    migration = migrate(notebook_of({**cell, "execution_count": None}))
+    assert migration.notebook["cells"][0]["metadata"] == ({"jupyter": {"source_hidden": True}} if hidden else {})
+    assert ("LF114" in {finding.rule for finding in migration.findings}) == hidden
+
+
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])
 def test_line_ends_are_kept(ends):
     source = ends.join(["x = 1", "y = '/content/a'", "z = 2", ""])
