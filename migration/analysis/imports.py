@@ -101,6 +101,19 @@ _OTHER_NAMES = {
     "yaml": "PyYAML",
     "zmq": "pyzmq",
 }
+# Packages that work on Colab only, by their modules: the pip name, the reason, and what to do.
+ONLY_ON_COLAB = {
+    "condacolab": (
+        "condacolab",
+        "condacolab installs conda on a Colab machine, and refuses to run elsewhere",
+        "run the notebook in a kernel of a conda environment and delete what names condacolab",
+    ),
+    "colab_transfer": (
+        "google-colab-transfer",
+        "colab_transfer mounts the drive on a Colab machine, and copies files between Colab's folders only",
+        "copy the files to the folder of the parameter `drive_dir` and delete what names colab_transfer",
+    ),
+}
 # Commands of packages that are preinstalled on Colab.
 _PROGRAMS = {
     "accelerate": "accelerate",
@@ -152,7 +165,7 @@ def preinstalled_packages(
     """The packages that cells import or call in `commands`, and no cell installs, sorted; `installed`: the installed
     ones. A module that is in no table and not installed here as a package of its name, such as a file of the notebook,
     is omitted: another package on the index could have its name."""
-    known = {_normal(name) for name in installed}
+    known = {normal_name(name) for name in installed}
     own = _own_modules(sources)
     found = {
         package
@@ -161,7 +174,9 @@ def preinstalled_packages(
         if module.partition(".")[0] not in own and (package := _package(module))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
-    return sorted(package for package in found if not {_normal(package), *_VARIANTS.get(_normal(package), ())} & known)
+    return sorted(
+        package for package in found if not {normal_name(package), *_VARIANTS.get(normal_name(package), ())} & known
+    )
 
 
 def _called(command: shell.Command) -> str:
@@ -227,7 +242,7 @@ def _package(module: str) -> str | None:
     for count in range(len(parts), 0, -1):
         if name := _OTHER_NAMES.get(".".join(parts[:count])):
             return name
-    name = _normal(top)
+    name = normal_name(top)
     return name if name in _SAME_NAME or _is_installed(name) else None
 
 
@@ -240,8 +255,9 @@ def _is_installed(name: str) -> bool:
     modules = (found.read_text("top_level.txt") or "").split() or [
         file.parts[0] for file in found.files or () if file.suffix == ".py"
     ]
-    return name != "landfall" and name in (_normal(module.removesuffix(".py")) for module in modules)
+    return name != "landfall" and name in (normal_name(module.removesuffix(".py")) for module in modules)
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """The name of a package in the form in which two of them are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 from core.secrets.finding import masked
 from migration import shell
-from migration.analysis.imports import PROGRAM_WORDS, preinstalled_packages, spacy_models
+from migration.analysis.imports import (
+    ONLY_ON_COLAB,
+    PROGRAM_WORDS,
+    normal_name,
+    preinstalled_packages,
+    spacy_models,
+)
 from migration.analysis.names import ColabNames
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
@@ -44,6 +50,7 @@ _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
+_ONLY_ON_COLAB = frozenset(name for name, *_ in ONLY_ON_COLAB.values())
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
 
 
@@ -239,7 +246,10 @@ class _Lines:
     def _put(self, new: _Entry, call: PipCall) -> None:
         if call.option("--no-deps", "--no-dependencies"):
             new.notes["the notebook installs it with --no-deps"] = None
-        key = re.sub(r"[-_.]+", "-", new.name).lower() + (f";{new.marker}" if new.marker else "")
+        name = normal_name(new.name)
+        if name in _ONLY_ON_COLAB:
+            return
+        key = name + (f";{new.marker}" if new.marker else "")
         old = self.entries.get(key)
         if old is None:
             self.entries[key] = new

@@ -36,7 +36,7 @@ from migration.colab.paths import ROOT
 from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
-from migration.python.trees import last_name, walk
+from migration.python.trees import imported_packages, last_name, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -198,7 +198,7 @@ class _Search:
         """Whether a `try` without a flag is the author's test for missing packages, whose handler installs them."""
         body, handler = choice.node.body, choice.handler
         sets_flag = any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in body)
-        if sets_flag or handler is None or set().union(*map(_imported, body)) <= _NOT_INSTALLED:
+        if sets_flag or handler is None or set().union(*map(imported_packages, body)) <= _NOT_INSTALLED:
             return False
         return any(effect.kind in (INSTALL, FETCH) for effect in effects(self.source, handler.body))
 
@@ -317,7 +317,7 @@ def _needs_no_try(source: CellSource, node: ast.Try) -> bool:
     """Whether the body does the same without the `try`: its handlers can only catch errors of the Colab import."""
     if node.finalbody or len(node.handlers) != 1:
         return False
-    others = [part for part in node.body if _fails(source, part) is None or _imported(part) - {"google"}]
+    others = [part for part in node.body if _fails(source, part) is None or imported_packages(part) - {"google"}]
     caught = node.handlers[0].type
     kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     if all(isinstance(kind, ast.Name) and kind.id in _OF_IMPORTS for kind in kinds):
@@ -378,13 +378,6 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
     if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, walk(statement.value))):
         return _CATCHES_KEY
     return None
-
-
-def _imported(node: ast.stmt) -> set[str]:
-    """The names of the packages that a statement imports."""
-    if isinstance(node, ast.ImportFrom):
-        return {(node.module or "").partition(".")[0]}
-    return {alias.name.partition(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
 
 
 def _reads_variable(node: ast.AST) -> bool:

@@ -47,3 +47,10 @@ def walk(node: ast.AST) -> list[ast.AST]:
 def last_name(node: ast.AST) -> str:
     """The name, or the last part of a dotted one (`run` of `subprocess.run`); "" for any other expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def imported_packages(node: ast.AST) -> set[str]:
+    """The names of the packages that a statement imports."""
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").partition(".")[0]}
+    return {alias.name.partition(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.imports import ONLY_ON_COLAB
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, list_commands, shell_texts
 from migration.python.source import CellSource, Command
 from migration.python.statements import blocks
+from migration.python.trees import imported_packages
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
 
@@ -164,14 +166,11 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     action="install these packages into the kernel's environment, with conda if it is a conda "
                     "environment and else with pip, then delete the line",
                 )
-    for node in source.nodes if "condacolab" in source.masked else ():
-        imported = isinstance(node, ast.Import) and any(name.name == "condacolab" for name in node.names)
-        if imported or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("condacolab.")):
-            yield Match(
-                *source.span(node),
-                "condacolab installs conda on a Colab machine, and refuses to run elsewhere",
-                action="run the notebook in a kernel of a conda environment and delete what names condacolab",
-            )
+    names = ONLY_ON_COLAB if any(name in source.masked for name in ONLY_ON_COLAB) else ()
+    for node in source.nodes if names else ():
+        for name in imported_packages(node) & set(names):
+            _, message, action = ONLY_ON_COLAB[name]
+            yield Match(*source.span(node), message, action=action)
 
 
 _SYSTEM = holding(
@@ -195,12 +194,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="LF523",
-        name="conda",
-        matches="`conda install …`, `mamba install …`, `condacolab`",
-        writes="nothing: the user must decide which environment the kernel uses",
+        name="conda, and packages for Colab only",
+        matches="`conda install …`, `mamba install …`, `import condacolab`, `import colab_transfer`",
+        writes="nothing: the user must decide which environment the kernel uses, and delete what names the package",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_conda,
-        trigger=holding("conda", "mamba"),
+        trigger=holding("conda", "mamba", *ONLY_ON_COLAB),
         example=Example("!conda install x"),
     ),
 )

@@ -120,3 +120,18 @@ def test_a_package_source_is_added_and_not_installed(text, message):
     assert [item.message for item in found] == [message]
     assert "install `ppa:a/b`" not in found[0].action
     assert "package source" in found[0].action
+
+
+@pytest.mark.parametrize(
+    "text, action",
+    [
+        ("import condacolab\ncondacolab.install()", "conda environment"),
+        ("import os, colab_transfer as ct\nct.mount_google_drive()", "`drive_dir`"),
+        ("from colab_transfer import mount_google_drive\nmount_google_drive()", "`drive_dir`"),
+    ],
+)
+def test_a_package_that_works_on_colab_only_is_reported_once(text, action):
+    after, (finding,) = rewritten(text)
+    assert after == text
+    assert (finding.rule, finding.keeps) == ("LF523", Keeps.NEEDS_HUMAN)
+    assert action in finding.action
