@@ -125,9 +125,10 @@ class Survey:
         self._check_prose(source, cells, migrated["cells"])
         if sum(cell["cell_type"] == "code" for cell in added) > 2:
             self.count("more than two code cells added", example=str(source))
-        touched: dict[int, set[int]] = {}
+        touched: dict[int | None, set[int]] = {}
         for finding in entry["findings"]:
-            touched.setdefault(finding["cell"], set()).update(_touched_lines(finding))
+            for cell, lines in _touched_lines(finding):
+                touched.setdefault(cell, set()).update(lines)
         for index, cell in enumerate(cells):
             new = migrated["cells"][places[index]] if index in places else None
             self.count("removed cells", new is None)
@@ -215,10 +216,12 @@ def _not_for_colab(entry: dict[str, Any]) -> set[str]:
     return edits & (UPKEEP | SECRETS) - {f"LF{number}" for number in range(101, 108)}
 
 
-def _touched_lines(finding: dict[str, Any]) -> Iterator[int]:
-    """The original lines that a finding reports as changed."""
+def _touched_lines(finding: dict[str, Any]) -> Iterator[tuple[int | None, range]]:
+    """The original lines that a finding reports as changed, by their cells."""
     if finding["changed"] and finding["line"]:
-        yield from range(finding["line"], finding["line"] + finding["before"].count("\n") + 1)
+        size = 1 if finding["also_lines"] else finding["before"].count("\n") + 1
+        for cell, line in ((finding["cell"], finding["line"]), *finding["also_lines"]):
+            yield cell, range(line, line + size)
 
 
 def _not_a_subsequence(lines: list[str], of: list[str]) -> list[str]:

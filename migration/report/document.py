@@ -34,6 +34,8 @@ BREAKS = frozenset({"LF201", "LF218", "LF229", "LF308", "LF309", "LF520", "LF523
 BREAKS |= {"LF563", "LF823", "LF831", "LF841", "LF901", "LF902"}
 # Rules whose changes need one decision for the whole notebook.
 _ONE_DECISION = frozenset({"LF561"})
+# Rules whose changes with the same reason are one item.
+_ONE_ITEM = frozenset({"LF603"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
@@ -95,6 +97,8 @@ class FoundItem(_Described):
     """`breaks`: it fails here until the user acts; `decision`: the user decides; `information`: all others."""
     also: tuple[int, ...] = ()
     """Other cells of the original with the same action."""
+    also_lines: tuple[tuple[int, int], ...] = ()
+    """Cell and line of each further change of this item; `before` and `after` contain the lines of all."""
 
 
 @dataclass(frozen=True)
@@ -251,13 +255,14 @@ def _severity(found: Finding) -> Severity:
 
 def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
     """Joins equal actions: a program is installed once. A change that needs the decision about an earlier one stays in
-    the list, and refers to that."""
+    the list, and refers to that. Form fields that stay for the same reason are one item."""
     first: dict[tuple[str, ...], int] = {}
     joined: list[FoundItem] = []
     for item in items:
         key = (item.rule, item.action, *[item.message] * item.changed)
         is_own = item.changed and item.rule not in _ONE_DECISION
-        if item.keeps != "needs-human" or is_own or not item.action or item.cell is None:
+        is_own = is_own or item.keeps != "needs-human" or not item.action
+        if item.cell is None or (is_own and item.rule not in _ONE_ITEM):
             joined.append(item)
         elif key not in first:
             first[key] = len(joined)
@@ -266,10 +271,24 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
             known = joined[first[key]]
             also = () if item.cell in (known.cell, *known.also) else (item.cell,)
             joined[first[key]] = replace(known, also=(*known.also, *also))
-            if item.changed:
+            if item.rule in _ONE_ITEM:
+                joined[first[key]] = _with_lines(joined[first[key]], item)
+            elif item.changed:
                 message = f"{item.message}: see {where(known.cell, known.line)}"
                 joined.append(replace(item, message=message, action="", keeps="equivalent", severity="information"))
-    return tuple(joined)
+    return tuple(_counted(item) if item.also_lines else item for item in joined)
+
+
+def _with_lines(item: FoundItem, other: FoundItem) -> FoundItem:
+    """The item with the lines of another one."""
+    before, after = ("\n".join(texts) for texts in ((item.before, other.before), (item.after, other.after)))
+    lines = (*item.also_lines, (other.cell or 0, other.line or 1))
+    return replace(item, before=before, after=after, also_lines=lines)
+
+
+def _counted(item: FoundItem) -> FoundItem:
+    message = f"{item.message} ({len(item.also_lines) + 1} lines)"
+    return replace(item, message=message, before=_clipped(item.before), after=_clipped(item.after))
 
 
 def as_json(report: Report) -> str:

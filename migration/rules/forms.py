@@ -52,9 +52,8 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         mark = field.mark
         edit = _comment(source, mark, plain_comment(mark.text))
         reason = stays or field.obstacle or "it is not a field of the original notebook"
-        name = f"form field `{field.name}`" if field.name else "a form field"
         action = "" if mark.comment != mark.start else "to run with another value, edit it in this cell"
-        yield Match(mark.start, mark.end, f"{name} stays in its cell: {reason}", (edit,), action)
+        yield Match(mark.start, mark.end, f"a form field stays in its cell: {reason}", (edit,), action)
 
 
 def _marks(source: CellSource, facts: NotebookFacts, *kinds: str) -> list[Mark]:

@@ -135,6 +135,17 @@ def test_repeated_manual_steps_are_one_item():
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
 
 
+def test_form_fields_that_stay_for_one_reason_are_one_item():
+    stays = {"rule": "LF603", "keeps": Keeps.EQUIVALENT, "message": "m", "changed": True, "before": "a", "after": "b"}
+    findings = [_found(1, **stays), _found(1, **{**stays, "line": 2}), _found(4, **stays)]
+    items = found_items([*findings, _found(4, **{**stays, "message": "n"})])
+    assert [(item.message, item.also, item.also_lines) for item in items] == [
+        ("m (3 lines)", (4,), ((1, 2), (4, 1))),
+        ("n", (), ()),
+    ]
+    assert items[0].before == "a\na\na"
+
+
 def test_the_same_step_after_several_changes_is_one_item():
     changed = {"rule": "LF561", "message": "m", "changed": True}
     findings = [
