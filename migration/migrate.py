@@ -22,7 +22,7 @@ from migration.python.strings import without_comments
 from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
-from migration.rules.colab_prose import form_texts, texts_of_tests
+from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
 from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
@@ -104,8 +104,7 @@ def migrate(
         findings += found
         if kind == "code":
             findings += undefined_names(source, facts)
-            findings += form_texts(source, facts)
-            findings += texts_of_tests(source, facts)
+            findings += comments_about_colab(source, new, facts)
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)
             findings.append(_became_text(source))

@@ -28,7 +28,7 @@ _ABOUT_COLAB = {
         ("notebook settings", r"\bnotebook settings\b"),
         ("factory reset", r"\bfactory reset\b"),
         ("google.colab", r"\bgoogle\.colab\b"),
-        ("mount", r"\bmount\w*\b.{0,40}\b(?:google |my |your )?drive\b"),
+        ("mount", r"\bmount\w*\b.{0,40}\bg?drive\b"),
         ("files.", r"\bfiles\.(?:upload|download)\b"),
         ("userdata", r"\buserdata\b"),
         (
@@ -37,7 +37,7 @@ _ABOUT_COLAB = {
         ),
         (
             "colab",
-            r"\b(?:in|on|to|with|via|using|from|into|inside)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
+            r"\b(?:in|on|to|with|via|using|from|into|inside|restart\w*)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
             r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()",
         ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
@@ -46,6 +46,13 @@ _ABOUT_COLAB = {
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
+# A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
+_IN_CELL = re.compile(
+    rf"{_ABOUT_COLAB['secret'].pattern}|{_ABOUT_COLAB['colab'].pattern}|\bfor\W{{1,3}}(?:google\W)?colab\b(?!\.\w)",
+    re.IGNORECASE,
+)
+_REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
+_COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
 _ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
@@ -101,7 +108,21 @@ def _about_colab(text: str) -> list[re.Match[str]]:
     return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
 
 
-def form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+    """The findings for comments of an original cell that are still in the new one, or in the parameters cell."""
+    found = {finding.line: finding for finding in (*_texts_of_tests(source, facts), *_form_texts(source, facts))}
+    moved = (line for parameter in facts.parameters for line in (*parameter.above, *parameter.below))
+    left = "\n".join([new.text, *moved]) if found else ""
+    yield from (found[line] for line in sorted(found) if _is_left(found[line], left))
+
+
+def _is_left(finding: Finding, text: str) -> bool:
+    """Whether a text contains the comment of a finding. Other rules rewrite the marks of forms, names and folders."""
+    comment = _COMMENT.search(finding.before)
+    return comment is None or bool(_REWRITTEN.search(comment[0])) or comment["text"].rstrip() in text
+
+
+def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
     comments, and comments about its Runtime menu, or about signing in above a mount."""
     mount = facts.signed_in.get(source.index, -1)
@@ -125,8 +146,11 @@ def form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         yield _found(source, row, *found[row])
 
 
-def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
-    """The findings for comments that describe a test for Colab, directly above it or at the beginning of its body."""
+def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+    """The findings for comments in a cell with a test for Colab: those that describe the test, directly above it or at
+    the beginning of its body, and those on Colab."""
+    if source.index not in facts.tests:
+        return
     rows: set[int] = set()
     lines = source.text.split("\n")
 
@@ -136,16 +160,19 @@ def texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding
     def is_import(row: int) -> bool:
         return lines[row].startswith(("import ", "from "))
 
-    for choice in facts.colab.cell(source).choices if source.index in facts.tests else ():
+    for choice in facts.colab.cell(source).choices:
         if choice.as_written:
             continue
         first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
         above_imports = list(takewhile(is_import, range(first - 1, -1, -1)))
         above = takewhile(is_comment, range(first - 1 - len(above_imports), -1, -1))
         rows |= {*above, *filter(is_comment, range(first + 1, body))}
-    for row in sorted(rows):
-        if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]):
+    about = {source.line_of(start) for start, end in comments(source) if _IN_CELL.search(source.text, start, end)}
+    for row in sorted(rows | about):
+        if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]) and row in rows:
             yield _found(source, row, TEST_MESSAGE, _TEST_ACTION)
+        elif row in about:
+            yield _found(source, row, _ABOUT_MESSAGE, _ABOUT_ACTION)
 
 
 def _found(source: CellSource, row: int, message: str, action: str) -> Finding:

@@ -2,8 +2,8 @@ import pytest
 
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
-from migration.rules import colab_prose, prose
-from migration.rules.colab_prose import SIGN_IN_MESSAGE, form_texts
+from migration.rules import colab_api, colab_prose, prose
+from migration.rules.colab_prose import SIGN_IN_MESSAGE, comments_about_colab
 from migration.rules.prose import headings, local_meaning
 from migration.rules.rewriting import rewrite
 
@@ -209,6 +209,8 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("No, everything happens in the cloud on Google Colab.", "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
         ("Now mount your Google Drive.", "LF704"),
+        ("By mounting your gdrive, you keep the data.", "LF704"),
+        ("Do this every time you restart Colab.", "LF704"),
         ("Add the key in the Secrets panel.", "LF704"),
     ],
 )
@@ -270,8 +272,12 @@ def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
     assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[0].text == "[there](#Results)"
 
 
+def _comments(source, facts, new=None):
+    return list(comments_about_colab(source, new or source, facts))
+
+
 def test_a_comment_about_the_menu_of_colab_is_reported():
-    (found,) = form_texts(
+    (found,) = _comments(
         CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"), NotebookFacts()
     )
     assert (found.rule, found.line) == ("LF704", 2)
@@ -293,9 +299,27 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
 )
 def test_a_comment_that_describes_a_removed_test_is_reported(text, lines):
     source = CellSource(text)
-    found = list(colab_prose.texts_of_tests(source, collect_facts([source])))
+    found = _comments(source, collect_facts([source]))
+    found = [finding for finding in found if finding.message == colab_prose.TEST_MESSAGE]
     assert [finding.line for finding in found] == lines
-    assert {finding.message for finding in found} <= {colab_prose.TEST_MESSAGE}
+
+
+@pytest.mark.parametrize(
+    "comment, reported",
+    [('# For Colab, add to your "Secrets" (key icon at the left)', True), ("# for the score", False)],
+)
+def test_a_comment_about_colab_below_a_removed_test_is_reported(comment, reported):
+    text = "try:\n    from google.colab import userdata\n    a = 1\nexcept:\n    a = 0\n\n"
+    source = CellSource(f"{text}{comment}\nb = userdata.get('B')")
+    assert [finding.line for finding in _comments(source, collect_facts([source]))] == [7] * reported
+
+
+def test_a_comment_that_is_removed_is_not_reported():
+    text = "from google.colab import drive\ndrive.mount('/content/drive')  # authorize access to your drive\na = 1"
+    source = CellSource(text)
+    facts = collect_facts([source])
+    assert [finding.line for finding in _comments(source, facts)] == [2]
+    assert _comments(source, facts, rewrite(source, cell_type="code", rules=colab_api.RULES, facts=facts)[0]) == []
 
 
 @pytest.mark.parametrize("index, gone", [(1, True), (2, False)])
@@ -308,11 +332,11 @@ def test_text_directly_above_a_removed_test_names_the_test(index, gone):
 
 def test_a_form_text_about_colab_is_reported_with_its_line():
     text = "a = 1\n#@markdown This installs it on the Colab\n#@markdown notebook in the cloud.\n#@markdown Use it."
-    assert [
-        (found.rule, found.line, bool(found.action)) for found in form_texts(CellSource(text), NotebookFacts())
-    ] == [("LF704", 2, True)]
+    assert [(found.rule, found.line, bool(found.action)) for found in _comments(CellSource(text), NotebookFacts())] == [
+        ("LF704", 2, True)
+    ]
     assert not list(
-        form_texts(
+        _comments(
             CellSource("#@title Setup runtime or mount the drive\nb = '#@markdown Runtime > Run all'"), NotebookFacts()
         )
     )
@@ -320,7 +344,7 @@ def test_a_form_text_about_colab_is_reported_with_its_line():
 
 @pytest.mark.parametrize("text", ["#@title Hit `Runtime` -> `Run all`", "# click *Runtime* and press *Run all*"])
 def test_running_all_cells_by_the_menu_is_reported(text):
-    (found,) = form_texts(CellSource(text), NotebookFacts())
+    (found,) = _comments(CellSource(text), NotebookFacts())
     assert (found.rule, found.line) == ("LF704", 1)
     assert {finding.rule for finding in _rewrite(text.lstrip("# "))[1]} == {"LF704"}
 
@@ -352,7 +376,7 @@ def test_a_text_at_a_removed_mount_that_describes_it_is_reported(text, in_commen
         assert [finding.message for finding in found] == expected
     for cell, lines in ((f"a()\n# {text}\n{_MOUNT}", [2]), (f"{_MOUNT}\n# {text}", []), (f"# {text}\na()", [])):
         source = CellSource(cell)
-        found = list(form_texts(source, collect_facts([source])))
+        found = list(_comments(source, collect_facts([source])))
         assert [finding.line for finding in found] == lines * in_comment
 
 
