@@ -21,6 +21,7 @@ from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.colab.local_branch import Context
 from migration.colab.local_value import SHELL_TEST
+from migration.colab.names import IDLE, OUTPUT
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
@@ -45,8 +46,9 @@ class NotebookFacts:
     those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
-    meaning on Colab. `static_mount`: the drive is only mounted, at literal paths. `local_configs` are the workspace's
-    configurations that have a local version. `headings`: those of each text cell, by the id that Colab gave it.
+    meaning on Colab. `static_mount`: the drive is only mounted, at literal paths; `idle_output`: Colab's `output` is
+    only used for calls that have no effect here. `local_configs` are the workspace's configurations that have a local
+    version. `headings`: those of each text cell, by the id that Colab gave it.
     `name`: that of the file on Colab, without suffix. `described`: the code cells between two text cells, without the
     first code cell, and those whose text is about the mount in them: a text would describe nothing if they were
     removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
@@ -61,6 +63,7 @@ class NotebookFacts:
     parameters: tuple[Parameter, ...] = ()
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
+    idle_output: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = ""
@@ -108,6 +111,7 @@ def collect_facts(
         parameters=parameters,
         colab=colab,
         static_mount=static,
+        idle_output=_is_idle(cells, colab),
         tests=frozenset(
             source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
         ),
@@ -127,6 +131,15 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
                 break
         colab = found
     return colab
+
+
+def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:
+    """Whether a notebook uses Colab's `output` only for calls that have no effect here."""
+    concerned = [source for source in cells if colab.cell(source).concerned]
+    if any(source.is_python and source.tree is None and OUTPUT in source.text for source in concerned):
+        return False
+    uses = [use for source in concerned for use in colab.cell(source).uses if use.path.partition(".")[0] == OUTPUT]
+    return bool(uses) and all(use.is_statement and use.path in IDLE for use in uses)
 
 
 def _described(cells: Sequence[CellSource]) -> frozenset[int]:

@@ -29,6 +29,9 @@ _NONE: Mapping[str, str | None] = {}
 MOUNT = "drive.mount"
 UNMOUNT = "drive.flush_and_unmount"
 MOUNTS = frozenset({"drive", MOUNT, UNMOUNT})
+OUTPUT = "output"
+IDLE = frozenset({"output.enable_custom_widget_manager", "output.disable_custom_widget_manager"})
+"""Calls that only Colab's page needs."""
 
 
 @dataclass(frozen=True)

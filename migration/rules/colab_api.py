@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.names import (
+    IDLE,
     MOUNT,
     MOUNTS,
+    OUTPUT,
     PACKAGE,
     RUNTIME,
     UNMOUNT,
@@ -87,11 +89,12 @@ def _paths(node: Import) -> set[str]:
 
 
 def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
-    """Whether a name is imported only to mount the drive, and the mount is removed too."""
-    if not facts.static_mount or isinstance(node, ast.Import):
+    """Whether a name is imported only for calls that are removed too: mounts of the drive, and those of `IDLE`."""
+    if isinstance(node, ast.Import):
         return False
     paths = dict(imported_names(ast.ImportFrom(node.module, [alias], node.level)))
-    return paths.get(alias.asname or alias.name) in MOUNTS
+    path = paths.get(alias.asname or alias.name)
+    return (facts.static_mount and path in MOUNTS) or (facts.idle_output and path in {OUTPUT, *IDLE})
 
 
 def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias], *, is_used: bool) -> tuple[Edit, ...]:
@@ -189,9 +192,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         return
     # Not by `is_mount`: another rule may have replaced the literal path meanwhile.
     mounts = {id(use.call): use.path for use in facts.colab.cell(source).uses if use.path in (MOUNT, UNMOUNT)}
-    dropped = {
-        id(node) for node in _imports(source, facts) if all(_is_dropped(node, alias, facts) for alias in node.names)
-    }
+    dropped = _dropped_imports(source, facts, MOUNTS)
     for block in blocks(source):
         taken = [
             node
@@ -212,6 +213,28 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 edits = _shown(source, block, shown, f'print("The drive is the folder", {facts.drive})')
                 edits = tuple(sorted({*edits, *(take_out(source, others) if others else ())}))
             yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
+
+
+def _dropped_imports(source: CellSource, facts: NotebookFacts, paths: Collection[str]) -> set[int]:
+    """The ids of the imports without another use that name one of the paths."""
+    return {
+        id(node)
+        for node in _imports(source, facts)
+        if not _paths(node).isdisjoint(paths) and all(_is_dropped(node, alias, facts) for alias in node.names)
+    }
+
+
+def _find_idle(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Calls that only Colab's page needs are removed, and the import if it has no other use."""
+    if not facts.colab.cell(source).concerned or source.tree is None:
+        return
+    calls = {id(use.call) for use in facts.colab.cell(source).uses if use.is_statement and use.path in IDLE}
+    dropped = _dropped_imports(source, facts, {OUTPUT, *IDLE})
+    for block in blocks(source):
+        taken = [node for node in block.statements if id(node) in dropped or id(getattr(node, "value", None)) in calls]
+        if taken:
+            span = source.span(taken[0])[0], source.span(taken[-1])[1]
+            yield Match(*span, "a setting of widgets that only Colab's page needs", take_out(source, taken))
 
 
 def _shown(source: CellSource, block: Block, mounts: Sequence[ast.stmt], text: str) -> tuple[Edit, ...]:
@@ -266,5 +289,15 @@ RULES: tuple[Rule, ...] = (
         _find_mounts,
         holding("mount", "colab"),
         example=Example('from google.colab import drive\ndrive.mount("/content/drive")\nprint(1)', "print(1)"),
+    ),
+    Rule(
+        "LF204",
+        "Widgets of Colab's page",
+        "`output.enable_custom_widget_manager()`, and the import of `output` if it has no other use",
+        "nothing: a local notebook shows widgets without it",
+        Keeps.EQUIVALENT,
+        _find_idle,
+        holding("custom_widget_manager", "colab"),
+        example=Example("from google.colab import output\noutput.enable_custom_widget_manager()\nprint(1)", "print(1)"),
     ),
 )

@@ -202,7 +202,7 @@ def test_an_import_used_only_in_a_removed_branch_is_not_rewritten():
         ("from google.colab import output\noutput.clear()", "LF221", ""),
         ("from google.colab import output\noutput.eval_js('google.x.kernel.proxyPort(80)')", "LF218", ""),
         ("from google.colab import output\noutput.serve_kernel_port_as_iframe(80)", "LF221", ""),
-        ("from google.colab import output\noutput.enable_custom_widget_manager()", "LF221", ""),
+        ("from google.colab import output\noutput.no_vertical_scroll()", "LF221", ""),
         ("from google.colab import output\nwith output.redirect_to_element('#a'): pass", "LF221", ""),
         ("from google.colab import runtime\nruntime.unassign()", "LF221", ""),
         ("from google.colab import widgets\nwidgets.TabBar(a)", "LF221", ""),
@@ -222,7 +222,7 @@ def test_calls_are_reported_with_their_local_meaning(text, rule, action):
     "call, effect",
     [
         ("output.clear()", "clears the output"),
-        ("output.enable_custom_widget_manager()", "has no effect"),
+        ("output.no_vertical_scroll()", "has no effect"),
         ("data_table.DataTable(a)", "plain table"),
         ("data_table.enable_dataframe_formatter()", "has no effect"),
         ("widgets.TabBar(a)", "one below the other"),
@@ -282,3 +282,24 @@ def test_an_import_of_a_name_without_counterpart_is_a_manual_step(text, missing)
 )
 def test_other_cells_are_unchanged(text):
     assert _one(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("from google.colab import output\noutput.enable_custom_widget_manager()\na = 1", "a = 1"),
+        (
+            "from google.colab import output, files\noutput.enable_custom_widget_manager()\nfiles.view(a)",
+            "from landfall_runtime import files\nfiles.view(a)",
+        ),
+        (
+            "from google.colab import output\noutput.enable_custom_widget_manager()\noutput.clear()",
+            "from landfall_runtime import output\noutput.clear()",
+        ),
+        ("import google.colab.output\nif a:\n    b = google.colab.output.enable_custom_widget_manager()", None),
+    ],
+)
+def test_settings_of_colabs_widgets_are_removed(before, after):
+    new, found = _one(before)
+    assert ("LF204" in {finding.rule for finding in found}) is (after is not None)
+    assert after is None or new == after

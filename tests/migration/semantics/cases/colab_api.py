@@ -224,7 +224,7 @@ output.serve_kernel_port_as_iframe(8000, path='/docs')
 from google.colab import runtime
 runtime.unassign()
 """),
-        ("LF201", "LF563"),
+        ("LF201", "LF204", "LF563"),
     ),
     Case(
         "images",
