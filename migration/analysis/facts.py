@@ -19,6 +19,7 @@ from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
+from migration.analysis.unused import uses_sys_for_tests
 from migration.colab.local_branch import Context
 from migration.colab.local_value import SHELL_TEST
 from migration.colab.names import IDLE, OUTPUT
@@ -47,7 +48,8 @@ class NotebookFacts:
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths; `idle_output`: Colab's `output` is
-    only used for calls that have no effect here. `local_configs` are the workspace's configurations that have a local
+    only used for calls that have no effect here; `unused_sys`: only replaced questions about Colab use `sys`.
+    `local_configs` are the workspace's configurations that have a local
     version. `headings`: those of each text cell, by the id that Colab gave it.
     `name`: that of the file on Colab, without suffix. `described`: the code cells between two text cells, without the
     first code cell, and those whose text is about the mount in them: a text would describe nothing if they were
@@ -64,6 +66,7 @@ class NotebookFacts:
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
     idle_output: bool = False
+    unused_sys: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = ""
@@ -112,6 +115,7 @@ def collect_facts(
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
+        unused_sys=uses_sys_for_tests(cells, colab),
         tests=frozenset(
             source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
         ),

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.unused import SYS, is_import
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.statements import take_out
+from migration.python.statements import blocks, take_out
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = r"(?:google\W?)?colab(?:oratory)?\b"
@@ -25,6 +26,7 @@ _SAYS_COLAB = re.compile(
 _WORKS_ON_COLAB = re.compile(rf"(?P<work>\A\W*\w+ing\b[^\n]*?) (?:on|in|inside|within) {_COLAB}", re.IGNORECASE)
 _DENIES = re.compile(r"\bnot\b|n't\b|\bno\b|\bif\b|\bunless\b|\bwithout\b|\?", re.IGNORECASE)
 _SAYS_LOCAL = re.compile(r"\bcolab|\blocal|\bjupyter", re.IGNORECASE)
+_BLANK_LINES = re.compile(r"(?<=\n)(?:[ \t]*\n)+")
 _SENTENCE = re.compile(r"(?<=[.!])[ ]+(?=\S)")
 
 
@@ -78,6 +80,19 @@ def _denies_colab(node: ast.stmt) -> bool:
     return said is not None and _SAYS_LOCAL.search(said.value) is not None and not _says_colab(said.value)
 
 
+def _find_unused(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Imports of `sys` that only the replaced questions used."""
+    for block in blocks(source) if facts.unused_sys else ():
+        for node in filter(is_import, block.statements):
+            others = [ast.unparse(alias) for alias in node.names if alias.name != SYS]
+            edits = (Edit(*source.span(node), f"import {', '.join(others)}"),) if others else take_out(source, [node])
+            end = source.span(node)[1]
+            blanks = _BLANK_LINES.match(source.text, end + 1)
+            if blanks and not others and not source.text[: source.span(node)[0]].strip():
+                edits = (*edits, Edit(*blanks.span(), ""))
+            yield Match(source.span(node)[0], end, "only the test for Colab that is gone used `sys`", edits)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF310",
@@ -91,6 +106,18 @@ RULES: tuple[Rule, ...] = (
         example=Example(
             'if "google.colab" in sys.modules:\n    print("Running on Colab. Cloning …")\n    !git clone https://example.org/a/b.git',
             'if "google.colab" in sys.modules:\n    print("Cloning …")\n    !git clone https://example.org/a/b.git',
+        ),
+    ),
+    Rule(
+        "LF312",
+        "An import for a test for Colab",
+        '`import sys`, if only tests such as `"google.colab" in sys.modules` use it in the notebook',
+        "nothing",
+        Keeps.EQUIVALENT,
+        _find_unused,
+        holding("sys"),
+        example=Example(
+            'import sys\nIN_COLAB = "google.colab" in sys.modules', 'IN_COLAB = "google.colab" in sys.modules'
         ),
     ),
 )

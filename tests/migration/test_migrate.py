@@ -205,7 +205,8 @@ _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
         ("# Mount it.\nfrom google.colab import drive\ndrive.mount('/content/drive')", "Mount it."),
         ("#@markdown ## Drive\nfrom google.colab import drive", "## Drive"),
         ("#@markdown * Click.\n\n# Wait.\nfrom google.colab import drive", "* Click.\n\nWait."),
-        ("import sys\nif 'google.colab' in sys.modules:\n    # Choose a GPU.\n    print('Colab')", ""),
+        ("import sys\nif 'google.colab' in sys.modules:\n    # Choose a GPU.\n    print('Colab')", "Choose a GPU."),
+        ("import sys\nif 'google.colab' in sys.modules:\n    # Choose a GPU.\n    print('Colab')\nsys.path", ""),
         ("try:\n    # only on Colab\n    %tensorflow_version 2.x\nexcept Exception:\n    pass", "only on Colab"),
         ("# !pip install x\nfrom google.colab import drive", ""),
         ("# old: run(x)\nfrom google.colab import drive", ""),
@@ -219,6 +220,34 @@ def test_a_cell_of_which_only_comments_are_left_becomes_a_markdown_cell(text, pr
     assert [cell["source"] for cell in cells if cell["cell_type"] == "markdown"] == [prose] * bool(prose)
     became = [(found.output_cell, found.before) for found in migration.findings if found.rule == "LF616"]
     assert became == [(0, text)] * bool(prose)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("import sys\n\nIN_COLAB = 'google.colab' in sys.modules\nx = 1", "IN_COLAB = False\nx = 1"),
+        (
+            "import os, sys\nif 'google.colab' in sys.modules:\n    !pip install a\nx = 1",
+            "import os\n%pip install a\nx = 1",
+        ),
+        (
+            "import sys\nif 'google.colab' in sys.modules:\n    !pip install a\nprint(sys.path)",
+            "import sys\n%pip install a\nprint(sys.path)",
+        ),
+        (
+            "import sys\nif 'google.colab' in sys.modules:\n    !pip install a\n!{sys.executable} -V",
+            "import sys\n%pip install a\n!{sys.executable} -V",
+        ),
+        ("import sys\nx = 1", "import sys\nx = 1"),
+    ],
+)
+def test_sys_is_not_imported_for_a_test_that_is_gone(before, after):
+    assert texts(migrate(notebook_of(before)))[-1] == after
+
+
+def test_sys_stays_for_another_cell():
+    migrated = texts(migrate(notebook_of("import sys\nIN_COLAB = 'google.colab' in sys.modules", "# sys.exit()")))
+    assert migrated == ["import sys\nIN_COLAB = False", "# sys.exit()"]
 
 
 def test_a_text_keeps_the_cell_that_it_describes():

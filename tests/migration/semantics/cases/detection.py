@@ -103,7 +103,7 @@ else:
     ),
     _local(
         "other questions",
-        ("LF301", "LF306"),
+        ("LF301", "LF306", "LF312"),
         r"""
 import os
 if 'google.colab' in str(get_ipython()):

@@ -1,0 +1,46 @@
+"""Whether the module `sys` is only used by questions about Colab, which other rules replace."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from migration.analysis.names import ColabNames
+from migration.colab.local_value import answer
+from migration.python.source import CellSource
+
+SYS = "sys"
+_SYS = re.compile(r"\bsys\b")
+
+
+def uses_sys_for_tests(cells: Sequence[CellSource], colab: ColabNames) -> bool:
+    """Whether a notebook names `sys` in imports and in replaced questions about Colab, and nowhere else, also not in
+    text and comments."""
+    asks = False
+    for source in cells:
+        named = [match.start() for match in _SYS.finditer(source.text)]
+        if not named:
+            continue
+        questions = list(_questions(source, colab))
+        spans = [*questions, *(source.span(node) for node in source.nodes if is_import(node))]
+        if not all(any(start <= at < end for start, end in spans) for at in named):
+            return False
+        asks = asks or any(start <= at < end for start, end in questions for at in named)
+    return asks
+
+
+def is_import(node: ast.AST) -> bool:
+    """Whether a statement imports `sys` under its own name."""
+    return isinstance(node, ast.Import) and any(alias.name == SYS and not alias.asname for alias in node.names)
+
+
+def _questions(source: CellSource, colab: ColabNames) -> Iterator[tuple[int, int]]:
+    """The spans of the tests and expressions that ask about Colab and are replaced."""
+    cell = colab.cell(source)
+    for choice in cell.choices:
+        if isinstance(choice.node, ast.If) and not (choice.as_written or choice.stays):
+            yield source.span(choice.node.test)
+    for node in cell.expressions:
+        if isinstance(node, ast.Compare) and answer(node) is not None and cell.answer(node) is not None:
+            yield source.span(node)
