@@ -28,6 +28,7 @@ def _both(original, migrated, human=()):
         (("process", "ls /content/a"), ("process", 'ls "$WORK_DIR"/a')),
         (("process", "cat /content/drive/MyDrive/a"), ("process", "cat /started/drive/a")),
         (("process", "ls /content/drive/MyDrive/a"), ("process", 'ls "$DRIVE_DIR"/MyDrive/a')),
+        (("process", 'ls "/content/drive/My Drive/a"'), ("process", 'ls "$DRIVE_DIR/a"')),
         (("process", "pip3 install x"), ("process", "pip install x")),
         (("process", "pip3 install --user -q ."), ("process", "pip install -q .")),
         (("process", "uv pip install --system x"), ("process", 'uv pip install --python "$(which python)" x')),

@@ -136,7 +136,8 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
 
 def _with_folders(text: str, start: str) -> str:
     for name in ("WORK_DIR", "DRIVE_DIR"):
-        text = re.sub(rf'"?\$\{{?(?:LANDFALL_)?{name}\}}?"?', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
+        variable = rf"\$\{{?(?:LANDFALL_)?{name}\}}?"
+        text = re.sub(f'"{variable}"|{variable}', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
         text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
         text = re.sub(r"(?<![\w.])/g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
