@@ -27,6 +27,7 @@ from migration.shell.installs import pipelines
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
+_RUN_MAGIC = frozenset({"run_line_magic", "magic"})
 _INSTALLS = re.compile(r"\binstall|\bconda\b", re.IGNORECASE)
 _QUESTIONS = (ast.Compare, ast.Call, ast.UnaryOp, ast.BoolOp)
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
@@ -177,7 +178,7 @@ def _magics(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
         Effect(RUN, command.start, command.end)
         for command in source.commands
         if command.kind == "magic" and any(start <= command.start < end for start, end in spans)
-    ] + [Effect(RUN, *source.span(node)) for node in calls if last_name(node.func) == "run_line_magic"]
+    ] + [Effect(RUN, *source.span(node)) for node in calls if last_name(node.func) in _RUN_MAGIC]
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions
