@@ -1,4 +1,4 @@
-"""LF307, LF308, LF311: Colab's environment in shell scripts and in the code that reads it."""
+"""LF308, LF311, LF313: Colab's environment in shell scripts and in the code that reads it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _inside_texts(source: CellSource) -> set[int]:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "LF307",
+        "LF313",
         "A test for Colab in a shell",
         "`stat /usr/local/lib/*/dist-packages/google/colab`, `pip show google-colab`, with commands that it guards",
         "nothing: the test fails here, and the commands are reported",
