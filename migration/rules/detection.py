@@ -171,7 +171,7 @@ def _line(source: CellSource, effect: Effect) -> str:
 
 
 def _magics(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
-    """The magics of a block: lines, and calls of `run_line_magic`."""
+    """The magics of a block: lines, and calls of the methods `run_line_magic` and `magic`."""
     spans = [source.span(node) for node in block]
     calls = [node for statement in block for node in walk(statement) if isinstance(node, ast.Call)]
     return [
