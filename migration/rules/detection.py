@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import INSTALL, RUN, SETS_UP, Effect, different, effects, of_expression, uncovered
+from migration.colab.effects import FOLDER, INSTALL, RUN, SETS_UP, Effect, different, effects, of_expression, uncovered
 from migration.colab.local_branch import Choice, asks_if_missing, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Finding, Keeps, listed
@@ -81,7 +81,7 @@ def _lost_here(source: CellSource, choice: Choice, facts: NotebookFacts) -> list
     return magics + [
         effect
         for effect in different(local, colab)
-        if effect.kind in SETS_UP or (effect.kind == RUN and source.is_in_command(effect.start))
+        if effect.kind in (*SETS_UP, FOLDER) or (effect.kind == RUN and source.is_in_command(effect.start))
     ]
 
 

@@ -34,7 +34,9 @@ _BARE = re.compile(
     re.MULTILINE,
 )
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
-_CERTAINLY_BARE = re.compile(r"(?:cd|ls)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)")
+_CERTAINLY_BARE = re.compile(
+    r"(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
+)
 
 
 def _uses(source: CellSource, name: str) -> Iterator[tuple[Command, str]]:

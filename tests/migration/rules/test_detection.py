@@ -237,7 +237,6 @@ else:
 @pytest.mark.parametrize(
     "before, after",
     [
-        (MAE, "!git clone https://example.org/mae.git\nsys.path.append('./mae')"),
         ("if ASK:\n    !pip install a\nb()", "!pip install a\nb()"),
         (
             "# On Colab:\nif ASK:\n    !pip install a\n\n# Elsewhere:\nelse:\n    x = 1\nb()",
@@ -287,6 +286,13 @@ def test_work_done_only_in_the_colab_branch_is_kept(before, after):
     new, found = _one(before)
     assert new == after
     assert {finding.keeps for finding in found} <= {Keeps.EQUIVALENT}
+
+
+def test_a_removed_folder_of_imports_is_reported():
+    new, found = _one(MAE)
+    assert new == "!git clone https://example.org/mae.git\nsys.path.append('./mae')"
+    (kept,) = (finding for finding in found if finding.rule == "LF303")
+    assert (kept.keeps, "`sys.path.append('..')`" in kept.action) == (Keeps.NEEDS_HUMAN, True)
 
 
 @pytest.mark.parametrize(

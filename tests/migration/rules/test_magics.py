@@ -154,6 +154,10 @@ def test_local_magics_are_unchanged(text):
         ("cd /content/x", "%cd /content/x", "exact"),
         ("ls -lh /content", "%ls -lh /content", "exact"),
         ("mkdir /content/a-b c", "%mkdir /content/a-b c", "exact"),
+        # As Python, these lines are divisions.
+        ("mkdir /content/a/b", "%mkdir /content/a/b", "exact"),
+        ("rm -rf /content/a", "%rm -rf /content/a", "exact"),
+        ("cat /content/a", "%cat /content/a", "exact"),
         ("pip install -q /content/x.whl", "%pip install -q /content/x.whl", "exact"),
     ],
 )
@@ -172,6 +176,8 @@ def test_an_automagic_with_a_folder_gets_its_percent_sign(before, after, keeps):
         "cd = 1",
         "rm (x)",
         "cat.shape",
+        "cat /content_size",
+        "rm -x",
         "cp - mv",
         "x = 1\ncd /content",
         "time to go",
