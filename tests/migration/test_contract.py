@@ -71,7 +71,7 @@ def test_the_sample_data_of_a_fresh_workspace_break_no_rule(copy):
             ("# PatchTST-SSL", "# was /content/drive/MyDrive", "Colab leftovers", "names /content"),
             ("  - local: default\n", "", "Colab leftovers", "logging.artifacts_dir = /content/drive"),
         ],
-        but=4,
+        but=2,
     ),
 )
 def test_each_violation_in_a_configuration_is_reported(copy, old, new, rule, problem):
@@ -150,7 +150,7 @@ def test_the_digests_equal_those_of_the_originals():
     ("configs/patchtst_ssl_pool.yaml", "defaults: [patchtst_ssl_local, _self_]\nseed: many\n", "configurations"),
     ("configs/examples/skab_patchtst.yaml",
      "defaults: [/patchtst_ssl_local, _self_]\nlogging: {artifacts_dir: ../x}\n", "paths"),
-], but=4))  # fmt: skip
+], but=2))  # fmt: skip
 def test_every_local_asset_is_checked(copy, file, text, rule):
     (copy / file).write_text(text)
     assert file in {violation.file for violation in violations(copy, rules=[rule])}
@@ -181,6 +181,7 @@ def test_each_missing_file_is_reported(copy, file, rule):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()
     found = {(violation.rule, violation.file) for violation in violations(copy)}

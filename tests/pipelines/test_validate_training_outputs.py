@@ -53,8 +53,15 @@ def context_of(root: Path) -> Context:
 
 
 # ------------------------------------------------------------------------------------------------------------- all well
-def test_a_finished_run_passes_every_check(copied, capsys):
+def test_a_finished_run_passes_every_check_and_only_the_report_is_written(copied, capsys):
+    def contents() -> dict[Path, bytes]:
+        looked_at = ("artifacts", "checkpoints", "data", "notebooks", "runs", "training_dashboard/data")
+        files = (path for folder in looked_at for path in (copied / folder).rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in files if path.name != "validation_report.json"}
+
+    before = contents()
     assert run(copied) == EXIT_OK
+    assert contents() == before
     assert {item.status for item in items_of(copied).values()} == {"PASS"}
     assert {item.group for item in items_of(copied).values()} == {"V-01", "V-02", "V-03"}
     lines = capsys.readouterr().out.splitlines()
@@ -62,10 +69,12 @@ def test_a_finished_run_passes_every_check(copied, capsys):
     assert [line.partition(":")[0][4:] for line in lines[1:]] == list(GROUP_TITLES.values())
 
 
-def test_every_check_is_printed_on_request(copied, capsys):
+def test_every_check_but_the_smoke_test_is_printed_on_request(copied, capsys):
     assert run(copied, "--verbose", "--skip-smoke") == EXIT_OK
     printed = capsys.readouterr().out
     assert all(f"PASS  {item.title}: {item.detail}" in printed for item in items_of(copied).values())
+    assert len(items_of(copied)) == 25
+    assert not [identity for identity in items_of(copied) if "smoke" in identity or "collapse" in identity]
 
 
 def test_failures_are_first_and_named_in_the_error(copied, runtime_only, capsys):
@@ -81,28 +90,11 @@ def test_failures_are_first_and_named_in_the_error(copied, runtime_only, capsys)
     )
 
 
-def test_validation_writes_only_the_report(copied):
-    def contents() -> dict[Path, bytes]:
-        looked_at = ("artifacts", "checkpoints", "data", "notebooks", "runs", "training_dashboard/data")
-        files = (path for folder in looked_at for path in (copied / folder).rglob("*") if path.is_file())
-        return {path: path.read_bytes() for path in files if path.name != "validation_report.json"}
-
-    before = contents()
-    assert run(copied) == EXIT_OK
-    assert contents() == before
-
-
 def test_stdout_contains_only_json(copied, capsys):
     assert run(copied, "--json", "--skip-smoke") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((copied / "artifacts/validation_report.json").read_text(encoding="utf-8"))
     assert (printed["schema_version"], printed["passed"]) == (1, True)
-
-
-def test_the_smoke_test_can_be_skipped(copied):
-    assert run(copied, "--skip-smoke") == EXIT_OK
-    assert len(items_of(copied)) == 25
-    assert not [identity for identity in items_of(copied) if "smoke" in identity or "collapse" in identity]
 
 
 def test_a_missing_configuration_is_a_usage_error(copied, capsys):
