@@ -31,6 +31,7 @@ def append_cell(notebook: Path, source: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # `make validate` checks the same
 def test_this_repository_keeps_the_contract():
     of_the_user = "notebooks/local_"
     assert [violation for violation in violations(REPO_ROOT) if not violation.file.startswith(of_the_user)] == []

@@ -358,6 +358,7 @@ def checklist(root: Path) -> dict[str, str]:
     return {item["id"]: item["status"] for item in report["items"]}
 
 
+@pytest.mark.nightly
 def test_import_then_validate_passes_with_the_data(bundles, emptied):
     imported(emptied, bundles)
     statuses = checklist(emptied)
