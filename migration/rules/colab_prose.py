@@ -14,7 +14,8 @@ from migration.python.source import CellSource
 from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
 
-# Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
+# Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern. Other languages
+# have those words of Colab's page that readers of migrated notebooks missed in the report.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
     for word, pattern in (
@@ -38,8 +39,18 @@ _ABOUT_COLAB = {
         (
             "colab",
             r"\b(?:in|on|to|with|via|using|from|into|inside|restart\w*)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
-            r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()",
+            r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
+            r"|\b(?:en|em|dans|sur|auf|в) (?:google )?colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
+            r"|在 ?(?:google )?colab(?![^\[\]\n]*\]\()|colab(?:oratory)? ?(?:上|で|中|에서)(?![^\[\]\n]*\]\()",
         ),
+        ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
+        ("session", r"\brestart\w*\b[^.\n]{0,20}\bsession\b|\bsession\b[^.\n]{0,30}\brestart"),
+        ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
+        ("ランタイム", r"ランタイム"),
+        ("런타임", r"런타임"),
+        ("entorno", r"\bentorno de ejecuci[oó]n\b"),
+        ("工作階段", r"重新啟動工作階段"),
+        ("重启", r"重启(?:会话|运行时|代码执行程序)"),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
         ("file", r"\bfiles? (?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder (?:icon|panel|pane|tab|explorer|browser)\b"),
@@ -55,7 +66,10 @@ _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
-_ABOUT_ACTION = "reword the text: the menu is called Kernel, files are in the work folder, secrets in the environment"
+_ABOUT_ACTION = (
+    "reword the text: the menu is called Kernel, the notebook and its files are on this machine, secrets in the "
+    "environment"
+)
 # A text that describes a test for Colab, if it stands directly above one.
 _TEST = re.compile(
     r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)"

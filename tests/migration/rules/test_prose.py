@@ -212,6 +212,16 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("By mounting your gdrive, you keep the data.", "LF704"),
         ("Do this every time you restart Colab.", "LF704"),
         ("Add the key in the Secrets panel.", "LF704"),
+        ("Choose **File &rarr; Save a copy in Drive**.", "LF704"),
+        ("First make a copy of this notebook in your Google Drive.", "LF704"),
+        ("Then the session restarts by itself.", "LF704"),
+        ("Restart the session after the installation.", "LF704"),
+        ("`document.querySelector('colab-toolbar-button#connect').click()`", "LF704"),
+        ("Google Colaboratory上にアップロードします", "LF704"),
+        ("ランタイムを切断してください。", "LF704"),
+        ("Colab에서 GPU를 사용합니다.", "LF704"),
+        ("可以重新啟動工作階段", "LF704"),
+        ("Abra el cuaderno en Google Colab.", "LF704"),
     ],
 )
 def test_text_about_colab_is_reported_and_kept(text, rule):
