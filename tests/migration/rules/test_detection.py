@@ -1,40 +1,13 @@
-"""The local branch of a test for Colab: the remaining text, and its behaviour."""
-
-import contextlib
-import importlib.util
-import io
-import random
+"""The branch that stays in place of a test for Colab."""
 
 import pytest
 
 from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import announcements, colab_api, detection, environment, human
+from migration.rules import colab_api, human
 from migration.rules.rewriting import rewrite
-from tests.support import most_nightly
-from tests.support.compiling import compiles
-
-RULES = (*announcements.RULES, *detection.RULES, *environment.RULES)
-
-
-def _rewrite(*texts):
-    """The cells after the rules, and their findings; ASK in a text is the most common test for Colab."""
-    return _with((), *texts)
-
-
-def _with(more, *texts):
-    asking = [text.replace("ASK", "'google.colab' in sys.modules") for text in texts]
-    sources = [CellSource(text, index=index) for index, text in enumerate(asking)]
-    facts = collect_facts(sources)
-    results = [rewrite(source, cell_type="code", rules=(*RULES, *more), facts=facts) for source in sources]
-    return [new.text for new, _ in results], [finding for _, found in results for finding in found]
-
-
-def _one(text):
-    (new,), found = _rewrite(text)
-    assert _rewrite(new)[0] == [new]
-    return new, found
+from tests.migration.rules.branches import RULES, rewritten, rewritten_one
 
 
 @pytest.mark.parametrize(
@@ -105,7 +78,7 @@ def _one(text):
     ],
 )
 def test_the_local_branch_is_kept(before, after):
-    new, found = _one(before)
+    new, found = rewritten_one(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF301"}
     assert all(finding.changed for finding in found)
@@ -146,7 +119,7 @@ def test_the_local_branch_is_kept(before, after):
     ],
 )
 def test_the_handler_of_a_guarded_import_is_kept(before, after):
-    new, found = _one(before)
+    new, found = rewritten_one(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF302"}
 
@@ -168,7 +141,7 @@ def test_the_handler_of_a_guarded_import_is_kept(before, after):
     ],
 )
 def test_conditions_that_do_not_detect_colab_are_unchanged(text):
-    assert _one(text) == (text, [])
+    assert rewritten_one(text) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -196,18 +169,18 @@ def test_conditions_that_do_not_detect_colab_are_unchanged(text):
     ],
 )
 def test_the_detection_is_replaced_by_its_result(before, after):
-    new, found = _one(before)
+    new, found = rewritten_one(before)
     assert new == after
     assert {finding.rule for finding in found} <= {"LF304", "LF305", "LF306"}
 
 
 def test_a_flag_that_the_author_has_set_for_a_local_run_stays():
     cells = ["using_colab = False", "if using_colab:\n    !pip install a\nelse:\n    b()"]
-    assert _rewrite(*cells)[0] == [cells[0], cells[1]]
+    assert rewritten(*cells)[0] == [cells[0], cells[1]]
 
 
 def test_flags_are_known_in_every_cell():
-    new, _ = _rewrite(
+    new, _ = rewritten(
         "try:\n    import google.colab\n    HOSTED = IN_COLAB = True\nexcept ImportError:\n    IN_COLAB = False",
         "if IN_COLAB:\n    a()\nelse:\n    b()",
         "x = 1 if IN_COLAB else 2\nf(clean=IN_COLAB)",
@@ -220,7 +193,7 @@ def test_flags_are_known_in_every_cell():
 
 
 def test_a_colab_branch_is_kept_if_its_names_are_used():
-    new, found = _rewrite("if ASK:\n    base = size()\n    n = 1\nelse:\n    print('no')", "open(base)")
+    new, found = rewritten("if ASK:\n    base = size()\n    n = 1\nelse:\n    print('no')", "open(base)")
     assert new == ["base = size()\nn = 1", "open(base)"]
     assert [(finding.rule, "`base`" in finding.message) for finding in found] == [("LF303", True)]
     assert "`print('no')`" in found[0].message
@@ -283,13 +256,13 @@ else:
     ],
 )
 def test_work_done_only_in_the_colab_branch_is_kept(before, after):
-    new, found = _one(before)
+    new, found = rewritten_one(before)
     assert new == after
     assert {finding.keeps for finding in found} <= {Keeps.EQUIVALENT}
 
 
 def test_a_removed_folder_of_imports_is_reported():
-    new, found = _one(MAE)
+    new, found = rewritten_one(MAE)
     assert new == "!git clone https://example.org/mae.git\nsys.path.append('./mae')"
     (kept,) = (finding for finding in found if finding.rule == "LF303")
     assert (kept.keeps, "`sys.path.append('..')`" in kept.action) == (Keeps.NEEDS_HUMAN, True)
@@ -307,7 +280,7 @@ def test_a_removed_folder_of_imports_is_reported():
     ],
 )
 def test_the_way_of_the_author_replaces_uploads_and_downloads(colab, local, is_local):
-    new, found = _one(f"if ASK:\n    from google.colab import files\n    {colab}\nelse:\n    {local}")
+    new, found = rewritten_one(f"if ASK:\n    from google.colab import files\n    {colab}\nelse:\n    {local}")
     assert (new == local) is is_local
     assert ("files." in new) is not is_local
     assert not any(finding.action for finding in found)
@@ -315,7 +288,7 @@ def test_the_way_of_the_author_replaces_uploads_and_downloads(colab, local, is_l
 
 def test_an_upload_is_replaced_in_a_try_too():
     colab = "try:\n  from google.colab import files\n  files.upload()\n  path = 'a.csv'\nexcept ImportError:\n  path = "
-    assert _one(f"{colab}'data/a.csv'")[0] == "path = 'data/a.csv'"
+    assert rewritten_one(f"{colab}'data/a.csv'")[0] == "path = 'data/a.csv'"
 
 
 @pytest.mark.parametrize(
@@ -339,12 +312,12 @@ def test_files_next_to_the_notebook_are_used(colab, local, is_local, tmp_path):
 
 def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
     cell = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install a\nexcept:\n    IN_COLAB = False"
-    new, _ = _rewrite(cell, "n = 1 if IN_COLAB else 2")
+    new, _ = rewritten(cell, "n = 1 if IN_COLAB else 2")
     assert new == ["IN_COLAB = False\n!pip install a", "n = 2"]
 
 
 def test_pip_itself_is_not_upgraded_outside_colab():
-    new, (finding,) = _one("if ASK:\n    !pip install --upgrade pip\na()")
+    new, (finding,) = rewritten_one("if ASK:\n    !pip install --upgrade pip\na()")
     assert new == "a()"
     assert finding.keeps is Keeps.NEEDS_HUMAN
     assert "`pip install --upgrade pip`" in finding.action
@@ -352,165 +325,29 @@ def test_pip_itself_is_not_upgraded_outside_colab():
 
 @pytest.mark.parametrize("text", ["x = os.getcwd() == '/content'", "x = 'content' in os.listdir(os.getcwd())"])
 def test_other_questions_about_the_current_folder_stay(text):
-    assert _one(text) == (text, [])
+    assert rewritten_one(text) == (text, [])
 
 
 @pytest.mark.parametrize("question", ["os.path.isdir('/content')", "Path('/content/').exists()"])
 def test_the_content_folder_test_is_a_detection_if_a_flag_uses_it(question):
-    new, _ = _rewrite(f"IN_COLAB = {question}", "n = 1 if IN_COLAB else 2", f"ok = {question}")
+    new, _ = rewritten(f"IN_COLAB = {question}", "n = 1 if IN_COLAB else 2", f"ok = {question}")
     assert new == ["IN_COLAB = False", "n = 2", f"ok = {question}"]
 
 
 def test_folders_of_other_machines_are_removed_if_those_of_colab_stay():
     here = "if not ASK:\n    os.chdir('..')"
-    assert _rewrite(here)[0] == ["os.chdir('..')"]
-    assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", here)[0][1] == ""
+    assert rewritten(here)[0] == ["os.chdir('..')"]
+    assert rewritten("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", here)[0][1] == ""
     install = "if not ASK:\n    !bash install.sh /opt/x"
-    assert _rewrite("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", install)[0][1] == install[12:].strip()
-
-
-@pytest.mark.parametrize(
-    "local, lost",
-    [
-        ("!pip install plant", "`pip install --no-deps plant valve`"),
-        ("x = 1  # of here", "from_tpu"),
-        ("here()", "`pip install --upgrade pip setuptools`"),
-    ],
-)
-def test_differing_branches_are_a_manual_step(local, lost):
-    colab = {"!": "!pip install --no-deps plant valve", "x": "from_tpu(TPUStrategy())"}.get(
-        local[0], "!pip install --upgrade pip setuptools"
+    assert (
+        rewritten("if ASK:\n    !git clone https://example.org/a/b\n    %cd b", install)[0][1] == install[12:].strip()
     )
-    new, (finding,) = _one(f"if ASK:\n    {colab}\nelse:\n    {local}")
-    assert new == local
-    assert finding.keeps is Keeps.NEEDS_HUMAN
-    assert lost in finding.action
-
-
-_IN_DRIVE = (
-    "try:\n    import google.colab\n    assert os.path.exists('/content/drive/MyDrive/d')\n    on_colab = True\n"
-    "    data = '/content/drive/MyDrive/d'\nexcept ImportError:\n    on_colab = False"
-)
-
-
-@pytest.mark.parametrize(
-    "local, is_local",
-    [
-        ("data = '.'\n    gdown.download_folder(id='x', output=data)", True),
-        ("data = '.'", False),
-        ("other = '.'\n    gdown.download_folder(id='x', output=other)", False),
-    ],
-)
-def test_the_drive_is_not_needed_if_the_author_downloads_its_files_elsewhere(local, is_local):
-    new, _ = _rewrite(_IN_DRIVE, f"if not on_colab:\n    {local}", "print(data)")
-    assert (new[0] == "on_colab = False") is is_local
-    assert new[1] == local.replace("\n    ", "\n") or not is_local
-    assert _rewrite(*new)[0] == new
-
-
-@pytest.mark.parametrize(
-    "colab, local, lost",
-    [
-        ("auth.authenticate_user()", "get('plant')", "`get('plant')`"),
-        ("hub.set_up(userdata.get('A'))", "hub.login()", "`hub.login()`"),
-        ("!git clone https://example.org/plant", "!pip install plant", "`pip install plant`"),
-        ("!git clone https://example.org/plant", "print('here')", ""),
-    ],
-)
-def test_the_work_of_a_removed_local_branch_is_a_manual_step(colab, local, lost):
-    define = "def get(module):\n    !pip install {module}"
-    (_, new), (finding,) = _rewrite(define, f"if ASK:\n    {colab}\nelse:\n    {local}")
-    assert new == colab
-    assert (finding.keeps is Keeps.NEEDS_HUMAN, lost in finding.action) == (bool(lost), True)
-
-
-def test_the_comment_behind_the_header_of_a_branch_stays():
-    kept = "# needs c\n!pip install a"
-    assert _one("if ASK:  # needs c\n    !pip install a\nb()")[0] == f"{kept}\nb()"
-    assert _one("try:  # needs c\n  import google.colab\n  !pip install a\nexcept:  # d\n  pass")[0] == kept
-    assert _one("if ASK:  # on Colab\n    !pip install a")[0] == "!pip install a"
-    assert _one("if ASK:  # c\n    x = 1\nelse:  # d\n    x = 2")[0] == "# d\nx = 2"
-
-
-def test_advice_and_programs_of_a_removed_local_branch_are_a_manual_step():
-    local = "try:\n        import a\n    except:\n        print('Install a with conda')\n    !./start b"
-    (finding,) = _one(f"if ASK:\n    !pip install a\n    %cd a\nelse:\n    {local}")[1]
-    assert finding.keeps is Keeps.NEEDS_HUMAN
-    assert "`print('Install a with conda')`" in finding.action
-    assert "`./start b`" in finding.action
-
-
-def test_magics_of_a_removed_local_branch_are_a_manual_step():
-    local = "get_ipython().run_line_magic('autoreload', '2')\n    %load_ext a\n    %cd b"
-    (finding,) = _one(f"if ASK:\n    !pip install a\n    %cd b\nelse:\n    {local}")[1]
-    assert finding.action.endswith(": `%load_ext a`; `get_ipython().run_line_magic('autoreload', '2')`")
-
-
-def test_a_program_in_the_python_of_colab_does_not_replace_the_local_one():
-    text = "if ASK:\n    !pip install a\n    !/usr/local/lib/python*/dist-packages/a/bin/a\nelse:\n    !a"
-    new, (finding,) = _one(text)
-    assert new == "!a"
-    assert "`pip install a`" in finding.action
-
-
-def test_a_call_has_the_effects_of_the_function():
-    define = "def get(path):\n    return urlretrieve('https://example.org', path)"
-    assert _rewrite(define, "if ASK:\n    x = get('a')\nelse:\n    x = 1")[0][1] == "x = get('a')"
-
-
-_IN_LIST = (
-    "IN_COLAB = False\ntry:\n    import google.colab, torch\n    IN_COLAB = True\n    %cd /content/a\nexcept:\n    pass"
-)
-
-
-def test_an_import_of_colab_in_a_list_is_a_test():
-    kept = _IN_LIST.replace("google.colab, ", "").replace("True", "False")
-    assert _with(colab_api.RULES, _IN_LIST)[0] == [kept]
-
-
-@pytest.mark.parametrize("leaves", ["", "&& exit"])
-def test_the_folders_of_a_script_that_ends_outside_colab_are_not_used(leaves):
-    script = f"%%bash\n!(stat -t /usr/local/lib/*/dist-packages/google/colab) {leaves}\ngit clone https://h/a"
-    (_, new), found = _rewrite(script, _IN_LIST)
-    assert (new == "IN_COLAB = False") is bool(leaves)
-    assert any("`git clone https://h/a`" in finding.action for finding in found) is bool(leaves)
-
-
-def test_what_is_here_is_not_fetched_again():
-    text = "if ASK or not os.path.exists('plant'):\n    !git clone https://example.org/plant"
-    new, (finding,) = _one(text)
-    assert new == text.replace("ASK or ", "")
-    assert finding.keeps is Keeps.EQUIVALENT
-
-
-def test_a_condition_with_or_is_a_manual_step():
-    text = "if find_spec('plant') is None or ASK:\n    !pip install plant valve\nelif k:\n    !pip install plant"
-    new, (finding,) = _one(text)
-    assert new.startswith("if find_spec('plant') is None:\n")
-    assert (finding.rule, finding.keeps) == ("LF305", Keeps.NEEDS_HUMAN)
-    assert "valve" in finding.action
-
-
-def test_the_repository_of_the_notebook_is_not_cloned():
-    text = "if ASK:\n    !git clone -q https://example.org/plant.git\n    %cd plant\n    %pip install -e ."
-    source = CellSource(text.replace("ASK", "'google.colab' in sys.modules"))
-    for repository, expected in (("plant", ""), ("tank", text.split("\n", 1)[1].replace("    ", ""))):
-        facts = collect_facts([source], repository=repository)
-        assert rewrite(source, cell_type="code", rules=RULES, facts=facts)[0].text == expected
-
-
-def test_equal_secrets_or_packages_need_no_manual_step():
-    text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
-    new, (finding,) = _one(text)
-    assert (new, finding.keeps) == ("t = os.environ['T']", Keeps.EQUIVALENT)
-    _, (finding,) = _one("if ASK:\n    !pip install --no-deps plant\nelse:\n    !pip install plant tank")
-    assert finding.keeps is Keeps.EQUIVALENT
 
 
 def test_a_tpu_branch_does_not_replace_the_others():
     """It cannot run locally, whatever names it binds."""
     rest = "\nif tpu:\n    strategy = TPUStrategy(tpu)\nelif gpus():\n    print('GPU')\nelse:\n    raise Error()"
-    new, found = _rewrite(f"tpu = os.environ.get('COLAB_TPU_ADDR'){rest}", "strategy.scope()")
+    new, found = rewritten(f"tpu = os.environ.get('COLAB_TPU_ADDR'){rest}", "strategy.scope()")
     assert new == [f"tpu = None{rest}", "strategy.scope()"]
     assert {finding.rule for finding in found} == {"LF306"}
 
@@ -534,7 +371,7 @@ def test_a_tpu_set_up_stays_as_written_if_something_refers_to_it(text):
 
 
 def test_a_tpu_set_up_that_nothing_refers_to_is_removed():
-    assert _one(f"import os\n\n{_TPU}\nx = 1")[0] == "import os\n\nx = 1"
+    assert rewritten_one(f"import os\n\n{_TPU}\nx = 1")[0] == "import os\n\nx = 1"
 
 
 _LOCAL_FLAG = "local = False\ntry:\n    from google.colab.patches import cv2_imshow\nexcept:\n    local = True"
@@ -551,7 +388,7 @@ _LOCAL_FLAG = "local = False\ntry:\n    from google.colab.patches import cv2_ims
     ],
 )
 def test_the_flag_of_the_author_for_a_local_run_is_set(use, is_local):
-    (new, other), _ = _rewrite(_LOCAL_FLAG, use)
+    (new, other), _ = rewritten(_LOCAL_FLAG, use)
     assert other == use
     assert (new == "local = False\nlocal = True") is is_local
     assert ("import cv2_imshow" in new) is not is_local
@@ -560,19 +397,19 @@ def test_the_flag_of_the_author_for_a_local_run_is_set(use, is_local):
 def test_the_flag_of_the_author_may_be_set_in_an_else():
     use = "if local:\n    show(x)\nelse:\n    cv2_imshow(x)"
     guard = "try:\n    from google.colab.patches import cv2_imshow\nexcept ImportError:\n    local = True"
-    assert _rewrite(f"{guard}\nelse:\n    local = False", use)[0] == ["local = True", use]
+    assert rewritten(f"{guard}\nelse:\n    local = False", use)[0] == ["local = True", use]
 
 
 def test_a_flag_for_colab_decides_by_the_effects_of_its_branches():
     guard = "try:\n    from google.colab import userdata\n    COLAB = True\nexcept:\n    COLAB = False"
-    (new, other), _ = _rewrite(guard, "if COLAB:\n    os.environ['KEY'] = userdata.get('KEY')")
+    (new, other), _ = rewritten(guard, "if COLAB:\n    os.environ['KEY'] = userdata.get('KEY')")
     assert "userdata" in new
     assert other == "os.environ['KEY'] = userdata.get('KEY')"
 
 
 def test_a_colab_branch_is_kept_inside_a_function():
     text = "def f():\n    if ASK:\n        base = 1\n    return base"
-    assert _one(text)[0] == "def f():\n    base = 1\n    return base"
+    assert rewritten_one(text)[0] == "def f():\n    base = 1\n    return base"
 
 
 @pytest.mark.parametrize(
@@ -592,7 +429,7 @@ def test_a_colab_branch_is_kept_inside_a_function():
     ],
 )
 def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
-    new, _ = _one(
+    new, _ = rewritten_one(
         f"try:\n    import google.colab\n    {said.strip()}\n    !git clone https://example.org/a/b\nexcept:\n    pass"
     )
     assert new == f"{left}!git clone https://example.org/a/b"
@@ -601,24 +438,27 @@ def test_a_kept_branch_does_not_print_that_this_is_colab(said, left):
 def test_a_message_agrees_with_the_flag():
     cell = "try:\n  from google.colab import userdata\n  COLAB = True\n  print('Note: using CoLab')\nexcept:\n"
     cell += "  print('Note: not using CoLab')\n  COLAB = False\nuserdata.get('K')"
-    new, found = _one(cell)
+    new, found = rewritten_one(cell)
     assert new == "from google.colab import userdata\nCOLAB = False\nprint('Note: not using CoLab')\nuserdata.get('K')"
     assert not any("removed with the other branch" in finding.message for finding in found)
 
 
 def test_the_message_does_not_keep_the_branch_from_replacing_its_test():
     said = "try:\n    import google.colab\n    IN_COLAB = True\n    print('Running in Colab')\n    !pip install a\n"
-    assert _one(f"{said}except:\n    IN_COLAB = False\n    print('Here')")[0] == "IN_COLAB = False\n!pip install a"
+    assert (
+        rewritten_one(f"{said}except:\n    IN_COLAB = False\n    print('Here')")[0]
+        == "IN_COLAB = False\n!pip install a"
+    )
 
 
 def test_a_data_url_is_no_folder():
     local = "if ASK:\n    # see b\n    # and c\n    url = 'data:video/mp4;base64,' + b\nelse:\n    url = str(path)"
-    assert _one(local)[0] == "# On Colab: see b\n# and c\nurl = str(path)"
+    assert rewritten_one(local)[0] == "# On Colab: see b\n# and c\nurl = str(path)"
 
 
 def test_a_branch_that_is_not_kept_needs_no_change_of_its_messages():
     assert (
-        _one("if ASK:\n    print('Running in Colab')\nelse:\n    print('Running in Jupyter')")[0]
+        rewritten_one("if ASK:\n    print('Running in Colab')\nelse:\n    print('Running in Jupyter')")[0]
         == "print('Running in Jupyter')"
     )
 
@@ -626,27 +466,27 @@ def test_a_branch_that_is_not_kept_needs_no_change_of_its_messages():
 @pytest.mark.parametrize("refusal", ["raise RuntimeError('Colab only')", "sys.exit()", "assert False"])
 def test_a_local_branch_that_raises_is_removed(refusal):
     text = f"if ASK:\n    a()\nelse:\n    print('no')\n    {refusal}\n"
-    new, found = _one(text)
+    new, found = rewritten_one(text)
     assert new == "a()\n"
     assert [finding.rule for finding in found] == ["LF303"]
 
 
 def test_a_dashboard_of_the_colab_branch_is_kept():
     text = "if ASK:\n    %load_ext tensorboard\n    %tensorboard --logdir a\nelse:\n    print('use Colab')"
-    new, found = _one(text)
+    new, found = rewritten_one(text)
     assert new == "%load_ext tensorboard\n%tensorboard --logdir a"
     assert [finding.rule for finding in found] == ["LF303"]
 
 
 def test_a_downloaded_script_that_only_colab_runs_is_a_decision():
-    (found,) = _one("if ASK:\n    !wget -q https://h/a.sh -O- | bash")[1]
+    (found,) = rewritten_one("if ASK:\n    !wget -q https://h/a.sh -O- | bash")[1]
     assert (found.keeps, "`wget -q" in found.action) == (Keeps.NEEDS_HUMAN, True)
-    (found,) = _one("if ASK:\n    !wget -q https://h/a.sh\n    !ls | bash b.sh")[1]
+    (found,) = rewritten_one("if ASK:\n    !wget -q https://h/a.sh\n    !ls | bash b.sh")[1]
     assert found.keeps is Keeps.EQUIVALENT
 
 
 def test_tensorflow_1_is_a_manual_step():
-    (old,) = _one("if ASK:\n    %tensorflow_version 1.x\nb()")[1]
+    (old,) = rewritten_one("if ASK:\n    %tensorflow_version 1.x\nb()")[1]
     assert (old.keeps, "TensorFlow 1.15" in old.action) == (Keeps.NEEDS_HUMAN, True)
 
 
@@ -661,14 +501,14 @@ def test_tensorflow_1_is_a_manual_step():
     ],
 )
 def test_colab_variables_are_a_manual_step(text, rule):
-    new, (finding,) = _one(text)
+    new, (finding,) = rewritten_one(text)
     assert new == text
     assert (finding.rule, finding.keeps, finding.changed) == (rule, Keeps.NEEDS_HUMAN, False)
     assert finding.action
 
 
 def test_other_names_containing_colab_are_not_variables():
-    assert _one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
+    assert rewritten_one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
 
 
 def test_other_languages_are_unchanged():
@@ -685,100 +525,6 @@ def test_other_languages_are_unchanged():
     ],
 )
 def test_the_callers_of_a_function_that_asks_are_a_manual_step(body):
-    (new,), found = _rewrite(f"def is_colab():\n    {body}")
+    (new,), found = rewritten(f"def is_colab():\n    {body}")
     assert new == "def is_colab():\n    return False"
     assert [finding.keeps for finding in found] == [Keeps.NEEDS_HUMAN]
-
-
-# ------------------------------------------------------------------------------------------------------ random programs
-HEAD = """import importlib.util, os, sys
-IN_COLAB = 'google.colab' in sys.modules
-def f(x): return x > 1
-a = 1
-b = ''
-"""
-QUESTIONS = (
-    "'google.colab' in sys.modules", "'google.colab' not in sys.modules", '"COLAB_" in "".join(os.environ.keys())',
-    "os.getenv('COLAB_RELEASE_TAG')", "IN_COLAB", "not IN_COLAB", "bool(os.environ.get('COLAB_GPU'))",
-    "any(k.startswith('COLAB_') for k in os.environ)",
-)  # fmt: skip
-
-
-class _Programs:
-    """Random nested blocks of statements that test for Colab, with comments and multi-line strings."""
-
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-
-    def condition(self, depth=0):
-        kind = self.random.random()
-        if kind < 0.5:
-            return self.random.choice(QUESTIONS)
-        if kind < 0.7 and depth < 2:
-            return f"({self.condition(depth + 1)}) {self.random.choice(['and', 'or'])} {self.condition(depth + 1)}"
-        if kind < 0.8 and depth < 2:
-            return f"not ({self.condition(depth + 1)})"
-        return self.random.choice(["a > 1", "b == 'x'", "f(a)", "a", "b"])
-
-    def simple(self):
-        number = self.random.randrange(9)
-        return self.random.choice(
-            [f"a += {number}", f"b = b + '{number}'", "print(a, b)", "pass", "a = (1 +\n   2)",
-             f"a = {number} if {self.condition()} else 7", f'b = """q\n  w\n      e{number}"""',
-             f"print(bool({self.condition()}))", "a += 1; b += 'x'", "print(f'{a} {\"c\" if IN_COLAB else 1}')  # c"]
-        )  # fmt: skip
-
-    def block(self, depth):
-        lines = []
-        for _ in range(self.random.randint(1, 3)):
-            lines += ["# on Colab:"] if self.random.random() < 0.2 else []
-            lines.append(self.statement(depth))
-        return "\n".join(lines)
-
-    def inside(self, depth):
-        return "\n" + _indented(self.block(depth + 1), self.random.choice(["  ", "    ", "\t"]))
-
-    def statement(self, depth):
-        kind = self.random.random()
-        if depth >= 3 or kind < 0.4:
-            return self.simple()
-        if kind < 0.7:
-            text = f"if {self.condition()}:{self.inside(depth)}"
-            for _ in range(self.random.choice([0, 0, 1, 2])):
-                text += f"\nelif {self.condition()}:{self.inside(depth)}"
-            return text + (f"\n# of here\nelse:{self.inside(depth)}" if self.random.random() < 0.5 else "")
-        if kind < 0.9:
-            indent = self.random.choice(["  ", "    "])
-            first = self.random.choice(["", "", "import json\n", "a += 1\n"])
-            text = "try:\n" + _indented(f"{first}import google.colab\na = 5\n{self.block(depth + 1)}", indent)
-            caught = self.random.choice(["ImportError", "Exception as e", "(ImportError, ValueError)"])
-            text += f"\nexcept {caught}:{self.inside(depth)}"
-            text += f"\nelse:{self.inside(depth)}" if self.random.random() < 0.3 else ""
-            return text + (f"\nfinally:{self.inside(depth)}" if self.random.random() < 0.3 else "")
-        return "for i in range(2):" + self.inside(depth)
-
-
-def _indented(text, indent):
-    lines, inside = [], False
-    for line in text.split("\n"):
-        lines.append(line if inside else indent + line)
-        inside ^= line.count('"""') % 2 == 1
-    return "\n".join(lines)
-
-
-def _run(text):
-    out, names = io.StringIO(), {}
-    with contextlib.redirect_stdout(out):
-        exec(compile(text, "<program>", "exec"), names)
-    return out.getvalue(), names["a"], names["b"]
-
-
-@pytest.mark.parametrize("seed", most_nightly(range(60), but=15))
-def test_random_programs_behave_as_outside_colab(seed, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    cells = [HEAD, _Programs(seed).block(0), _Programs(seed + 1000).block(0)]
-    new, _ = _rewrite(*cells)
-    assert all(compiles(text) for text in new)
-    assert not any("google.colab" in text or "COLAB_" in text for text in new)
-    assert _run("\n".join(new)) == _run("\n".join(cells))
-    assert _rewrite(*new)[0] == new

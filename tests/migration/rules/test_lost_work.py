@@ -1,0 +1,148 @@
+"""Work of a branch that is removed together with a test for Colab is kept or reported."""
+
+import pytest
+
+from migration.analysis.facts import collect_facts
+from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
+from migration.rules import colab_api
+from migration.rules.rewriting import rewrite
+from tests.migration.rules.branches import RULES, rewritten, rewritten_one, rewritten_with
+
+
+@pytest.mark.parametrize(
+    "local, lost",
+    [
+        ("!pip install plant", "`pip install --no-deps plant valve`"),
+        ("x = 1  # of here", "from_tpu"),
+        ("here()", "`pip install --upgrade pip setuptools`"),
+    ],
+)
+def test_differing_branches_are_a_manual_step(local, lost):
+    colab = {"!": "!pip install --no-deps plant valve", "x": "from_tpu(TPUStrategy())"}.get(
+        local[0], "!pip install --upgrade pip setuptools"
+    )
+    new, (finding,) = rewritten_one(f"if ASK:\n    {colab}\nelse:\n    {local}")
+    assert new == local
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert lost in finding.action
+
+
+_IN_DRIVE = (
+    "try:\n    import google.colab\n    assert os.path.exists('/content/drive/MyDrive/d')\n    on_colab = True\n"
+    "    data = '/content/drive/MyDrive/d'\nexcept ImportError:\n    on_colab = False"
+)
+
+
+@pytest.mark.parametrize(
+    "local, is_local",
+    [
+        ("data = '.'\n    gdown.download_folder(id='x', output=data)", True),
+        ("data = '.'", False),
+        ("other = '.'\n    gdown.download_folder(id='x', output=other)", False),
+    ],
+)
+def test_the_drive_is_not_needed_if_the_author_downloads_its_files_elsewhere(local, is_local):
+    new, _ = rewritten(_IN_DRIVE, f"if not on_colab:\n    {local}", "print(data)")
+    assert (new[0] == "on_colab = False") is is_local
+    assert new[1] == local.replace("\n    ", "\n") or not is_local
+    assert rewritten(*new)[0] == new
+
+
+@pytest.mark.parametrize(
+    "colab, local, lost",
+    [
+        ("auth.authenticate_user()", "get('plant')", "`get('plant')`"),
+        ("hub.set_up(userdata.get('A'))", "hub.login()", "`hub.login()`"),
+        ("!git clone https://example.org/plant", "!pip install plant", "`pip install plant`"),
+        ("!git clone https://example.org/plant", "print('here')", ""),
+    ],
+)
+def test_the_work_of_a_removed_local_branch_is_a_manual_step(colab, local, lost):
+    define = "def get(module):\n    !pip install {module}"
+    (_, new), (finding,) = rewritten(define, f"if ASK:\n    {colab}\nelse:\n    {local}")
+    assert new == colab
+    assert (finding.keeps is Keeps.NEEDS_HUMAN, lost in finding.action) == (bool(lost), True)
+
+
+def test_the_comment_behind_the_header_of_a_branch_stays():
+    kept = "# needs c\n!pip install a"
+    assert rewritten_one("if ASK:  # needs c\n    !pip install a\nb()")[0] == f"{kept}\nb()"
+    assert rewritten_one("try:  # needs c\n  import google.colab\n  !pip install a\nexcept:  # d\n  pass")[0] == kept
+    assert rewritten_one("if ASK:  # on Colab\n    !pip install a")[0] == "!pip install a"
+    assert rewritten_one("if ASK:  # c\n    x = 1\nelse:  # d\n    x = 2")[0] == "# d\nx = 2"
+
+
+def test_advice_and_programs_of_a_removed_local_branch_are_a_manual_step():
+    local = "try:\n        import a\n    except:\n        print('Install a with conda')\n    !./start b"
+    (finding,) = rewritten_one(f"if ASK:\n    !pip install a\n    %cd a\nelse:\n    {local}")[1]
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "`print('Install a with conda')`" in finding.action
+    assert "`./start b`" in finding.action
+
+
+def test_magics_of_a_removed_local_branch_are_a_manual_step():
+    local = "get_ipython().run_line_magic('autoreload', '2')\n    %load_ext a\n    %cd b"
+    (finding,) = rewritten_one(f"if ASK:\n    !pip install a\n    %cd b\nelse:\n    {local}")[1]
+    assert finding.action.endswith(": `%load_ext a`; `get_ipython().run_line_magic('autoreload', '2')`")
+
+
+def test_a_program_in_the_python_of_colab_does_not_replace_the_local_one():
+    text = "if ASK:\n    !pip install a\n    !/usr/local/lib/python*/dist-packages/a/bin/a\nelse:\n    !a"
+    new, (finding,) = rewritten_one(text)
+    assert new == "!a"
+    assert "`pip install a`" in finding.action
+
+
+def test_a_call_has_the_effects_of_the_function():
+    define = "def get(path):\n    return urlretrieve('https://example.org', path)"
+    assert rewritten(define, "if ASK:\n    x = get('a')\nelse:\n    x = 1")[0][1] == "x = get('a')"
+
+
+_IN_LIST = (
+    "IN_COLAB = False\ntry:\n    import google.colab, torch\n    IN_COLAB = True\n    %cd /content/a\nexcept:\n    pass"
+)
+
+
+def test_an_import_of_colab_in_a_list_is_a_test():
+    kept = _IN_LIST.replace("google.colab, ", "").replace("True", "False")
+    assert rewritten_with(colab_api.RULES, _IN_LIST)[0] == [kept]
+
+
+@pytest.mark.parametrize("leaves", ["", "&& exit"])
+def test_the_folders_of_a_script_that_ends_outside_colab_are_not_used(leaves):
+    script = f"%%bash\n!(stat -t /usr/local/lib/*/dist-packages/google/colab) {leaves}\ngit clone https://h/a"
+    (_, new), found = rewritten(script, _IN_LIST)
+    assert (new == "IN_COLAB = False") is bool(leaves)
+    assert any("`git clone https://h/a`" in finding.action for finding in found) is bool(leaves)
+
+
+def test_what_is_here_is_not_fetched_again():
+    text = "if ASK or not os.path.exists('plant'):\n    !git clone https://example.org/plant"
+    new, (finding,) = rewritten_one(text)
+    assert new == text.replace("ASK or ", "")
+    assert finding.keeps is Keeps.EQUIVALENT
+
+
+def test_a_condition_with_or_is_a_manual_step():
+    text = "if find_spec('plant') is None or ASK:\n    !pip install plant valve\nelif k:\n    !pip install plant"
+    new, (finding,) = rewritten_one(text)
+    assert new.startswith("if find_spec('plant') is None:\n")
+    assert (finding.rule, finding.keeps) == ("LF305", Keeps.NEEDS_HUMAN)
+    assert "valve" in finding.action
+
+
+def test_the_repository_of_the_notebook_is_not_cloned():
+    text = "if ASK:\n    !git clone -q https://example.org/plant.git\n    %cd plant\n    %pip install -e ."
+    source = CellSource(text.replace("ASK", "'google.colab' in sys.modules"))
+    for repository, expected in (("plant", ""), ("tank", text.split("\n", 1)[1].replace("    ", ""))):
+        facts = collect_facts([source], repository=repository)
+        assert rewrite(source, cell_type="code", rules=RULES, facts=facts)[0].text == expected
+
+
+def test_equal_secrets_or_packages_need_no_manual_step():
+    text = "if ASK:\n    t = userdata.get('T')\nelse:\n    t = os.environ['T']"
+    new, (finding,) = rewritten_one(text)
+    assert (new, finding.keeps) == ("t = os.environ['T']", Keeps.EQUIVALENT)
+    _, (finding,) = rewritten_one("if ASK:\n    !pip install --no-deps plant\nelse:\n    !pip install plant tank")
+    assert finding.keeps is Keeps.EQUIVALENT
