@@ -84,7 +84,9 @@ class Data(Section):
     context_channels: tuple[str, ...] = Field(
         (),
         description="Process sensors: channels that describe the operating context, such as set points or a recipe "
-        "step. Residuals are compared with those of similar contexts; empty finds the context from all channels.",
+        "step. Residuals are compared with those of similar contexts; empty finds the context from all channels. "
+        "Vibration: keys of the sidecars with the operating point of a recording, such as the shaft speed and the "
+        "load. The control charts compare a recording with what is expected there.",
     )
     sampling_rate_hz: Positive | None = Field(
         None, description="Vibration: samples per second, if neither a sidecar nor time stamps contain it."

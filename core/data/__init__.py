@@ -23,6 +23,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `sampling`: sampling rates and even times
 - `readers`: files to recordings
 - `annotations`: time spans that a user labelled on the dashboard
+- `operating_points`: shaft speed and load of a recording of vibration, from its sidecar
 - `labels`: labels, for evaluation
 - `cleaning`: rows in order of time, and their gaps
 - `metrics`: the figures of the quality report

@@ -21,6 +21,7 @@ from core.data.annotations import with_annotations
 from core.data.figures import channels_figure, recording_frame, scalogram_figure
 from core.data.files import expand, folder_of
 from core.data.ingest import Reading
+from core.data.operating_points import with_operating_points
 from core.data.quality import QualityReport, judge, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
@@ -236,7 +237,8 @@ def read_all(
             for note in dict.fromkeys(note for recording in reading.recordings for note in recording.notes):
                 notes[note].append(reading.recordings[0].file_id)
             if report is None or report.decision == "keep":
-                kept += reading.recordings
+                points = config.data.context_channels if config.stream == "swinmae" else ()
+                kept += with_operating_points(reading.recordings, file, points)
             progress.advance()
     if store.num_cached:
         log.info("%d of %d files are cached in %s", store.num_cached, len(files), config.data.store_dir)

@@ -44,6 +44,7 @@ class Recording:
     digest: of everything the recording was made of (`core.data.store`); empty without a store.
     gap_g: int64 (G,) rows that follow a gap in time, ascending (`core.data.cleaning`).
     labelled: spans that a user labelled on the dashboard (`core.data.annotations`).
+    operating_point: of vibration, the values of `data.context_channels` (`core.data.operating_points`).
     """
 
     file_id: str
@@ -59,6 +60,7 @@ class Recording:
     digest: str = ""
     gap_g: np.ndarray = field(default_factory=_no_rows)
     labelled: tuple[LabelledSpan, ...] = ()
+    operating_point: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values_tc)

@@ -15,6 +15,7 @@ Layers, lowest first:
 - `control_charts`: the charts of a process that does not repeat itself
 - `process`: the charts of each group of recordings of process sensors
 - `vibration_features`: level, spectrum, low-frequency lines and modulation of a window
+- `operating_point`: the features that are expected at a shaft speed and load
 - `vibration`: the charts of vibration
 - `streams`: the charts of either stream, fitted as a configuration says
 """

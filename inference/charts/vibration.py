@@ -4,15 +4,17 @@ windows.
 There are four charts, each with its own features of a window (`inference.charts.vibration_features`): the overall
 level, the spectrum, the low-frequency lines, and the modulation. The distance of a chart is Hotelling's T² (Annals of
 Mathematical Statistics 1931). Speed and load move the features of a chart together. The covariance of reference windows
-accounts for that: another operating point raises no alarm, a small change across it does. The covariance is that of
-single windows, of which there are many. The scored features are exponentially weighted means over the windows of a file
+accounts for that: another operating point raises no alarm, a small change across it does. Where the operating point of
+each recording is known (`data.context_channels`), what is expected there is subtracted first
+(`inference.charts.operating_point`). The covariance is that of single windows, of which there are many. The scored
+features are exponentially weighted means over the windows of a file
 (Lowry et al., A Multivariate Exponentially Weighted Moving Average Control Chart, Technometrics 1992), because the
 state of a machine lasts longer than a window.
 
 Reference windows are scored by charts that were fitted without their recording (cross-fitting), so that their errors
 are as large as those of new recordings.
 
-Suffixes: w window, c channel (axis), f feature.
+Suffixes: w window, c channel (axis), f feature, m term of the operating point.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from core.config.charts import VibrationCharts
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from inference import running
+from inference.charts.operating_point import PolynomialTerms, fit_terms, operating_points
 from inference.charts.vibration_features import CHARTS, Features, features_of, smoothed
 from inference.running import decay_of
 
@@ -39,16 +42,20 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Chart:
-    """Features of reference windows: mean and deviation (C, F), and the LU factors (C, F, F) of their shrunk
-    correlation matrix, all float64, with the pivots (C, F), int32, counted from 1."""
+    """Features of reference windows: coefficients (M, C, F) of the terms of the operating point, and of what they leave
+    the mean and deviation (C, F), and the LU factors (C, F, F) of the shrunk correlation matrix, all float64, with the
+    pivots (C, F), int32, counted from 1."""
 
+    coefficient_mcf: np.ndarray
     mean_cf: np.ndarray
     scale_cf: np.ndarray
     factor_cff: np.ndarray
     pivot_cf: np.ndarray
 
     @classmethod
-    def fit(cls, reference_wcf: np.ndarray, settings: VibrationCharts) -> Self:
+    def fit(cls, reference_wcf: np.ndarray, term_wm: np.ndarray, settings: VibrationCharts) -> Self:
+        coefficient_mcf = fit_terms(term_wm, reference_wcf)
+        reference_wcf = _without(reference_wcf, term_wm, coefficient_mcf)
         mean_cf = known_mean(reference_wcf, axis=0)
         centred_cwf = np.nan_to_num(reference_wcf - mean_cf).transpose(1, 0, 2)
         scale_cf = np.maximum(np.sqrt((centred_cwf**2).mean(axis=1)), settings.deviation_floor)
@@ -56,10 +63,11 @@ class Chart:
         correlation_cff = scaled_cwf.transpose(0, 2, 1) @ scaled_cwf / scaled_cwf.shape[1]
         shrunk_cff = correlation_cff + settings.shrinkage * np.eye(mean_cf.shape[-1])
         factors, pivots = zip(*map(lu_factor, shrunk_cff), strict=True)
-        return cls(mean_cf, scale_cf, np.stack(factors), np.stack(pivots).astype(np.int32) + 1)
+        return cls(coefficient_mcf, mean_cf, scale_cf, np.stack(factors), np.stack(pivots).astype(np.int32) + 1)
 
-    def distances(self, new_wcf: np.ndarray) -> np.ndarray:
+    def distances(self, new_wcf: np.ndarray, term_wm: np.ndarray) -> np.ndarray:
         """Squared Mahalanobis distances divided by the number of features, (W, C); NaN for an axis without values."""
+        new_wcf = _without(new_wcf, term_wm, self.coefficient_mcf)
         offset_cwf = ((new_wcf - self.mean_cf) / self.scale_cf).transpose(1, 0, 2)
         solved_cwf = np.stack(
             [
@@ -68,6 +76,11 @@ class Chart:
             ]
         )
         return (offset_cwf * solved_cwf).mean(axis=-1).T
+
+
+def _without(feature_wcf: np.ndarray, term_wm: np.ndarray, coefficient_mcf: np.ndarray) -> np.ndarray:
+    """Features without what the terms of the operating point predict."""
+    return feature_wcf - np.tensordot(term_wm, coefficient_mcf, axes=1) if term_wm.shape[1] else feature_wcf
 
 
 @dataclass(frozen=True)
@@ -131,11 +144,12 @@ def known_mean(values: np.ndarray, axis: int) -> np.ndarray:
 class VibrationChartSet:
     """The charts of vibration.
 
-    charts: by name, fitted to all reference windows. references: reference distances of each chart. usual: the sum of
-    all charts for reference windows; errors are divided by it. span: span of the means over windows. settings:
-    constants of all charts.
+    terms: of the operating point. charts: by name, fitted to all reference windows. references: reference distances of
+    each chart. usual: the sum of all charts for reference windows; errors are divided by it. span: span of the means
+    over windows. settings: constants of all charts.
     """
 
+    terms: PolynomialTerms
     charts: Mapping[str, Chart]
     references: Mapping[str, Reference]
     usual: np.float64
@@ -152,8 +166,10 @@ class VibrationChartSet:
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of windows, about 1 for reference windows: float32 (W, C). The sum of all charts is divided among the
         axes by their distances."""
-        averaged = smoothed(features_of(windows, self.settings), windows, self.span)
-        distances = {name: chart.distances(averaged[name]) for name, chart in self.charts.items()}
+        self.terms.warn_outside(windows)
+        features = {**features_of(windows, self.settings), _TERMS: _terms_of(self.terms, windows)}
+        averaged = smoothed(features, windows, self.span)
+        distances = _distances(self.charts, averaged)
         return self._errors(distances, variance_left(windows, self.span))
 
     def _errors(self, distances: Mapping[str, np.ndarray], left_w: np.ndarray) -> np.ndarray:
@@ -170,13 +186,15 @@ class VibrationChartSet:
             pivot_cf = chart.pivot_cf  # LAPACK does not check them
             if pivot_cf.dtype.kind != "i" or pivot_cf.min() < 1 or pivot_cf.max() > chart.factor_cff.shape[-1]:
                 raise ValueError("its pivots are not rows of its matrix")
-        distances = {name: chart.distances(chart.mean_cf[np.newaxis]) for name, chart in self.charts.items()}
+        term_wm = self.terms(self.terms.low_k[np.newaxis])
+        distances = {name: chart.distances(chart.mean_cf[np.newaxis], term_wm) for name, chart in self.charts.items()}
         if self._errors(distances, np.ones(1)).shape != distances["level"].shape or self.span < 1:
             raise ValueError("its charts do not give one error for each axis")
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         settings = np.array(self.settings.model_dump_json())
         held = {"usual": np.array(self.usual), "span": np.array(self.span), "settings": settings}
+        held |= {f"terms.{name}": np.asarray(value) for name, value in vars(self.terms).items()}
         for kind, named in (("chart", self.charts), ("reference", self.references)):
             for name, each in named.items():
                 held |= {f"{kind}.{name}.{field}": np.asarray(value) for field, value in vars(each).items()}
@@ -187,8 +205,21 @@ class VibrationChartSet:
         def named(kind: str, of: type) -> dict:
             return {name: of(*(held[f"{kind}.{name}.{field.name}"] for field in fields(of))) for name in CHARTS}
 
+        terms = PolynomialTerms(held["terms.low_k"], held["terms.high_k"], int(held["terms.degree"]))
         usual, settings = held["usual"], VibrationCharts.model_validate_json(str(held["settings"]))
-        return cls(named("chart", Chart), named("reference", Reference), usual, int(held["span"]), settings)
+        return cls(terms, named("chart", Chart), named("reference", Reference), usual, int(held["span"]), settings)
+
+
+# Key of the terms of the operating point among the features, (W, 1, M): they are averaged over windows as features are.
+_TERMS = "terms"
+
+
+def _terms_of(terms: PolynomialTerms, windows: WindowSet) -> np.ndarray:
+    return terms(operating_points(windows))[:, np.newaxis]
+
+
+def _distances(charts: Mapping[str, Chart], features: Features) -> dict[str, np.ndarray]:
+    return {name: chart.distances(features[name], features[_TERMS][:, 0]) for name, chart in charts.items()}
 
 
 def _sum_of_charts(
@@ -237,22 +268,27 @@ def fit_vibration(
     """
     settings = settings or VibrationCharts()
     features = features or {name: features_of(split, settings) for name, split in windows.items()}
+    terms = PolynomialTerms.chosen(
+        np.concatenate([operating_points(split) for split in windows.values()]),
+        _joined(list(features.values())),
+        recording_w=np.concatenate([split.recording_of() for split in windows.values()]),
+    )
+    features = {name: {**each, _TERMS: _terms_of(terms, windows[name])} for name, each in features.items()}
     reference = _ReferenceWindows(
         single=_joined(list(features.values())),
         averaged=_joined([smoothed(each, windows[name], span) for name, each in features.items()]),
         left_w=np.concatenate([variance_left(split, span) for split in windows.values()]),
         fold_w=folds_of(list(windows.values())),
     )
-    learned = reference.learned(span, settings)
+    learned = reference.learned(terms, span, settings)
     is_calibration_w = np.repeat([name == "calibration" for name in windows], [len(each) for each in windows.values()])
     error_sc = np.empty((len(windows["calibration"]), reference.averaged["level"].shape[1]), dtype=np.float32)
     fold_s = reference.fold_w[is_calibration_w]
     for fold in np.unique(fold_s):
         others_w = reference.fold_w != fold
-        without = reference.of(others_w).learned(span, settings) if others_w.any() else learned
+        without = reference.of(others_w).learned(terms, span, settings) if others_w.any() else learned
         mine = reference.of(is_calibration_w & ~others_w)
-        distances = {name: chart.distances(mine.averaged[name]) for name, chart in without.charts.items()}
-        error_sc[fold_s == fold] = without._errors(distances, mine.left_w)
+        error_sc[fold_s == fold] = without._errors(_distances(without.charts, mine.averaged), mine.left_w)
     return learned, error_sc
 
 
@@ -273,18 +309,32 @@ class _ReferenceWindows:
         )
         return _ReferenceWindows(single, averaged, self.left_w[chosen_w], self.fold_w[chosen_w])
 
-    def learned(self, span: int, settings: VibrationCharts) -> VibrationChartSet:
+    def learned(self, terms: PolynomialTerms, span: int, settings: VibrationCharts) -> VibrationChartSet:
         charts, references, distances = {}, {}, {}
         for name in CHARTS:
-            charts[name] = Chart.fit(self.single[name], settings)
-            single_wc, distances[name] = _cross_fitted(self.single[name], self.averaged[name], self.fold_w, settings)
+            charts[name] = Chart.fit(self.single[name], self.single[_TERMS][:, 0], settings)
+            single_wc, distances[name] = self._cross_fitted(name, settings)
             references[name] = Reference.fit(single_wc, distances[name], self.left_w)
         sum_w, _ = _sum_of_charts(references, distances, self.left_w, settings)
-        return VibrationChartSet(charts, references, _usual(sum_w[~np.isnan(sum_w)]), span, settings)
+        return VibrationChartSet(terms, charts, references, _usual(sum_w[~np.isnan(sum_w)]), span, settings)
+
+    def _cross_fitted(self, name: str, settings: VibrationCharts) -> tuple[np.ndarray, np.ndarray]:
+        """Distances (W, C) of single windows and of means over windows, by charts fitted to the other folds."""
+        single_wcf, single_wm = self.single[name], self.single[_TERMS][:, 0]
+        averaged_wcf, averaged_wm = self.averaged[name], self.averaged[_TERMS][:, 0]
+        single_wc = np.empty(single_wcf.shape[:2])
+        averaged_wc = np.empty_like(single_wc)
+        for fold in np.unique(self.fold_w):
+            mine_w = self.fold_w == fold
+            others_w = mine_w if mine_w.all() else ~mine_w
+            chart = Chart.fit(single_wcf[others_w], single_wm[others_w], settings)
+            single_wc[mine_w] = chart.distances(single_wcf[mine_w], single_wm[mine_w])
+            averaged_wc[mine_w] = chart.distances(averaged_wcf[mine_w], averaged_wm[mine_w])
+        return single_wc, averaged_wc
 
 
 def _joined(each: list[Features]) -> Features:
-    return {name: np.concatenate([features[name] for features in each]) for name in CHARTS}
+    return {name: np.concatenate([features[name] for features in each]) for name in each[0]}
 
 
 def folds_of(splits: list[WindowSet]) -> np.ndarray:
@@ -300,17 +350,3 @@ def folds_of(splits: list[WindowSet]) -> np.ndarray:
         return number_w * min(FOLDS, len(files)) // len(files)
     number_w = np.argsort(np.argsort(start_w, kind="stable"))
     return number_w * min(_SEGMENTS, len(start_w)) // len(start_w)
-
-
-def _cross_fitted(
-    single_wcf: np.ndarray, averaged_wcf: np.ndarray, fold_w: np.ndarray, settings: VibrationCharts
-) -> tuple[np.ndarray, np.ndarray]:
-    """Distances (W, C) of single windows and of means over windows, by charts fitted to the other folds."""
-    single_wc = np.empty(single_wcf.shape[:2])
-    averaged_wc = np.empty_like(single_wc)
-    for fold in np.unique(fold_w):
-        mine_w = fold_w == fold
-        chart = Chart.fit(single_wcf if mine_w.all() else single_wcf[~mine_w], settings)
-        single_wc[mine_w] = chart.distances(single_wcf[mine_w])
-        averaged_wc[mine_w] = chart.distances(averaged_wcf[mine_w])
-    return single_wc, averaged_wc

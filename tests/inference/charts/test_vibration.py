@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -268,3 +269,78 @@ def test_low_frequency_bands_are_ordered_with_at_least_one_line(num_lines):
     widths = np.diff(low_edges(num_lines))
     assert (widths >= 1).all()
     assert widths.sum() <= num_lines
+
+
+# ----------------------------------------------------------------------------------------------------- operating points
+def driven(speeds: list[float], seed: int, *, gain: float = 1.0) -> WindowSet:
+    """Recordings whose amplitude grows with the speed, each at one speed."""
+    each = [machine(20, seed + number, gain=gain * speed) for number, speed in enumerate(speeds)]
+    windows = recordings_of(each)
+    known = tuple(
+        replace(recording, operating_point=(speed,))
+        for recording, speed in zip(windows.series.recordings, speeds, strict=True)
+    )
+    return replace(windows, series=replace(windows.series, recordings=known))
+
+
+def forgotten(windows: WindowSet) -> WindowSet:
+    """The same without operating points."""
+    plain = tuple(replace(recording, operating_point=()) for recording in windows.series.recordings)
+    return replace(windows, series=replace(windows.series, recordings=plain))
+
+
+SPEEDS = np.random.default_rng(5).uniform(0.5, 2.0, 24).tolist()
+
+
+@pytest.fixture(scope="module")
+def driven_charts() -> tuple[VibrationChartSet, np.ndarray]:
+    return fit_vibration({"train": driven(SPEEDS, 0), "calibration": driven(SPEEDS, 100)}, span=4)
+
+
+def test_a_change_that_another_speed_would_explain_is_found_where_the_speed_is_known(driven_charts):
+    normal = {"train": driven(SPEEDS, 0), "calibration": driven(SPEEDS, 100)}
+    blind = fit_vibration({name: forgotten(each) for name, each in normal.items()}, span=4)
+    new, louder = driven(SPEEDS[::2], 300), driven(SPEEDS[::2], 300, gain=1.3)
+    found = {}
+    for name, (learned, calibration_wc), see in (
+        ("known", driven_charts, lambda each: each),
+        ("blind", blind, forgotten),
+    ):
+        limit = np.quantile(calibration_wc.mean(axis=1), 0.99)
+        found[name] = [(learned.errors(see(each)).mean(axis=1) > limit).mean() for each in (new, louder)]
+    assert found["known"][0] < 0.1
+    assert found["known"][1] > 0.9
+    assert found["blind"][1] < 0.3
+
+
+def test_the_degree_is_the_one_that_predicts_left_out_recordings(driven_charts):
+    assert driven_charts[0].terms.degree == 2  # a logarithm of power is no line
+    unrelated = [machine(20, number) for number in range(24)]
+    windows, speeds = recordings_of(unrelated), driven(SPEEDS, 0).series.recordings
+    known = tuple(
+        replace(recording, operating_point=other.operating_point)
+        for recording, other in zip(windows.series.recordings, speeds, strict=True)
+    )
+    windows = replace(windows, series=replace(windows.series, recordings=known))
+    assert fit_vibration({"train": windows, "calibration": windows}, span=4)[0].terms.degree == 0
+
+
+def test_known_speeds_have_calibration_errors_as_large_as_those_of_new_recordings(driven_charts):
+    learned, calibration_wc = driven_charts
+    new_wc = learned.errors(driven(SPEEDS, 500))
+    assert np.median(calibration_wc) == pytest.approx(np.median(new_wc), rel=0.15)
+
+
+def test_stored_charts_keep_the_operating_points(driven_charts):
+    learned, _ = driven_charts
+    read = VibrationChartSet.from_arrays(learned.to_arrays())
+    read.try_out()
+    np.testing.assert_array_equal(read.errors(driven(SPEEDS[:3], 7)), learned.errors(driven(SPEEDS[:3], 7)))
+
+
+def test_a_speed_far_outside_the_reference_data_is_named(driven_charts, caplog):
+    learned, _ = driven_charts
+    learned.errors(driven([1.0, max(SPEEDS)], 7))
+    assert not caplog.records
+    assert np.isfinite(learned.errors(driven([1.0, 4.0], 7))).all()
+    assert "1.npy: the operating point 4 is outside" in caplog.text

@@ -1,0 +1,42 @@
+"""The operating point of a recording of vibration, such as its shaft speed and load, from its sidecar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.data.files import facts_of
+from core.data.recording import Recording
+from core.errors import DataError
+
+
+def with_operating_points(recordings: Sequence[Recording], path: Path, channels: Sequence[str]) -> list[Recording]:
+    """The recordings of a file with the values of some keys of its sidecar: a number for all of them, or a list with
+    one number for each record of a set. Raises DataError for a key that is missing or has other values."""
+    if not channels:
+        return list(recordings)
+    facts = facts_of(path)
+    columns = [_numbers(facts, name, path, len(recordings)) for name in channels]
+    return [
+        replace(recording, operating_point=point)
+        for recording, point in zip(recordings, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def _numbers(facts: dict[str, Any], name: str, path: Path, count: int) -> list[float]:
+    value = facts.get(name)
+    if value is None:
+        hint = f'write {{"{name}": …}} into its sidecar, or remove {name} from data.context_channels'
+        raise DataError(f"its sidecar has no {name}, which data.context_channels names", path=path, hint=hint)
+    numbers = value if isinstance(value, list) else [value] * count
+    if len(numbers) != count or not all(map(_is_number, numbers)):
+        expected = "a number" if count == 1 else f"a number, or a list of {count} numbers, one for each record"
+        raise DataError(f"{name} = {str(value)[:80]} in its sidecar is not {expected}", path=path, hint="correct it")
+    return [float(number) for number in numbers]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
