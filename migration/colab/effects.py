@@ -27,6 +27,12 @@ apply."""
 
 SETS_UP = frozenset({INSTALL, FETCH, SECRET, ENVIRONMENT})
 
+MAGIC, MESSAGE, ADVICE = "runs a magic", "shows a message", "says what to install"
+_NO_EFFECT = frozenset({MAGIC, MESSAGE, ADVICE})
+"""Kinds of statements that decide no branch, because they change nothing outside the notebook."""
+
+_NAMED = SETS_UP | {FOLDER} | _NO_EFFECT
+
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:
     """The kind of effect of each name, from the names of each kind."""
@@ -80,6 +86,7 @@ _ONLY_COLAB = re.compile(
 _NAME = re.compile(r"[A-Za-z][\w.-]*$")
 _VERBS = frozenset({"pip", "pip3", "apt", "apt-get", "uv", "conda", "python", "python3", "update", "upgrade"})
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel"})
+_INSTALLS = re.compile(r"\binstall|\bconda\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,24 @@ _NO_FUNCTIONS: Functions = {}
 def effects(source: CellSource, block: Sequence[ast.stmt], functions: Functions = _NO_FUNCTIONS) -> list[Effect]:
     """The effects of a block of a cell, in the order of the text, without those inside its functions; a call of one of
     `functions` has the effects of its body."""
+    return [effect for effect in _all(source, block, functions) if effect.kind not in _NO_EFFECT]
+
+
+def lost(
+    source: CellSource, removed: Sequence[ast.stmt], kept: Sequence[ast.stmt], functions: Functions = _NO_FUNCTIONS
+) -> list[Effect]:
+    """What a removed block sets up, runs as a program or magic, or says, and the kept one does not, in the order of the
+    text. Files and calls of Python functions are not included: each branch has its own."""
+    gone, left = (_all(source, block, functions) for block in (removed, kept))
+    return [
+        effect
+        for effect in different(gone, left)
+        if effect.kind in _NAMED or (effect.kind == RUN and source.is_in_command(effect.start))
+    ]
+
+
+def _all(source: CellSource, block: Sequence[ast.stmt], functions: Functions) -> list[Effect]:
+    """The effects of a block, and its magics and messages without any."""
     found = [effect for statement in block for effect in _of_statement(source, statement, functions)]
     spans = [_span(source, statement) for statement in block]
     others = [*_of_shell(source), *_of_magics(source)]
@@ -115,7 +140,8 @@ def of_function(source: CellSource, node: ast.FunctionDef) -> tuple[str, ...]:
 def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
     """The effects of an expression, and the folders that it names."""
     calls = [part for part in walk(value) if isinstance(part, ast.Call)]
-    return [*(effect for call in calls for effect in _of_call(source, call)), *path_effects(source, value)]
+    found = (effect for call in calls for effect in _of_call(source, call) if effect.kind not in _NO_EFFECT)
+    return [*found, *path_effects(source, value)]
 
 
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
@@ -202,8 +228,11 @@ def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
         yield Effect(ENVIRONMENT, *span, frozenset(_texts(node.args)))
     elif name in ("run_line_magic", "magic"):
         words = " ".join(_texts(node.args)).lstrip("%").split()
-        if kind := _WORKING_MAGICS.get(words[0] if words else ""):
-            yield Effect(kind, *span, frozenset({" ".join(words)}))
+        about = frozenset({" ".join(words) or ast.unparse(node)})
+        yield Effect(_WORKING_MAGICS.get(words[0] if words else "", MAGIC), *span, about)
+    elif function == "print":
+        text = source.segment(node)
+        yield Effect(ADVICE if _INSTALLS.search(text) else MESSAGE, *span, frozenset({text}))
     elif name == "open" and any(text[:1] in ("w", "a", "x") and len(text) < 4 for text in _texts(node.args[1:])):
         yield Effect(FILES, *span, _about(node))
     elif (kind := _CALLS.get(name)) and not _USER_INTERFACE.fullmatch(function):
@@ -285,12 +314,11 @@ def _of_shell(source: CellSource) -> list[Effect]:
 
 @once_a_cell
 def _of_magics(source: CellSource) -> list[Effect]:
-    """The effects of all magics of a cell."""
-    magics = [(_WORKING_MAGICS.get(found.name), found) for found in source.commands if found.kind == "magic"]
+    """All magics of a cell, with their effects."""
+    magics = [(_WORKING_MAGICS.get(found.name, MAGIC), found) for found in source.commands if found.kind == "magic"]
     return [
         Effect(kind, found.start, found.end, _objects(kind, source.text[found.body : found.end].split()))
         for kind, found in magics
-        if kind
     ]
 
 

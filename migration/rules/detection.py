@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import FOLDER, INSTALL, RUN, SETS_UP, Effect, different, effects, of_expression, uncovered
+from migration.colab.effects import ADVICE, MESSAGE, Effect, different, effects, lost, of_expression, uncovered
 from migration.colab.local_branch import Choice, asks_if_missing, missing_names
 from migration.colab.local_value import Answer, answer, asks_for_content
 from migration.notebook.findings import Finding, Keeps, listed
@@ -18,7 +18,6 @@ from migration.python.scopes import accesses, accesses_in
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import take_out
-from migration.python.trees import last_name, walk
 from migration.rules.folding import fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
@@ -27,8 +26,6 @@ from migration.shell.installs import pipelines
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
 _ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
-_RUN_MAGIC = frozenset({"run_line_magic", "magic"})
-_INSTALLS = re.compile(r"\binstall|\bconda\b", re.IGNORECASE)
 _QUESTIONS = (ast.Compare, ast.Call, ast.UnaryOp, ast.BoolOp)
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
@@ -62,34 +59,17 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
         if edits or isinstance(choice.node, ast.If):
-            message = f"the branch for Colab is kept: {_reason(choice)}{_said(source, choice)}"
+            gone = lost(source, choice.removed, choice.kept, facts.colab.context.functions)
+            said = listed(_line(source, effect) for effect in gone if effect.kind in (MESSAGE, ADVICE))
+            message = f"the branch for Colab is kept: {_reason(choice)}"
+            message += f"; removed with the other branch: {said}" if said else ""
             scripts = _scripts(source, choice)
             action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
-            action = action if scripts else _action(source, _lost_here(source, choice, facts), _advice(source, choice))
+            refuses = choice.because == "refuses"
+            needed = [found for found in gone if found.kind == ADVICE or not (refuses or found.kind == MESSAGE)]
+            action = action if scripts else _action(source, needed)
             keeps = Keeps.NEEDS_HUMAN if action else None
             yield Match(*source.span(choice.node), message, edits, action, keeps)
-
-
-def _lost_here(source: CellSource, choice: Choice, facts: NotebookFacts) -> list[Effect]:
-    """Effects of the removed local branch that the one for Colab does not have, except those on files."""
-    if choice.because == "refuses":
-        return []
-    blocks = (choice.removed, choice.kept)
-    local, colab = (effects(source, block, facts.colab.context.functions) for block in blocks)
-    kept = {_line(source, magic) for magic in _magics(source, choice.kept)}
-    magics = [magic for magic in _magics(source, choice.removed) if _line(source, magic) not in kept]
-    return magics + [
-        effect
-        for effect in different(local, colab)
-        if effect.kind in (*SETS_UP, FOLDER) or (effect.kind == RUN and source.is_in_command(effect.start))
-    ]
-
-
-def _advice(source: CellSource, choice: Choice) -> list[Effect]:
-    """The messages of the removed local branch about installations."""
-    calls = [node for statement in choice.removed for node in walk(statement) if isinstance(node, ast.Call)]
-    said = [source.span(node) for node in calls if last_name(node.func) == "print"]
-    return [Effect(INSTALL, *span) for span in said if _INSTALLS.search(source.text, *span)]
 
 
 def undefined_names(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
@@ -127,14 +107,6 @@ def _scripts(source: CellSource, choice: Choice) -> str:
     return "; ".join(dict.fromkeys(found))
 
 
-def _said(source: CellSource, choice: Choice) -> str:
-    """The messages of the removed branch, which nothing shows any more."""
-    kept = {source.segment(node) for node in choice.kept}
-    texts = [source.segment(node) for node in choice.removed if isinstance(node, ast.Expr)]
-    said = listed(" ".join(text.split()) for text in texts if text.startswith("print(") and text not in kept)
-    return f"; removed with the other branch: {said}" if said else ""
-
-
 def _reason(choice: Choice) -> str:
     if choice.because == "refuses":
         return "the other branch refuses to run outside Colab"
@@ -151,7 +123,7 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     """The match that keeps the local branch; the user must check effects that only the branch for Colab has."""
     start, end = source.span(choice.node)
     edits = fold(source, choice)
-    if any(_TENSORFLOW_1.match(source.text, magic.start) for magic in _magics(source, choice.removed)):
+    if any(_TENSORFLOW_1.match(source.text, effect.start) for effect in lost(source, choice.removed, choice.kept)):
         return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if any(isinstance(node, ast.Return) for node in choice.kept) and isinstance(choice.scope, ast.FunctionDef):
         return Match(start, end, message, edits, _CALLERS_ACTION, Keeps.NEEDS_HUMAN)
@@ -160,25 +132,14 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)
 
 
-def _action(source: CellSource, lost: Sequence[Effect], advice: Sequence[Effect] = ()) -> str:
-    """The action for effects that only the removed branch has, and for what it advises."""
-    lines = "; ".join(f"`{_line(source, effect)}`" for effect in (*lost, *advice))
+def _action(source: CellSource, needed: Sequence[Effect]) -> str:
+    """The action for what only the removed branch does."""
+    lines = "; ".join(dict.fromkeys(f"`{_line(source, effect)}`" for effect in needed))
     return f"check whether this machine needs these removed lines: {lines}" if lines else ""
 
 
 def _line(source: CellSource, effect: Effect) -> str:
     return " ".join(source.text[effect.start : effect.end].split()).replace("`", "'")
-
-
-def _magics(source: CellSource, block: Sequence[ast.stmt]) -> list[Effect]:
-    """The magics of a block: lines, and calls of the methods `run_line_magic` and `magic`."""
-    spans = [source.span(node) for node in block]
-    calls = [node for statement in block for node in walk(statement) if isinstance(node, ast.Call)]
-    return [
-        Effect(RUN, command.start, command.end)
-        for command in source.commands
-        if command.kind == "magic" and any(start <= command.start < end for start, end in spans)
-    ] + [Effect(RUN, *source.span(node)) for node in calls if last_name(node.func) in _RUN_MAGIC]
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions

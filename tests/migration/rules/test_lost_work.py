@@ -84,7 +84,22 @@ def test_advice_and_programs_of_a_removed_local_branch_are_a_manual_step():
 def test_magics_of_a_removed_local_branch_are_a_manual_step():
     local = "get_ipython().run_line_magic('autoreload', '2')\n    %load_ext a\n    %cd b"
     (finding,) = rewritten_one(f"if ASK:\n    !pip install a\n    %cd b\nelse:\n    {local}")[1]
-    assert finding.action.endswith(": `%load_ext a`; `get_ipython().run_line_magic('autoreload', '2')`")
+    assert finding.action.endswith(": `get_ipython().run_line_magic('autoreload', '2')`; `%load_ext a`")
+
+
+@pytest.mark.parametrize("kept", ["%autoreload 2", "get_ipython().run_line_magic('autoreload', '2')"])
+def test_what_the_kept_branch_does_in_other_words_is_not_lost(kept):
+    said = "print('run conda install a')"
+    local = f"%autoreload 2\n    {said}\n    %load_ext b"
+    (finding,) = rewritten_one(f"if ASK:\n    !pip install a\n    %cd c\n    {kept}\n    {said}\nelse:\n    {local}")[1]
+    assert finding.action.endswith(": `%load_ext b`")
+    assert "removed with the other branch" not in finding.message
+
+
+def test_a_message_in_a_nested_block_of_a_removed_branch_is_named():
+    local = "if x:\n        print('here')"
+    (finding,) = rewritten_one(f"if ASK:\n    !pip install a\n    %cd c\nelse:\n    {local}")[1]
+    assert finding.message.endswith("; removed with the other branch: `print('here')`")
 
 
 def test_a_program_in_the_python_of_colab_does_not_replace_the_local_one():
