@@ -27,8 +27,7 @@ def is_mount(use: Use) -> bool:
         return False
     if use.path == UNMOUNT:
         return True
-    place = _place(use.call)
-    return use.path == MOUNT and place is not None and len(_texts(place, {})) == 1
+    return use.place is not None and len(_texts(use.place, {})) == 1
 
 
 def introduced_mounts(cells: Sequence[CellSource], colab: ColabNames, texts: Mapping[int, str]) -> frozenset[int]:
@@ -94,19 +93,14 @@ def mount_points(cells: Sequence[CellSource], colab: ColabNames) -> tuple[str, .
         if source.tree is None and source.is_python:
             points |= set(TEXT_MOUNT.findall(source.text))
         for use in colab.cell(source).uses:
-            place = _place(use.call) if use.path == MOUNT and use.call is not None else None
-            if place is None:
+            if use.place is None:
                 continue
             if constants is None:
-                constants = _constants(cells, _free_names(place))
-            points |= _texts(place, constants)
+                constants = _constants(cells, _free_names(use.place))
+            points |= _texts(use.place, constants)
     points = points or {point for source in cells for point in _commented_mounts(source)}
     absolute = {posixpath.normpath(posixpath.join(_CONTENT, point)) for point in points if point.strip("/. ")}
     return tuple(sorted(absolute - {_CONTENT}, key=lambda point: (-len(point), point)))
-
-
-def _place(call: ast.Call) -> ast.expr | None:
-    return call.args[0] if call.args else next((key.value for key in call.keywords if key.arg == "mountpoint"), None)
 
 
 def _free_names(node: ast.expr) -> set[str]:

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from migration.colab.local_branch import Choice, Context, choices
-from migration.colab.local_value import Answer, answer
-from migration.colab.names import FLAG, GOOGLE, PACKAGE, RUNTIME, Names, Use, imported_names, path_below, read_names
+from migration.colab.local_value import Answer, answer, folder_asked_for
+from migration.colab.names import (
+    FLAG,
+    GOOGLE,
+    MOUNT,
+    PACKAGE,
+    RUNTIME,
+    Names,
+    Use,
+    imported_names,
+    path_below,
+    read_names,
+)
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
 from migration.python.statements import end_of
-from migration.python.trees import children
+from migration.python.trees import children, walk
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 # For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
@@ -26,6 +37,8 @@ _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\
 _IN_CONTENT = re.compile(r"[\"']/?content/?[\"']\s*(?:not\s+)?in\b|cwd\(\)\)?\.startswith\(\s*[\"']/content")
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
+_MOUNTS = re.compile(r"^[^#\n]*\bmount\(", re.MULTILINE)
+_DRIVE_ROOT = re.compile(r"/?(?:/My ?Drive/?)?(['\"])$")
 _SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
 
 
@@ -35,12 +48,13 @@ class ColabNames:
     google.colab, or to anything else, with its path after the cell. `uses_colab`: google.colab occurs at all; then
     names that a rule has rewritten for `landfall_runtime` are still included. `flags` are names whose value only says
     whether the notebook runs on Colab, with that value here; `context` decides between branches. `spelt_out`: code
-    contains `google.colab.x` outside of imports.
+    contains `google.colab.x` outside of imports. `first_mount` is the first cell that calls `mount`, if any.
     """
 
     bindings: Mapping[str, tuple[tuple[int, str | None], ...]] = field(default_factory=dict)
     uses_colab: bool = False
     spelt_out: bool = False
+    first_mount: int | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
     _cells: dict[CellSource, ColabCell] = field(default_factory=dict, compare=False, repr=False, init=False)
@@ -99,7 +113,25 @@ class ColabCell:
         """The branches that depend on Colab; see `local_branch.choices`."""
         if not self.concerned:
             return []
-        return choices(self.source, self.answer, self.notebook.context)
+        return choices(self.source, self.answer, self.notebook.context, self.mount_tests)
+
+    @cached_property
+    def mount_tests(self) -> frozenset[int]:
+        """The ids of the questions whether the drive is mounted, in the test of an `if` that mounts it for the first
+        time: here the set-up cell creates the folder before them. A branch with nothing but the mount does not
+        matter."""
+        mount = next((use for use in self.names.uses if use.path == MOUNT), None)
+        if mount is None or mount.place is None or self.source.index != self.notebook.first_mount:
+            return frozenset()
+        place = _DRIVE_ROOT.sub(r"\1", ast.unparse(mount.place))
+        return frozenset(
+            id(question)
+            for node in self.source.nodes
+            if isinstance(node, ast.If)
+            for question, block in _questions(node)
+            if _DRIVE_ROOT.sub(r"\1", folder_asked_for(question)) == place and id(mount.call) in ids_in(block)
+            if node.orelse or len(block) > 1 or not isinstance(block[0], ast.Expr)
+        )
 
     @cached_property
     def removed(self) -> set[int]:
@@ -137,7 +169,9 @@ class ColabCell:
         """The value of an expression that asks about Colab, with the flags of the notebook."""
         return answer(node, self._flag_of)
 
-    def _flag_of(self, node: ast.Name) -> Answer | None:
+    def _flag_of(self, node: ast.Name | ast.Call) -> Answer | None:
+        if isinstance(node, ast.Call):
+            return Answer(False) if id(node) in self.mount_tests else None
         return Answer(self.notebook.flags[node.id]) if self.names.paths.get(id(node)) == FLAG else None
 
 
@@ -149,7 +183,16 @@ def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
         bindings=_bindings(cells),
         uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells),
         spelt_out=any(_SPELT_OUT.search(source.text) for source in cells),
+        first_mount=next((source.index for source in cells if _MOUNTS.search(source.text)), None),
     )
+
+
+def _questions(node: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
+    """What the test of an `if` asks, each with the branch that runs if the answer is no."""
+    yield node.test, node.orelse
+    for part in walk(node.test):
+        if isinstance(part, ast.UnaryOp):
+            yield part.operand, node.body
 
 
 def _asks_about_colab(text: str) -> bool:

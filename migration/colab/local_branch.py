@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,10 +58,10 @@ class Choice:
 
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
-    "refuses", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try` that
-    catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that decided
-    for it or, if it is removed, that the other one does not have. `as_written`: nothing is changed, because the branch
-    for Colab does not run here anyway, and an `else` or a comment above would make no sense without it.
+    "refuses", "mounts", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try`
+    that catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that
+    decided for it or, if it is removed, that the other one does not have. `as_written`: nothing is changed, because the
+    branch for Colab does not run here anyway, and an `else` or a comment above would make no sense without it.
     """
 
     node: ast.If | ast.Try
@@ -110,11 +110,14 @@ class Context:
     here: Path | None = None
 
 
-def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[Choice]:
-    """The choices of a cell, an outer one before those inside it; removed branches are not searched."""
+def choices(
+    source: CellSource, answer_of: AnswerOf, context: Context, mount_tests: Collection[int] = ()
+) -> list[Choice]:
+    """The choices of a cell, an outer one before those inside it; removed branches are not searched. `mount_tests` are
+    the ids of the questions whether the drive is mounted."""
     if source.tree is None:
         return []
-    search = _Search(source, answer_of, context)
+    search = _Search(source, answer_of, context, mount_tests)
     search.look(source.tree.body, source.tree)
     return search.found
 
@@ -122,8 +125,9 @@ def choices(source: CellSource, answer_of: AnswerOf, context: Context) -> list[C
 class _Search:
     """The choices of one cell, found block by block."""
 
-    def __init__(self, source: CellSource, answer_of: AnswerOf, context: Context):
+    def __init__(self, source: CellSource, answer_of: AnswerOf, context: Context, mount_tests: Collection[int]):
         self.source = source
+        self.mount_tests = mount_tests
         self.answer_of = answer_of
         self.context = context
         self.found: list[Choice] = []
@@ -171,6 +175,8 @@ class _Search:
             lost = uncovered(self._effects(body), self._effects(other)) if asks else []
             return Choice(node, body, other, scope, colab=True, effects=tuple(lost)) if lost else None
         local, colab = (body, other) if found.value else (other, body)
+        if any(id(part) in self.mount_tests for part in walk(node.test)):
+            return Choice(node, local, colab, scope, colab=True, because="mounts")
         if _refuses(local):
             return Choice(node, colab, local, scope, colab=True, because="refuses")
         unknown = without_answer(operands, answers)

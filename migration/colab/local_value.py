@@ -14,8 +14,8 @@ from migration.python.trees import last_name, walk
 
 _MODULE_NAME = re.compile(r"google\.?colab|\bcolab\b", re.IGNORECASE)
 _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
-_ASKS_FOR_CONTENT = re.compile(
-    r"(?:os\.path\.)?(?:isdir|exists)\('/content/?'\)|(?:pathlib\.)?Path\('/content/?'\)\.(?:exists|is_dir)\(\)"
+_ASKS_FOR_FOLDER = re.compile(
+    r"(?:(?:os\.)?path\.)?(?:isdir|exists)\(([^()]*)\)|(?:pathlib\.)?Path\(([^()]*)\)\.(?:exists|is_dir)\(\)"
 )
 _CURRENT_FOLDER = re.compile(r"(?:str\()?(?:\w+\.)*(?:getcwd|cwd)\(\)\)?(?:\.(?:parts|as_posix\(\)|lower\(\)))?")
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
@@ -43,13 +43,14 @@ class Answer:
     asks: bool = True
 
 
-FlagOf = Callable[[ast.Name], Answer | None]
+FlagOf = Callable[[ast.Name | ast.Call], Answer | None]
 AnswerOf = Callable[[ast.expr], Answer | None]
 
 
 def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None:
     """The value of an expression that asks about Colab; None if it does not, or if its value is unknown. `flag_of`
-    returns the value of names that only contain such an answer, and None for all others.
+    returns the value of names that only contain such an answer, and of calls that are such a question in their place,
+    and None for all others.
     """
     found = _value(node, flag_of)
     return found if found is not None and found.asks else None
@@ -57,7 +58,13 @@ def answer(node: ast.expr, flag_of: FlagOf = lambda node: None) -> Answer | None
 
 def asks_for_content(node: ast.expr | None) -> bool:
     """Whether an expression tests if Colab's folder exists, such as `os.path.isdir("/content")`."""
-    return node is not None and _ASKS_FOR_CONTENT.fullmatch(ast.unparse(node)) is not None
+    return node is not None and folder_asked_for(node) in ("'/content'", "'/content/'")
+
+
+def folder_asked_for(node: ast.expr) -> str:
+    """The text of the folder of which an expression asks whether it exists; empty for any other expression."""
+    found = _ASKS_FOR_FOLDER.fullmatch(ast.unparse(node))
+    return (found[1] or found[2]) if found else ""
 
 
 def only_looks(node: ast.expr) -> bool:
@@ -76,7 +83,7 @@ def _value(node: ast.expr, flag_of: FlagOf) -> Answer | None:
     match node:
         case ast.Constant():
             return Answer(node.value, asks=False)
-        case ast.Name() if (flag := flag_of(node)) is not None:
+        case ast.Name() | ast.Call() if (flag := flag_of(node)) is not None:
             return flag
         case ast.UnaryOp(op=ast.Not()):
             inner = _value(node.operand, flag_of)

@@ -45,6 +45,14 @@ class Use:
     call: ast.Call | None = None
     is_statement: bool = False
 
+    @property
+    def place(self) -> ast.expr | None:
+        """The folder of a mount."""
+        if self.call is None or self.path != MOUNT:
+            return None
+        named = (key.value for key in self.call.keywords if key.arg == "mountpoint")
+        return next(iter(self.call.args), None) or next(named, None)
+
 
 @dataclass
 class Names:

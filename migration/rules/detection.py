@@ -110,6 +110,8 @@ def _scripts(source: CellSource, choice: Choice) -> str:
 def _reason(choice: Choice) -> str:
     if choice.because == "refuses":
         return "the other branch refuses to run outside Colab"
+    if choice.because == "mounts":
+        return "it mounts the drive for the first time, but the drive's folder exists here before that"
     if choice.because == "places":
         return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
@@ -284,7 +286,8 @@ RULES: tuple[Rule, ...] = (
         "A branch for Colab that is needed",
         "`if IN_COLAB:`, or `try:` with an import of Colab, whose body downloads, installs, reads secrets, names "
         "folders or sets the environment, and the other branch does not; or binds names that nothing else binds; or "
-        "whose other branch refuses to run",
+        'whose other branch refuses to run; the same for `if not os.path.exists("/content/drive"):` around the first '
+        "mount and other statements",
         "the branch for Colab, instead of the whole statement; its calls are replaced by local ones, its flags stay "
         "False. The other branch, if the one for Colab only names folders, and another condition downloads their files "
         "outside Colab",

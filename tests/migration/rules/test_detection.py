@@ -528,3 +528,47 @@ def test_the_callers_of_a_function_that_asks_are_a_manual_step(body):
     (new,), found = rewritten(f"def is_colab():\n    {body}")
     assert new == "def is_colab():\n    return False"
     assert [finding.keeps for finding in found] == [Keeps.NEEDS_HUMAN]
+
+
+_MOUNT = "    drive.mount('/content/drive')\n    !mkdir a"
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (f"if not os.path.exists('/content/drive'):\n{_MOUNT}", _MOUNT),
+        (f"if not os.path.isdir('/content/drive/My Drive/'):\n{_MOUNT}", _MOUNT),
+        (f"if not Path('/content/drive').exists():\n{_MOUNT}\nelse:\n    print('there')", _MOUNT),
+        (f"if os.path.isdir('/content/drive/MyDrive'):\n    print('there')\nelse:\n{_MOUNT}", _MOUNT),
+        (
+            "p = '/content/drive'\nif not exists(p):\n    drive.mount(p)\n    a()",
+            "p = '/content/drive'\ndrive.mount(p)\na()",
+        ),
+        (f"if c and not os.path.exists('/content/drive'):\n{_MOUNT}", f"if c:\n{_MOUNT}"),
+    ],
+)
+def test_the_folder_of_the_drive_is_missing_before_the_first_mount(text, expected):
+    kept = expected if expected[0] != " " else expected.replace("\n    ", "\n").strip()
+    assert rewritten("from google.colab import drive", text)[0][1] == kept
+
+
+@pytest.mark.parametrize(
+    "above, text",
+    [
+        ("", "if not os.path.exists('/content/drive'):\n    drive.mount('/content/drive')"),
+        ("", "if not os.path.exists('/content/drive/MyDrive/a'):\n" + _MOUNT),
+        ("", "if os.path.exists('/content/drive'):\n" + _MOUNT),
+        ("", "drive.mount('/content/drive')\nif not os.path.exists('/content/drive'):\n" + _MOUNT),
+        ("drive.mount('/content/drive')", "if not os.path.exists('/content/drive'):\n" + _MOUNT),
+        ("", "if not os.path.exists('/content/drive'):\n    print('mount the drive')"),
+    ],
+)
+def test_other_questions_for_the_folder_of_the_drive_stay(above, text):
+    assert rewritten("from google.colab import drive", above, text)[0][2] == text
+
+
+def test_what_a_second_run_does_with_the_drive_is_named():
+    text = f"if not os.path.exists('/content/drive'):\n{_MOUNT}\nelse:\n    !git pull\n    print('there')"
+    (finding,) = rewritten("from google.colab import drive", text)[1]
+    assert finding.message.endswith("; removed with the other branch: `print('there')`")
+    assert finding.action.endswith(": `git pull`")

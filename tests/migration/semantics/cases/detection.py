@@ -182,6 +182,29 @@ os.getcwd()
         gone=_FLAGS,
     ),
     Case(
+        "the drive is mounted unless it is there",
+        cells(r"""
+import os
+from google.colab import drive
+if not os.path.exists('/content/drive'):
+    print('Mounting')
+    drive.mount('/content/drive')
+    root = '/content/drive/MyDrive'
+    open(root + '/made.txt', 'w').write('1')
+else:
+    print('already mounted')
+sorted(os.listdir(root))
+# ----
+if os.path.isdir('/content/drive/MyDrive'):
+    print('still mounted')
+else:
+    drive.mount('/content/drive')
+    print('mounted again')
+"""),
+        ("LF203", "LF303"),
+        drive={"data.csv": "a,b\n1,2\n"},
+    ),
+    Case(
         "names that only the Colab branch binds",
         cells(r"""
 import sys
