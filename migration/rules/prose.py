@@ -21,7 +21,9 @@ _TITLE = r"""(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?"""
 _ATTRIBUTES = r"(?:\{:?[^}\n]*\})?"
 _IMAGE = r"!\[[^\]\n]*\]\((?:[^()\s]|\([^()\s]*\))*" + _TITLE + r"\s*\)"
 # Forms of a badge: a link around an image, the image alone, or a link in HTML.
-_MARKDOWN_BADGE = re.compile(rf"\[\s*(?:{_IMAGE}|<img\b[^>\n]*>)[^\]\n]*\]\(\s*<?{_URL}>?{_TITLE}\s*\){_ATTRIBUTES}")
+_MARKDOWN_BADGE = re.compile(
+    rf"\[\s*(?P<inner>(?:{_IMAGE}|<img\b[^>\n]*>)[^\]\n]*)\]\(\s*<?(?P<url>{_URL})>?{_TITLE}\s*\){_ATTRIBUTES}"
+)
 _COLAB_IMAGE = (
     r"(?:!\[[^\]\n]*\]\([^()\s]*(?:colab-badge|colab_logo)[^()\s]*" + _TITLE + r"\s*\)"
     r"|<img\b[^>]*\bsrc\s*=\s*[\"']?[^\"'>]*(?:colab-badge|colab_logo)[^>]*>)"
@@ -94,22 +96,48 @@ _BLOCK_START = re.compile(rf"{_LIST_ITEM.pattern}|{_HEADING.pattern}\n", re.MULT
 def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     pointed = _NAMES_BADGE.search(source.text) is not None
     for start, end in _badges(source.text):
-        message = "badge or link that opens the notebook in Colab"
+        opened = _file_of(source.text, start, end)
+        is_other = bool(opened and facts.files) and opened not in facts.files
+        message = f"badge or link that opens {'another' if is_other else 'the'} notebook in Colab"
         is_said = not pointed and _says_in_colab(source.text, start, end)
         if pointed or is_said:
             message += f": it stays, because {'its sentence says so' if is_said else 'the text names it'}"
             yield Match(start, end, message, (), _TEXT_ACTION, Keeps.EQUIVALENT)
         else:
-            yield Match(start, end, message, (_badge_edit(source.text, start, end),))
+            edit = _badge_edit(source.text, start, end, is_other=is_other)
+            yield Match(start, end, message, (edit,), keeps=Keeps.EQUIVALENT if is_other else None)
 
 
-def _badge_edit(text: str, start: int, end: int) -> Edit:
-    """Removes a badge with its empty wrappers. In a column of a table, after a label, or where a sentence continues or
-    is about the badge, a link to the notebook itself replaces it: a removal would leave a gap."""
+def own_files(cells: Sequence[Mapping[str, Any]], name: str) -> frozenset[str]:
+    """The names of a notebook's file: `name` on Colab, and that in its first badge, which for a copy is the name of the
+    original. Each is left out if it is not known."""
+    texts = (source_text(cell) for cell in cells if cell["cell_type"] in _PROSE_CELLS)
+    badges = ((text, *span) for text in texts if _COLAB_TRIGGER.fires(text) for span in _badges(text))
+    first = next(filter(None, (_file_of(*badge) for badge in badges)), "")
+    return frozenset(filter(None, (first, name and f"{name}.ipynb")))
+
+
+def _file_of(text: str, start: int, end: int) -> str:
+    """The name of the file that a badge opens, if its address names one."""
+    name = unquote(_target(text, start, end).rpartition("/")[2])
+    return name if name.endswith(".ipynb") else ""
+
+
+def _target(text: str, start: int, end: int) -> str:
+    """The address of the notebook that a badge opens, outside Colab."""
+    return next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
+
+
+def _badge_edit(text: str, start: int, end: int, *, is_other: bool) -> Edit:
+    """Removes a badge with its empty wrappers. A link to the notebook itself replaces one of another notebook, and in a
+    column of a table, after a label, or where a sentence continues or is about the badge: a removal would leave a
+    gap."""
     first, last = _with_wrappers(text, start, end)
-    target = next(filter(None, (local_meaning(url[0]) for url in re.finditer(_URL, text[start:end]))), "")
+    target = _target(text, start, end)
     image = _IMAGE_TEXT.search(text[start:end])
     is_alone = (first, last) == (start, end)
+    if is_other:
+        return Edit(start, end, f'<a href="{target}">notebook</a>' if text[start] == "<" else f"[notebook]({target})")
     if target and image and is_alone and (_CONTINUATION.match(text, end) or _ends_invitation(text, start, end)):
         label = image[1] or image[2] or "Notebook"
         return Edit(start, end, f"[{_relabelled(label, 0, len(label), target)}]({target})")
@@ -136,11 +164,13 @@ def _around(text: str, start: int, end: int) -> tuple[str, str]:
 
 def _badges(text: str) -> list[tuple[int, int]]:
     """Spans of the badges, none inside another."""
-    found = [match.span() for match in _MARKDOWN_BADGE.finditer(text)]
+    found = [match.span() for match in _MARKDOWN_BADGE.finditer(text) if not _is_picture(match["inner"], match["url"])]
     for match in _HTML_LINK.finditer(text):
         inner = match["inner"]
         shown = re.sub(r"<[^>]*>", "", inner).strip()
-        if "<img" in inner.lower() or "![" in inner or not shown or _OPENS_COLAB.fullmatch(shown):
+        has_image = "<img" in inner.lower() or "![" in inner
+        is_badge = not _is_picture(inner, match["url"]) if has_image else not shown or _OPENS_COLAB.fullmatch(shown)
+        if is_badge:
             found.append(match.span())
     for match in _MARKDOWN_LINK.finditer(text):
         if _OPENS_COLAB.fullmatch(match["text"]) and _stands_alone(text, *match.span()):
@@ -151,6 +181,11 @@ def _badges(text: str) -> list[tuple[int, int]]:
         if (not outer or start >= outer[-1][1]) and not _is_code(text, start):
             outer.append((start, end))
     return outer
+
+
+def _is_picture(inner: str, url: str) -> bool:
+    """Whether the image in a link to a notebook does not name Colab: a picture of the other notebook, no badge."""
+    return bool(local_meaning(url)) and "colab" not in inner.lower()
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
@@ -230,7 +265,7 @@ def _is_own_cell(url: str, text: str, facts: NotebookFacts) -> bool:
     """Whether an address leads to a cell of this very notebook: by the name of its file. One on the drive has none, and
     a copy has the cells of the original; then `text` names the original as a whole, too."""
     page, _, cell = url.partition("#scrollTo=")
-    is_this = unquote(page.rpartition("/")[2]) == f"{facts.name}.ipynb"
+    is_this = unquote(page.rpartition("/")[2]) in facts.files
     is_this |= "/drive/" in page and not re.search(rf"{re.escape(page)}(?!#scrollTo)", text)
     return is_this and cell.partition("&")[0] in facts.headings
 
@@ -340,8 +375,8 @@ RULES: tuple[Rule, ...] = (
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
         "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; `[Open In "
-        "GitHub](https://github.com/…)` where a sentence continues. A badge stays if the text says to click it, or "
-        "its sentence says `in Colab`",
+        "GitHub](https://github.com/…)` where a sentence continues; a link instead of a badge that names another "
+        "file than the first one. A badge stays if the text says to click it, or its sentence says `in Colab`",
         Keeps.EXACT,
         _find_badges,
         _COLAB_TRIGGER,

@@ -1,10 +1,11 @@
 import pytest
 
 from migration.analysis.facts import NotebookFacts, collect_facts
+from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import colab_api, colab_prose, prose
 from migration.rules.colab_prose import SIGN_IN_MESSAGE, comments_about_colab
-from migration.rules.prose import headings, local_meaning
+from migration.rules.prose import headings, local_meaning, own_files
 from migration.rules.rewriting import rewrite
 
 RULES = (*prose.RULES, *colab_prose.RULES)
@@ -173,7 +174,7 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
         {"cell_type": "markdown", "metadata": {"id": "a"}, "source": "# Title\n## Results"},
         {"cell_type": "code", "metadata": {"id": "b"}, "source": "# no heading"},
     ]
-    facts = NotebookFacts(headings=headings(cells), name="my own")
+    facts = NotebookFacts(headings=headings(cells), files=own_files(cells, "my own"))
     drive = "https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw"
     own = "https://colab.research.google.com/github/a/b/blob/main/my%20own.ipynb"
     text = f"[**there**]({own}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
@@ -263,10 +264,49 @@ def test_a_badge_outside_a_sentence_about_colab_is_removed(text):
     assert "colab.research" not in _rewrite(text)[0]
 
 
+_OTHER = _URL.replace("n(1)", "part%202")
+_OTHER_GITHUB = _GITHUB.replace("n(1)", "part%202")
+
+
+@pytest.mark.parametrize(
+    "first, name, other",
+    [
+        (_BADGE, "a copy", True),
+        (_BADGE, "part 2", False),
+        (_HTML, "", True),
+        (_BADGE.replace(_URL, _OTHER), "a copy", False),
+        ("# Title", "", False),
+        (f"[![Open In Colab]({_IMAGE})](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw)", "", False),
+    ],
+)
+def test_a_badge_of_another_notebook_becomes_a_link(first, name, other):
+    texts = [first, f"## Next\n{_BADGE.replace(_URL, _OTHER)}", f"<p>{_HTML.replace(_URL, _OTHER)}</p>"]
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": text} for text in texts]
+    facts = NotebookFacts(files=own_files(cells, name))
+    new = [rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts) for text in texts]
+    left = [text.text for text, _ in new][1:]
+    assert left == (
+        [f"## Next\n[notebook]({_OTHER_GITHUB})", f'<p><a href="{_OTHER_GITHUB}">notebook</a></p>']
+        if other
+        else ["## Next", ""]
+    )
+    found = [finding for _, found in new[1:] for finding in found]
+    assert {finding.keeps for finding in found} == {Keeps.EQUIVALENT if other else Keeps.EXACT}
+
+
+@pytest.mark.parametrize("image", ["![A plant](plant.png)", '<img src="plant.png" alt="A plant">'])
+def test_a_picture_of_another_notebook_stays(image):
+    text, expected = (f"See it:\n\n[{image}]({url})" for url in (_URL, _GITHUB))
+    new, (finding,) = _rewrite(text)
+    assert (new, finding.rule) == (expected, "LF702")
+    text, expected = (f'<a href="{url}"><img src="plant.png"></a>' for url in (_URL, _GITHUB))
+    assert _rewrite(text)[0] == expected
+
+
 @pytest.mark.parametrize("path", ["drive/1aBcDeFgHiJkLmNoPqRsTuVw", "github/a/b/blob/main/other.ipynb"])
 def test_a_link_into_another_notebook_is_none_into_this_one(path):
     cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
-    facts = NotebookFacts(headings=headings([cell]), name="own")
+    facts = NotebookFacts(headings=headings([cell]), files=own_files([cell], "own"))
     text = (
         f"[there](https://colab.research.google.com/{path}#scrollTo=b) in [a](https://colab.research.google.com/{path})"
     )
@@ -278,7 +318,7 @@ def test_a_link_into_another_notebook_is_none_into_this_one(path):
 def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
     cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
     text = "[there](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw#scrollTo=b)"
-    facts = NotebookFacts(headings=headings([cell]), name="own")
+    facts = NotebookFacts(headings=headings([cell]), files=own_files([cell], "own"))
     assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[0].text == "[there](#Results)"
 
 
