@@ -10,6 +10,7 @@ from typing import Any
 
 from migration.analysis.names import ColabNames
 from migration.colab.effects import FETCH, Functions, effects, of_function
+from migration.colab.forms import MARK
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
 from migration.colab.names import MOUNTS
@@ -23,7 +24,6 @@ _FLAG_NAME = re.compile(
     r"detected|flag))?_*",
     re.IGNORECASE,
 )
-_FORM = re.compile(r"#[ \t]*@[ \t]*param\b")
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _claims_colab(node: ast.stmt) -> bool:
 def _stored_value(source: CellSource, node: Assignment, colab: ColabNames) -> Answer | None:
     """The value of an assignment; None for one that the user should edit or that is unknown."""
     start, end = source.span(node)
-    if _FORM.search(source.text, end, source.line_span(start, end)[1]) or source.command_of(node) is not None:
+    if MARK.search(source.text, end, source.line_span(start, end)[1]) or source.command_of(node) is not None:
         return None
     value = node.value
     if isinstance(value, ast.Constant) and (isinstance(value.value, bool) or value.value is None):

@@ -28,6 +28,7 @@ _ANY_NAME = re.compile(
     rf"|get_ipython\(\)\.(?:run_line_magic|magic)\(\W*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
     r"|(?:globals|locals|vars)\(\)(?:\.(?:update|setdefault|pop|clear)\(|\[.*\] = )"
 )
+_BOUND_BY_SHELL, _BOUND_BY_MAGIC = map(re.compile, (r"--(?:out|err|proc)[ =](\w+)", r"(?<![\w{$./-])([^\W\d]\w*)"))
 _ROOTS = frozenset({"exec", "execfile", "get_ipython", "globals", "locals", "vars"})  # first names of `_ANY_NAME`
 _NAMESPACE = re.compile(r"\b(?:globals|locals|vars)\(\)")
 MAY_BIND_ANYTHING = re.compile(
@@ -55,8 +56,8 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
     found = CellNames()
     magic = source.magic
     if magic is not None and magic.name not in _TEXT_CELLS | _OWN_NAMESPACE:
-        pattern = r"--(?:out|err|proc)[ =](\w+)" if magic.name in _SHELL_CELLS else r"(?<![\w{$./-])([^\W\d]\w*)"
-        found.bound.update(re.findall(pattern, magic.argument))
+        pattern = _BOUND_BY_SHELL if magic.name in _SHELL_CELLS else _BOUND_BY_MAGIC
+        found.bound.update(pattern.findall(magic.argument))
     if magic is not None and (magic.name in _OWN_NAMESPACE or (not source.is_python and magic.name in _TEXT_CELLS)):
         return found
     if source.tree is None or not source.is_python:
@@ -73,7 +74,7 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
             found.anything = f"%{command.name}"
         elif command.name not in _QUIET_MAGICS:
             words = source.text[command.body + len(command.name) : command.end]
-            found.bound.update(re.findall(r"(?<![\w{$./-])([^\W\d]\w*)", words))
+            found.bound.update(_BOUND_BY_MAGIC.findall(words))
     outside = ids_in(left_out)
     inside = [access for access in accesses(source) if id(access.node) not in outside]
     found.bound |= bound(inside)

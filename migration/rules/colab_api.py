@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.mounts import SAYS_MOUNT
 from migration.colab.names import (
     IDLE,
     MOUNT,
@@ -34,7 +35,6 @@ from migration.rules.rule import Example, Match, Rule
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
 _ROOT = re.compile(r"google\s*\.\s*colab")
-_SAYS_MOUNT = re.compile(r"\b(?:mount|connect)\w*\b.{0,40}\bg?drive\b", re.IGNORECASE)
 _MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
 
 Import = ast.Import | ast.ImportFrom
@@ -250,8 +250,8 @@ def _is_described(source: CellSource, block: Block, taken: Sequence[ast.stmt], f
     if block.owner is not None:
         is_tried = isinstance(block.owner, ast.Try) and len(taken) == len(block.statements)
         before = (source.segment(node) for node in block.statements if node.lineno < taken[-1].lineno)
-        return is_tried or any(text.startswith("print(") and _SAYS_MOUNT.search(text) for text in before)
-    if any(_SAYS_MOUNT.search(source.text, *span) for span in comments(source)):
+        return is_tried or any(text.startswith("print(") and SAYS_MOUNT.search(text) for text in before)
+    if any(SAYS_MOUNT.search(source.text, *span) for span in comments(source)):
         return True
     if source.tree is not None and len(taken) == len(source.tree.body):
         return source.index in facts.described or bool(comments(source))

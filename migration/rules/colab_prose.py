@@ -8,6 +8,7 @@ from itertools import count, takewhile
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.mounts import SAYS_MOUNT
 from migration.colab.forms import marks
 from migration.notebook.findings import Finding, Keeps
 from migration.python.source import CellSource
@@ -29,7 +30,7 @@ _ABOUT_COLAB = {
         ("notebook settings", r"\bnotebook settings\b"),
         ("factory reset", r"\bfactory reset\b"),
         ("google.colab", r"\bgoogle\.colab\b"),
-        ("mount", r"\bmount\w*\b.{0,40}\bg?drive\b"),
+        ("mount", SAYS_MOUNT.pattern),
         ("files.", r"\bfiles\.(?:upload|download)\b"),
         ("userdata", r"\buserdata\b"),
         (
