@@ -45,16 +45,17 @@ class Mark:
     comment: int
 
 
-def marks(source: CellSource) -> list[Mark]:
+@once_a_cell
+def marks(source: CellSource) -> tuple[Mark, ...]:
     """The form comments of a cell, in order; at most one per comment. Text in a string is not a form comment."""
-    found = []
+    found: list[Mark] = []
     if not MARK.search(source.text):
-        return found
+        return ()
     for start, end in comments(source):
         match = MARK.search(source.text, start, end)
         if match:
             found.append(Mark(match["kind"], match["text"], match.start(), end, start))
-    return found
+    return tuple(found)
 
 
 def hides_code(source: CellSource) -> bool:

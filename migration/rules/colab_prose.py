@@ -117,8 +117,8 @@ def _about_colab(text: str) -> list[re.Match[str]]:
     """The places of a text that are about Colab, in order."""
     lower = text.lower()
     # Other rules report a link to Colab with the text around it.
-    words = (word for word in _ABOUT_COLAB if word in lower and not (word == "colab" and "colab.research" in lower))
-    patterns = [_ABOUT_COLAB[word] for word in words]
+    words = [word for word in _ABOUT_COLAB if word in lower]
+    patterns = [_ABOUT_COLAB[word] for word in words if word != "colab" or "colab.research" not in lower]
     plain = _EMPHASIS.sub("*", text) if patterns else text
     return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
 
@@ -141,7 +141,8 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
     comments, and comments about its Runtime menu, or about signing in above a mount."""
     mount = facts.signed_in.get(source.index, -1)
-    if source.language != "python" or not (mount >= 0 or "markdown" in source.text or _RUNTIME.search(source.text)):
+    text = source.text.lower()
+    if source.language != "python" or not (mount >= 0 or "markdown" in text or "runtime" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
