@@ -3,8 +3,9 @@
 Speed and load change level, spectrum and modulation of a healthy machine. Where they are known, a polynomial of them is
 fitted to the features of reference windows, and the charts score the differences from it (regression adjustment:
 Mandel, The Regression Control Chart, Journal of Quality Technology 1969). The degree is 0, 1 or 2: the one that best
-predicts the features of recordings that were left out of the fit. Beyond the reference range, a polynomial predicts
-nothing; the nearest point of the range is used instead.
+predicts the features at operating points that were left out of the fit, so that machines which differ for another
+reason than their speed are not fitted. Beyond the reference range, a polynomial predicts nothing; the nearest point of
+the range is used instead.
 
 Suffixes: w window, k quantity of an operating point, m term of a polynomial, c channel (axis), f feature.
 """
@@ -47,20 +48,20 @@ class PolynomialTerms:
     degree: int
 
     @classmethod
-    def chosen(cls, point_wk: np.ndarray, features: Mapping[str, np.ndarray], recording_w: np.ndarray) -> Self:
-        """Of the degree that best predicts the features (W, C, F) of left-out recordings."""
+    def chosen(cls, point_wk: np.ndarray, features: Mapping[str, np.ndarray]) -> Self:
+        """Of the degree that best predicts the features (W, C, F) at left-out operating points."""
         low_k, high_k = (bound(point_wk, axis=0) for bound in (np.min, np.max))
         if not (high_k > low_k).any():
             return cls(low_k, high_k, 0)
         known_wm = [_standardised(each_wcf) for each_wcf in features.values()]
-        _, number_w = np.unique(recording_w, return_inverse=True)
-        fold_w = number_w * min(FOLDS, number_w.max() + 1) // (number_w.max() + 1)
+        _, number_w = np.unique(point_wk, axis=0, return_inverse=True)
+        fold_w = number_w.reshape(-1) % FOLDS  # NumPy 2.0 returns (W, 1)
         each = [cls(low_k, high_k, degree) for degree in range(_HIGHEST_DEGREE + 1)]
         error_d = [_left_out_error(terms(point_wk), known_wm, fold_w) for terms in each]
         found = each[int(np.argmin(error_d))]
         log.info(
             "operating points: the control charts expect features by a polynomial of degree %d, which leaves %.0f %% "
-            "of the variance in left-out recordings",
+            "of the variance at left-out operating points",
             found.degree, 100 * error_d[found.degree] / error_d[0],
         )  # fmt: skip
         return found
@@ -107,13 +108,9 @@ def fit_terms(term_wm: np.ndarray, feature_wcf: np.ndarray) -> np.ndarray:
     for axis in range(feature_wcf.shape[1]):
         known_w = ~np.isnan(feature_wcf[:, axis]).any(axis=-1)
         if known_w.any():
-            coefficient_mcf[:, axis] = _solved(term_wm[known_w], feature_wcf[known_w, axis])[1:]
+            design_wm = _with_constant(term_wm[known_w])
+            coefficient_mcf[:, axis] = np.linalg.lstsq(design_wm, feature_wcf[known_w, axis], rcond=None)[0][1:]
     return coefficient_mcf
-
-
-def _solved(term_wm: np.ndarray, value_wf: np.ndarray) -> np.ndarray:
-    """The coefficients (1 + M, F), the constant first."""
-    return np.linalg.lstsq(_with_constant(term_wm), value_wf, rcond=None)[0]
 
 
 def _with_constant(term_wm: np.ndarray) -> np.ndarray:
@@ -133,12 +130,14 @@ def _standardised(feature_wcf: np.ndarray) -> np.ndarray:
 
 
 def _left_out_error(term_wm: np.ndarray, features: list[np.ndarray], fold_w: np.ndarray) -> float:
-    """The mean squared error of the prediction of left-out folds."""
-    value_wf = np.concatenate(features, axis=1)
-    error = 0.0
+    """The mean squared error of the prediction of left-out folds; infinite if the others do not determine what
+    all of them do, as a slope from one speed."""
+    value_wf, design_wm = np.concatenate(features, axis=1), _with_constant(term_wm)
+    error, rank_of_all = 0.0, np.linalg.matrix_rank(design_wm)
     for fold in np.unique(fold_w):
         mine_w = fold_w == fold
-        others_w = ~mine_w if not mine_w.all() else mine_w
-        predicted_wf = _with_constant(term_wm[mine_w]) @ _solved(term_wm[others_w], value_wf[others_w])
-        error += float(((value_wf[mine_w] - predicted_wf) ** 2).sum())
+        solution_mf, _, rank, _ = np.linalg.lstsq(design_wm[~mine_w], value_wf[~mine_w], rcond=None)
+        if rank < rank_of_all:
+            return np.inf
+        error += float(((value_wf[mine_w] - design_wm[mine_w] @ solution_mf) ** 2).sum())
     return error / len(value_wf)

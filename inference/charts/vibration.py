@@ -269,9 +269,7 @@ def fit_vibration(
     settings = settings or VibrationCharts()
     features = features or {name: features_of(split, settings) for name, split in windows.items()}
     terms = PolynomialTerms.chosen(
-        np.concatenate([operating_points(split) for split in windows.values()]),
-        _joined(list(features.values())),
-        recording_w=np.concatenate([split.recording_of() for split in windows.values()]),
+        np.concatenate([operating_points(split) for split in windows.values()]), _joined(list(features.values()))
     )
     features = {name: {**each, _TERMS: _terms_of(terms, windows[name])} for name, each in features.items()}
     reference = _ReferenceWindows(

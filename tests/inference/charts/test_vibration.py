@@ -313,7 +313,7 @@ def test_a_change_that_another_speed_would_explain_is_found_where_the_speed_is_k
     assert found["blind"][1] < 0.3
 
 
-def test_the_degree_is_the_one_that_predicts_left_out_recordings(driven_charts):
+def test_the_degree_is_the_one_that_predicts_left_out_operating_points(driven_charts):
     assert driven_charts[0].terms.degree == 2  # a logarithm of power is no line
     unrelated = [machine(20, number) for number in range(24)]
     windows, speeds = recordings_of(unrelated), driven(SPEEDS, 0).series.recordings
@@ -323,6 +323,26 @@ def test_the_degree_is_the_one_that_predicts_left_out_recordings(driven_charts):
     )
     windows = replace(windows, series=replace(windows.series, recordings=known))
     assert fit_vibration({"train": windows, "calibration": windows}, span=4)[0].terms.degree == 0
+
+
+def test_a_quantity_that_is_constant_or_follows_another_one_changes_nothing(driven_charts):
+    def more(windows: WindowSet) -> WindowSet:
+        known = tuple(
+            replace(each, operating_point=(*each.operating_point, 7.0, 2 * each.operating_point[0]))
+            for each in windows.series.recordings
+        )
+        return replace(windows, series=replace(windows.series, recordings=known))
+
+    learned, _ = fit_vibration({"train": more(driven(SPEEDS, 0)), "calibration": more(driven(SPEEDS, 100))}, span=4)
+    assert learned.terms.degree == driven_charts[0].terms.degree
+    new = driven(SPEEDS[:3], 7)
+    np.testing.assert_allclose(learned.errors(more(new)), driven_charts[0].errors(new), rtol=1e-3)
+
+
+def test_two_machines_at_two_speeds_are_not_fitted():
+    """Whether they differ because of the speed cannot be known."""
+    normal = {"train": driven([1.0, 1.0, 2.0, 2.0], 0), "calibration": driven([1.0, 1.0, 2.0, 2.0], 100)}
+    assert fit_vibration(normal, span=4)[0].terms.degree == 0
 
 
 def test_known_speeds_have_calibration_errors_as_large_as_those_of_new_recordings(driven_charts):
