@@ -43,7 +43,12 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder = tmp_path_factory.mktemp("lab")
+    with running_lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@contextmanager
+def running_lab(folder: Path) -> Iterator[Lab]:
     root = build_small_workspace(folder / "workspace")
     notebook = root / "notebooks" / NOTEBOOK
     text = notebook.read_text(encoding="utf-8")

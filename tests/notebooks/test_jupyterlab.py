@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core import checkpoint
 from core.runlog import read_metrics, read_status
-from tests.notebooks.conftest import NOTEBOOK
+from tests.notebooks.conftest import NOTEBOOK, running_lab
+from tests.support import built_once
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -46,19 +48,33 @@ def opened(browser, lab, notebook):
     context.close()
 
 
-@pytest.fixture(scope="module")
-def page(browser, lab):
-    with opened(browser, lab, NOTEBOOK) as page:
-        yield page
-
-
 def choose(page, menu, *items):
     for item in (menu, *items):
         page.get_by_role("menuitem", name=item, exact=True).click()
 
 
-@pytest.fixture(scope="module")
-def seen(page) -> dict[str, list[Any]]:
+@pytest.fixture(scope="session")
+def executed(browser, tmp_path_factory) -> Path:
+    """A workspace whose notebook was run in JupyterLab and saved, and `seen.json`: what a user saw, and what the page
+    requested from other machines. Read-only: all tests share it."""
+
+    def run(folder: Path) -> None:
+        with running_lab(folder) as lab, opened(browser, lab, NOTEBOOK) as page:
+            seen = look_at_all_cells(page) | {"news": page.get_by_text("Jupyter news").count()}
+            with page.expect_response(lambda answer: NOTEBOOK in answer.url and answer.request.method == "PUT"):
+                page.keyboard.press("Control+s")
+            seen["elsewhere"] = page.elsewhere
+        (folder / "workspace/seen.json").write_text(json.dumps(seen), encoding="utf-8")
+
+    return built_once(tmp_path_factory, "jupyterlab", run) / "workspace"
+
+
+@pytest.fixture
+def seen(executed) -> dict[str, Any]:
+    return json.loads((executed / "seen.json").read_text(encoding="utf-8"))
+
+
+def look_at_all_cells(page) -> dict[str, Any]:
     """Everything that a user sees after running all cells and scrolling from top to bottom."""
     choose(page, "Run", "Run All Cells")
     page.wait_for_function(
@@ -66,7 +82,7 @@ def seen(page) -> dict[str, list[Any]]:
               || document.querySelector('[data-mime-type="application/vnd.jupyter.error"]')""",
         timeout=CELL_PATIENCE_MS,
     )
-    found: dict[str, list[Any]] = {}
+    found: dict[str, Any] = {}
     while look_through(page, found):  # on a busy machine, a cell may be drawn after the first look
         pass
     return found
@@ -91,8 +107,8 @@ def test_all_cells_run_without_an_error_or_a_warning(seen):
     assert (seen["errors"], seen["stderr"]) == ([], [])
 
 
-def test_pictures_are_complete_and_readable(lab, seen):
-    panels = json.loads((lab.root / "artifacts/scores/patchtst_summary.json").read_text(encoding="utf-8"))["panels"]
+def test_pictures_are_complete_and_readable(executed, seen):
+    panels = json.loads((executed / "artifacts/scores/patchtst_summary.json").read_text(encoding="utf-8"))["panels"]
     assert len({picture[0] for picture in seen["pictures"]}) == 4 + len(panels), (
         "channels, loss, a masked window, timeline, events"
     )
@@ -111,15 +127,12 @@ def test_finished_progress_bars_are_removed(seen):
     assert seen["bars"] == []
 
 
-def test_no_external_requests_are_made(page, seen):
-    assert page.elsewhere == []
-    assert page.get_by_text("Jupyter news").count() == 0
+def test_no_external_requests_are_made(seen):
+    assert (seen["elsewhere"], seen["news"]) == ([], 0)
 
 
-def test_the_saved_notebook_is_small(page, seen, lab):
-    with page.expect_response(lambda answer: NOTEBOOK in answer.url and answer.request.method == "PUT"):
-        page.keyboard.press("Control+s")
-    notebook = json.loads((lab.root / "notebooks" / NOTEBOOK).read_text(encoding="utf-8"))
+def test_the_saved_notebook_is_small(executed):
+    notebook = json.loads((executed / "notebooks" / NOTEBOOK).read_text(encoding="utf-8"))
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     assert len(json.dumps(outputs)) < 1_000_000
     assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")

@@ -121,10 +121,10 @@ def runs(page: Page) -> set[Path]:
 
 
 def test_stop_saves_a_checkpoint_and_the_cell_resumes(page):
-    page.open(epochs=30)
+    page.open(epochs=5)
     training, before = page.cell("from trainers.run import train"), runs(page)
 
-    stopped = page.run(training, stop_when="epoch 2/30")
+    stopped = page.run(training, stop_when="epoch 2/5")
     assert (stopped.reply["status"], stopped.reply["ename"]) == ("error", "StoppedError")
     cause, cure = "\n".join(stopped.reply["traceback"]).splitlines()
     assert "received SIGINT; saved checkpoints/patchtst_ssl.last.pt" in cause
@@ -132,7 +132,7 @@ def test_stop_saves_a_checkpoint_and_the_cell_resumes(page):
     (folder,) = runs(page) - before
     assert read_status(folder)["state"] == "stopped"
     saved = checkpoint.describe(page.root / "checkpoints/patchtst_ssl.last.pt")
-    assert 2 <= saved["epoch"] < 30
+    assert 2 <= saved["epoch"] < 5
     assert page.run("print(6 * 7)").said == "42\n", "the kernel is as good as before"
 
     again = page.run(training)
@@ -143,7 +143,7 @@ def test_stop_saves_a_checkpoint_and_the_cell_resumes(page):
     steps = [record["step"] for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "step"]
     assert steps == list(range(1, read_status(folder)["steps"] + 1))
 
-    again = page.run(training, stop_when="epoch 1/30")
+    again = page.run(training, stop_when="epoch 1/5")
     assert "resuming" not in again.said, "a completed run is not resumed"
     assert len(runs(page) - before) == 2
 
