@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -52,6 +53,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser") or _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+
+
+_OBJECTS_UNTIL_COLLECTION = 10_000
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported by now stays: the garbage collector need not search it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
+
+
+def pytest_unconfigure() -> None:
+    """Python searches all objects for garbage when it ends: a second of processor time with PyTorch."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
