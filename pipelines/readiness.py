@@ -18,6 +18,7 @@ from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
+from core.data.operating_points import stated_points
 from core.data.quality import QualityFinding, QualityReport, judge
 from core.data.recording import NS_PER_S, Recording
 from core.data.splits import (
@@ -129,6 +130,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [*_of_channels(training, channels), *_of_decimals(training, recordings, config)]
+    findings += _of_operating_points(training, config)
     findings += [*_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
         config, len(files), len(recordings), rows, channels, rate_hz, first.time_source, states, _once(findings)
@@ -309,6 +311,17 @@ def _too_short(config: AnyConfig, state: SplitState, may_be_whole: bool) -> Find
 
 
 # ------------------------------------------------------------------------------------------------------------ channels
+def _of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:
+    """Speeds and loads that sidecars of vibration contain, if they are not used."""
+    if config.stream != "swinmae" or config.data.context_channels:
+        return
+    if found := stated_points(dict.fromkeys(recording.path for recording, _ in training)):
+        ranges = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in found.items())
+        names = ",".join(found)
+        hint = f"data.context_channels=[{names}] compares recordings with what is usual at their operating point"
+        yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
+
+
 def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[str]) -> Iterator[Finding]:
     """Channels that repeat another, exactly or up to a factor and an offset."""
     if not training or len(channels) < 2:

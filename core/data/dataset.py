@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -237,8 +237,7 @@ def read_all(
             for note in dict.fromkeys(note for recording in reading.recordings for note in recording.notes):
                 notes[note].append(reading.recordings[0].file_id)
             if report is None or report.decision == "keep":
-                points = config.data.context_channels if config.stream == "swinmae" else ()
-                kept += with_operating_points(reading.recordings, file, points)
+                kept += reading.recordings
             progress.advance()
     if store.num_cached:
         log.info("%d of %d files are cached in %s", store.num_cached, len(files), config.data.store_dir)
@@ -260,9 +259,14 @@ def path_shown(file_id: str, config: AnyConfig) -> str:
 
 
 def read_file(file: Path, config: AnyConfig, data_root: Path, store: Store) -> Reading:
-    """Reads one file. Any error of its reader becomes a DataError that names the file."""
+    """Reads one file, and the operating points of vibration. Any error of its reader becomes a DataError that names the
+    file."""
     try:
-        return store.read(file, root=data_root, config=config)
+        reading = store.read(file, root=data_root, config=config)
+        if config.stream != "swinmae":
+            return reading
+        points = with_operating_points(reading.recordings, file, config.data.context_channels)
+        return replace(reading, recordings=points)
     except LandfallError:
         raise
     except Exception as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,37 @@ from core.data.files import facts_of
 from core.data.recording import Recording
 from core.errors import DataError
 
+_QUANTITY = re.compile(r"rpm|speed|load|torque|power", re.IGNORECASE)
 
-def with_operating_points(recordings: Sequence[Recording], path: Path, channels: Sequence[str]) -> list[Recording]:
+
+def with_operating_points(
+    recordings: Sequence[Recording], path: Path, channels: Sequence[str]
+) -> tuple[Recording, ...]:
     """The recordings of a file with the values of some keys of its sidecar: a number for all of them, or a list with
     one number for each record of a set. Raises DataError for a key that is missing or has other values."""
     if not channels:
-        return list(recordings)
+        return tuple(recordings)
     facts = facts_of(path)
     columns = [_numbers(facts, name, path, len(recordings)) for name in channels]
-    return [
-        replace(recording, operating_point=point)
-        for recording, point in zip(recordings, zip(*columns, strict=True), strict=True)
-    ]
+    points = zip(*columns, strict=True)
+    return tuple(replace(recording, operating_point=point) for recording, point in zip(recordings, points, strict=True))
+
+
+def stated_points(paths: Iterable[Path]) -> dict[str, tuple[float, float]]:
+    """The smallest and the largest value of each key of the sidecars that may be a part of an operating point: its name
+    is that of a speed or a load, all files have a number, and the numbers differ."""
+    values: dict[str, list[Any]] = {}
+    paths = list(paths)
+    for path in paths:
+        for name, value in facts_of(path).items():
+            if _QUANTITY.search(name):
+                values.setdefault(name, []).append(value)
+    found = {}
+    for name, each in values.items():
+        numbers = [number for value in each for number in (value if isinstance(value, list) else [value])]
+        if len(each) == len(paths) and all(map(_is_number, numbers)) and len(set(numbers)) > 1:
+            found[name] = (min(numbers), max(numbers))
+    return found
 
 
 def _numbers(facts: dict[str, Any], name: str, path: Path, count: int) -> list[float]:

@@ -281,6 +281,23 @@ def test_files_with_fewer_decimals_than_those_to_train_on_are_named(workspace, t
     assert "test_3" not in warned
 
 
+def test_speeds_of_sidecars_that_are_not_used_are_named(workspace, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for number, rpm in enumerate((900, 1200, 1500, 1800)):
+        np.save(tmp_path / f"train_{number}.npy", rng.normal(size=(40_000, 3)).astype(np.float32))
+        facts = {"sampling_rate_hz": 6400, "rpm": rpm, "load": 0.5, "speed_class": "slow"}
+        (tmp_path / f"train_{number}.json").write_text(json.dumps(facts))
+    named = "the sidecars have operating points: rpm from 900 to 1800"
+    known = "data.context_channels=[rpm]"
+    _, found = check(capsys, workspace, tmp_path, "--no-time")
+    assert named in texts(found["swinmae"], "note")
+    assert known in json.dumps(found["swinmae"]["findings"])
+    _, found = check(capsys, workspace, tmp_path, "--no-time", known)
+    assert named not in texts(found["swinmae"], "note")
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "data.context_channels=[torque]")
+    assert "its sidecar has no torque" in texts(found["swinmae"], "stop")
+
+
 def test_a_file_that_the_quality_check_drops_is_named(workspace, tmp_path, capsys):
     frame = pump(1000)
     frame.loc[::2, ["flow", "pressure", "current"]] = np.nan
