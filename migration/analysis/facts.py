@@ -34,6 +34,9 @@ _SETUP = re.compile(
 # A quotation mark after a letter would end a string, so that no path begins there.
 _NO_PATH = re.compile(rf"{TEXT_MOUNT.pattern}|\b[rbfu]{{1,2}}(?=[\"'])", re.IGNORECASE)
 _LEAVES_SHELL = re.compile(rf"(?:{SHELL_TEST.pattern})[^\n]*(?:&&|\|\|)\s*exit\b")
+_LEAVES_CONTENT = re.compile(
+    r"^[ \t]*%?(?:cd|pushd)\b(?![ \t]+/content/?[ \t]*$)|\bchdir\((?!\s*[\"']/content/?[\"'])", re.MULTILINE
+)
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -44,7 +47,8 @@ class NotebookFacts:
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `folders` are
-    those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `mounts` are the
+    those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `in_content`: the
+    code names one and never leaves `/content` with `%cd` or `os.chdir`. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths; `idle_output`: Colab's `output` is
@@ -61,6 +65,7 @@ class NotebookFacts:
     work: str = "WORK_DIR"
     drive: str = "DRIVE_DIR"
     folders: frozenset[str] = frozenset({"work", "drive"})
+    in_content: bool = False
     mounts: tuple[str, ...] = DEFAULT_MOUNTS
     parameters: tuple[Parameter, ...] = ()
     colab: ColabNames = field(default_factory=ColabNames)
@@ -92,10 +97,12 @@ def collect_facts(
     if language != "python":
         return NotebookFacts(language=language, **known)
     parameters = plan_parameters(cells)
+    stays = not any(_LEAVES_CONTENT.search(source.text) for source in cells)
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
-        return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
+        in_content = stays and bool(named)
+        return NotebookFacts(language=language, parameters=parameters, folders=named, in_content=in_content, **known)
     leaves_shell = any(_LEAVES_SHELL.search(source.text) for source in cells if source.is_shell)
     context = Context(repository=repository, leaves_shell=leaves_shell, here=here)
     colab = _evaluated(cells, replace(colab, context=context))
@@ -110,6 +117,7 @@ def collect_facts(
     return NotebookFacts(
         language=language,
         folders=folders,
+        in_content=stays and bool(folders),
         mounts=mounts,
         parameters=parameters,
         colab=colab,

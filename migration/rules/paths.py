@@ -7,15 +7,18 @@ environment variables of the same names; the set-up cell (`rules.preamble`) sets
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import TRIGGER
 from migration.notebook.findings import Keeps
+from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.strings import read_cell
+from migration.python.strings import outside_comments, read_cell
 from migration.rules import paths_shell, paths_strings, paths_texts
-from migration.rules.rule import Example, Rule
+from migration.rules.rule import Example, Match, Rule
 
+_ABOVE = re.compile(r"(?<![^\s\"'=(,])\.\.(?=/content(?![\w.-]))")
 _MY_DRIVE = re.compile(r"(?<!content/drive/)(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
 
 
@@ -30,7 +33,30 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     )
 
 
+def _find_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """The folder by a path relative to itself, for the rules of its absolute path."""
+    if not facts.in_content or not (source.is_python or source.is_shell):
+        return
+    for match in outside_comments(source, _ABOVE):
+        message = "`../content` is Colab's folder /content, in which the notebook runs there"
+        yield Match(*match.span(), message, (Edit(*match.span(), ""),))
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF401",
+        name="relative path of the folder",
+        matches="`'../content/x'`, `!ls ../content/x`, if the code also names `/content` or the drive, and never "
+        "leaves `/content`",
+        writes="`/content/x`, for the rules of this path",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_above,
+        trigger=holding("../content"),
+        example=Example(
+            'frame = read_csv("/content/a.csv")\nother = read_csv("../content/b.csv")',
+            'frame = read_csv("/content/a.csv")\nother = read_csv("/content/b.csv")',
+        ),
+    ),
     Rule(
         id="LF402",
         name="folders in Python",

@@ -93,6 +93,21 @@ print('saved to /content/out/model.h5, see /content')
         files={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
+        "paths relative to the folder above",
+        cells(r"""
+a = open('/content/data.csv').read()
+# ----
+b = open('../content/data.csv').read()
+name = 'data'
+c = open(f'../content/{name}.csv').read()
+# ----
+!cp ../content/data.csv ../content/copy.csv
+!cat copy.csv
+"""),
+        ("LF401",),
+        files={"data.csv": "a,b\n1,2\n"},
+    ),
+    Case(
         "paths on the drive",
         cells(r"""
 from google.colab import drive
