@@ -19,12 +19,14 @@ from migration.rules import paths_shell, paths_strings, paths_texts
 from migration.rules.rule import Example, Match, Rule
 
 _ABOVE = re.compile(r"(?<![^\s\"'=(,])\.\.(?=/content(?![\w.-]))")
-_MY_DRIVE = re.compile(r"(?<!content/drive/)(?<=[\"'/=])My\\?[ ]?Drive(?=[\"'/\s}]|$)")
+_MY_DRIVE = re.compile(
+    r"(?:(?<!content/drive/)(?<=[\"'/=])|^[ \t]*[!%][^\n]*[ \t])My\\?[ ]?Drive(?=[\"'/\s}]|$)", re.MULTILINE
+)
 
 
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     """Whether the code of a migrated cell still contains the name `MyDrive`, and so may append it to the mount point at
-    run time: then the drive folder needs links of that name to itself."""
+    run time, or after `%cd` to that: then the drive folder needs links of that name to itself."""
     if "Drive" not in source.text or not _MY_DRIVE.search(source.text):
         return False
     comments = read_cell(source)[1] if source.is_python else []

@@ -108,6 +108,29 @@ c = open(f'../content/{name}.csv').read()
         files={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
+        "the mount point as the current folder",
+        cells(r"""
+from google.colab import drive
+drive.mount('/content/gdrive')
+%cd /content/gdrive
+# ----
+%cd MyDrive/in
+# ----
+print(open('data.csv').read())
+# ----
+import os
+os.chdir('/content/gdrive')
+os.chdir('MyDrive')
+# ----
+!cat in/data.csv
+# ----
+%cd /content/gdrive
+!cat MyDrive/in/data.csv
+"""),
+        ("LF203", "LF402", "LF404"),
+        drive={"in/data.csv": "a,b\n1,2\n"},
+    ),
+    Case(
         "paths on the drive",
         cells(r"""
 from google.colab import drive
