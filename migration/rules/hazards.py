@@ -31,7 +31,8 @@ _MAY_CHANGE_MACHINE = re.compile(
     rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
 )
 _MACHINE_SCRIPT = re.compile(
-    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|/colab\b)[^|\n]*\|\s*(?:ba)?sh\b"
+    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z]))[^|\n]*"
+    r"\|\s*(?:(?:sudo|env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*(?:ba)?sh\b"
 )
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
@@ -44,7 +45,7 @@ _TARGET = re.compile(
     r"-[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
 )
 _COLAB_MACHINE = re.compile(
-    r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
+    r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
     r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*",
     re.MULTILINE,
@@ -164,7 +165,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF831",
         "path of another machine",
-        "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/lib/jvm/…`, `/opt/bin`",
+        "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
+        "`/usr/lib/jvm/…`, `/opt/bin`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,

@@ -36,6 +36,9 @@ def _found(text):
         ("!curl -s https://a.example/b/script.deb.sh | bash", ["LF822"]),
         ("!curl https://colab.a.example/install | sh -", ["LF822"]),
         ("!curl https://a.example/setup/colab | bash", ["LF822"]),
+        ("!wget -q https://a.example/setup_colab.sh -O- | bash", ["LF822"]),
+        ("!curl https://colab.a.example/install | A='==1 2' B=\"==2\" C=3 sh -", ["LF822"]),
+        ("!curl https://colab.a.example/install | env A=1 bash -s x", ["LF822"]),
         ("!npm install -g a", ["LF822"]),
         ("!go install a@latest", ["LF822"]),
         ("!ln -s $DRIVE_DIR /mydrive", ["LF822"]),
@@ -51,6 +54,7 @@ def _found(text):
         ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
         ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
+        ("home = 'source /usr/local/amber.sh'", ["LF831"]),
     ],
 )
 def test_access_outside_the_folders_is_reported(text, rules):
