@@ -56,6 +56,7 @@ def test_unambiguous_text_is_rewritten(before, after, rule):
         ("%%javascript\ngoogle.colab.kernel.comms.open()\nconst a = google.colab.b", "LF232", [2, 3]),
         ("%%javascript\nif (google.colab) {google.colab.kernel.comms.open()}", "LF232", [2]),
         ('%%html\n<link href="/nbextensions/google.colab/tabbar.css">', "LF232", [2]),
+        ("HTML('<script>var data = 1</script>')\ndata = eval_js('data')", "LF232", [2]),
         ("%%writefile a.html\n<script>google.colab.kernel.invokeFunction(1)</script>", "LF232", [2]),
     ],
 )
@@ -74,6 +75,10 @@ def test_ambiguous_text_is_a_manual_step(text, rule, lines):
         "# on Colab",
         "%load_ext google.colab.data_table",
         "from google import genai",
+        "from js2py import eval_js\nx = eval_js('const a = 1')",
+        "def eval_js(a): pass\nx = eval_js('document.title')",
+        "x = eval_js(a)  # Python",
+        "# eval_js('<script>')",
         "js = '<script>if (!window.MathJax && window.google && window.google.colab) {load()}</script>'",
     ],
 )
