@@ -1,7 +1,7 @@
-"""Rules for packages that pip does not install: those of the system, and those of conda.
+"""Rules for packages that pip does not install: those of the system, and those of conda; and for samples of Colab.
 
-A notebook cannot install them without administrator rights, so its lines become comments or do nothing, and the finding
-lists what to install by other means.
+A notebook cannot install packages without administrator rights, so its lines become comments or do nothing, and the
+finding lists what to install by other means.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
 _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
+_SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
 
 
 def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
@@ -173,12 +174,37 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(*source.span(node), message, action=action)
 
 
+def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Lines that only delete Colab's samples, which are not on this machine."""
+    removed = [
+        found.command
+        for found in shell_texts(source)
+        if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
+    ]
+    only_ones = _only_in_block(source, removed)
+    for command in removed:
+        head = "pass  # " if command.start in only_ones else "# "
+        edits = _as_comment(source, command.start, command.end, len(command.indent), head)
+        message = "deletes Colab's samples: here it would delete a folder of yours with their name"
+        yield Match(command.start, command.end, message, edits)
+
+
 _SYSTEM = holding(
     *("apt", "dpkg", "gdebi", "ldconfig", "update-alternatives"),
     like=r"\b(?:apt|aptitude|dpkg|gdebi|ldconfig|update-alternatives|add-apt-repository)\b",
 )
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF524",
+        name="deletion of Colab's samples",
+        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line",
+        writes="a comment",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_samples,
+        trigger=holding("sample_data"),
+        example=Example("!rm -r /content/sample_data", "# !rm -r /content/sample_data"),
+    ),
     Rule(
         id="LF520",
         name="system packages",

@@ -190,6 +190,15 @@ def test_a_parameters_cell_that_needs_the_folders_finds_them_defined():
     assert parameters == "data = f'{WORK_DIR}/data'"
 
 
+def test_no_folder_is_created_for_samples_that_are_deleted():
+    text = "!rm -r /content/sample_data\nopen('/content/a')"
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
+    setup, last = texts(migrate(notebook_of(cell)))[-2:]
+    assert "WORK_DIR = " in setup
+    assert "sample_data" not in setup
+    assert last.startswith("# !rm")
+
+
 def test_the_folder_of_sample_data_exists():
     cell = {"cell_type": "code", "source": "%cd /content/sample_data", "metadata": {}, "outputs": []}
     setup = texts(migrate(notebook_of(cell | {"execution_count": None})))[1]

@@ -106,6 +106,36 @@ def test_read_only_commands_are_unchanged(text):
 
 
 @pytest.mark.parametrize(
+    "before, after",
+    [
+        ("# Delete samples\n!rm -r /content/sample_data\na()", "# Delete samples\n# !rm -r /content/sample_data\na()"),
+        ("!rm -rf 'sample_data/'", "# !rm -rf 'sample_data/'"),
+        ("!rm -r -f ./sample_data/*", "# !rm -r -f ./sample_data/*"),
+        ("with a:\n    !rm -r sample_data\nb()", "with a:\n    pass  # !rm -r sample_data\nb()"),
+        ("with a:\n    !rm -r sample_data\n    b()", "with a:\n    # !rm -r sample_data\n    b()"),
+    ],
+)
+def test_colabs_samples_are_not_deleted_here(before, after):
+    new, (finding,) = rewritten(before)
+    assert new == after
+    assert (finding.rule, finding.keeps) == ("LF524", Keeps.EQUIVALENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!rm -r /content/data/sample_data",
+        "!rm sample_data.csv",
+        "!rm -r sample_data data",
+        "!rm -r sample_data_2",
+        "x = 1  # rm -r sample_data",
+    ],
+)
+def test_other_deletions_are_unchanged(text):
+    assert rewritten(text) == (text, [])
+
+
+@pytest.mark.parametrize(
     "text, message",
     [
         ("!add-apt-repository ppa:a/b", "adds a package source to the system: `ppa:a/b`"),

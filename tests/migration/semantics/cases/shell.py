@@ -79,6 +79,19 @@ get_ipython().system('cat /content/data.csv')
         files={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
+        "a deletion of the samples",
+        cells(r"""
+!rm -rf /content/sample_data
+x = 1
+# ----
+with open('/content/log.txt', 'w') as log:
+    !rm -rf sample_data
+# ----
+!ls /content
+"""),
+        ("LF524",),
+    ),
+    Case(
         "commands in the background",
         cells(r"""
 !sleep 0.1; touch /content/late.txt &
