@@ -37,6 +37,10 @@ _LEAVES_SHELL = re.compile(rf"(?:{SHELL_TEST.pattern})[^\n]*(?:&&|\|\|)\s*exit\b
 _LEAVES_CONTENT = re.compile(
     r"^[ \t]*%?(?:cd|pushd)\b(?![ \t]+/content/?[ \t]*$)|\bchdir\((?!\s*[\"']/content/?[\"'])", re.MULTILINE
 )
+_DRIVE_SERVICE = re.compile(
+    r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
+    re.MULTILINE | re.IGNORECASE,
+)
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -58,6 +62,7 @@ class NotebookFacts:
     `files`: the names of the notebook's file on Colab and in its first badge. `described`: the code cells between two
     text cells, without the first code cell, and those whose text is about the mount in them: a text would describe
     nothing if they were removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
+    `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     """
 
@@ -77,6 +82,7 @@ class NotebookFacts:
     files: frozenset[str] = frozenset()
     described: frozenset[int] = frozenset()
     tests: frozenset[int] = frozenset()
+    drive_service: bool = False
     signed_in: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -127,6 +133,7 @@ def collect_facts(
         tests=frozenset(
             source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
         ),
+        drive_service=any(_DRIVE_SERVICE.search(source.text) for source in cells),
         signed_in={source.index: row for source in cells if (row := last_sign_in(source, colab)) is not None},
         **{**known, "described": known["described"] | introduced},
     )

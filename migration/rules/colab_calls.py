@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.names import Use, is_offered
@@ -40,6 +40,10 @@ _CALLS = {
         _NO_EFFECT,
     ),
 }
+_DRIVE_SIGN_IN = (
+    "sign in once with `gcloud auth application-default login --scopes=https://www.googleapis.com/auth/drive,"
+    "https://www.googleapis.com/auth/cloud-platform`: without these scopes Drive and Sheets refuse the credentials"
+)
 _PAGE_PORT = "gives the local URL of the port"
 
 
@@ -160,7 +164,10 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
     def find(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for use in facts.colab.cell(source).uses:
             if _part_of(use.path) is part and not _is_plain_name(part, use):
-                yield _match(source, part, use)
+                match = _match(source, part, use)
+                if use.path == "auth.authenticate_user" and facts.drive_service:
+                    match = replace(match, action=_DRIVE_SIGN_IN, keeps=Keeps.NEEDS_HUMAN)
+                yield match
 
     return find
 

@@ -255,6 +255,26 @@ def test_unsupported_features_are_manual_steps(text, rule):
     assert "no effect" not in finding.message
 
 
+@pytest.mark.parametrize(
+    "use, needed",
+    [
+        ("from pydrive2.auth import GoogleAuth", True),
+        ("!pip install gspread", True),
+        ("service = build('drive', 'v3')", True),
+        ("# import gspread", False),
+        ("client = bigquery.Client()", False),
+    ],
+)
+def test_a_sign_in_for_the_drive_names_its_scopes(use, needed):
+    (finding,) = [
+        found
+        for found in _one(f"from google.colab import auth\nauth.authenticate_user()\n{use}")[1]
+        if found.rule == "LF214"
+    ]
+    assert ("googleapis.com/auth/drive" in finding.action) is needed
+    assert finding.keeps is (Keeps.NEEDS_HUMAN if needed else Keeps.EQUIVALENT)
+
+
 @pytest.mark.parametrize("call", ["output.eval_js('takePhoto()')", "_message.blocking_request('get_ipynb')"])
 def test_a_call_that_fails_here_is_reported_with_its_error(call):
     (finding,) = [found for found in _one(f"from google.colab import output, _message\n{call}")[1] if not found.changed]
