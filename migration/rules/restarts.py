@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
@@ -15,6 +16,7 @@ from migration.rules.rule import Example, Match, Rule
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then continue with the next cell"
+_SAYS_SO = "; reword the message above, which says that the kernel restarts"
 _TRIGGER = holding(
     *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
     like=r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart",
@@ -30,7 +32,14 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if found:
             start, end = source.span(found[0])[0], source.span(found[-1])[1]
             message = f"`{ast.unparse(found[0])}` restarts the kernel"
-            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), _ACTION)
+            printed = source.segment(before) if (before := _statement_before(block, found[0])) else ""
+            action = _ACTION + _SAYS_SO * bool(re.match(r"print\(.*restart", printed, re.IGNORECASE))
+            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), action)
+
+
+def _statement_before(block: Block, node: ast.stmt) -> ast.stmt | None:
+    at = block.statements.index(node)
+    return block.statements[at - 1] if at else None
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:

@@ -64,6 +64,15 @@ def test_other_exits_are_unchanged(text):
     assert _one(text) == (text, [])
 
 
+@pytest.mark.parametrize(
+    "before, is_named",
+    [("print('Restarting kernel...')", True), ("print('done')", False), ("restart()", False), ("", False)],
+)
+def test_a_message_about_the_restart_is_named(before, is_named):
+    (finding,) = _one(f"{before}\nexit()")[1]
+    assert ("reword the message above" in finding.action) is is_named
+
+
 def test_a_cell_that_is_not_python_is_unchanged():
     source = CellSource("print 1\nexit()")
     assert rewrite(source, cell_type="code", rules=restarts.RULES, facts=collect_facts([source])) == (source, [])
