@@ -12,7 +12,7 @@ from migration.analysis.mounts import SAYS_MOUNT
 from migration.colab.forms import marks
 from migration.notebook.findings import Finding, Keeps
 from migration.python.source import CellSource
-from migration.python.strings import comments
+from migration.python.strings import comments, outside_comments
 from migration.rules.rule import Example, Match, Rule
 
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern. Other languages
@@ -49,15 +49,26 @@ _ABOUT_COLAB = {
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
         ("ランタイム", r"ランタイム"),
         ("런타임", r"런타임"),
+        ("代码执行程序", r"代码执行程序"),
+        ("运行时", r"(?:更改|更换|修改|断开|重新启动)运行时"),
+        ("高ram", r"高RAM"),
         ("entorno", r"\bentorno de ejecuci[oó]n\b"),
         ("工作階段", r"重新啟動工作階段"),
-        ("重启", r"重启(?:会话|运行时|代码执行程序)"),
+        ("重启", r"重启(?:会话|运行时)"),
+        ("accessible", r"\bdrive accessible\b"),
+        (
+            "colab.research",
+            r"\b(?:run|execut|us|work|open)\w*\b[^.\n]{0,20}\b(?:in|on|with|via|using) (?:the )?"
+            r"\[(?:google )?colab(?:oratory)?\]\((?:https?:)?//colab\.research\.google\.com/?(?:[?#][^()\s]*)?\)",
+        ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
         ("file", r"\bfiles? (?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder (?:icon|panel|pane|tab|explorer|browser)\b"),
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
+_MAY_CONCERN = ("markdown", "runtime", "런타임", "运行时")
+_PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
     rf"{_ABOUT_COLAB['secret'].pattern}|{_ABOUT_COLAB['colab'].pattern}|\bfor\W{{1,3}}(?:google\W)?colab\b(?!\.\w)",
@@ -124,7 +135,8 @@ def _about_colab(text: str) -> list[re.Match[str]]:
 
 
 def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
-    """The findings for comments of an original cell that are still in the new one, or in the parameters cell."""
+    """The findings for comments and messages of an original cell that are still in the new one, or for comments in the
+    parameters cell."""
     found = {finding.line: finding for finding in (*_texts_of_tests(source, facts), *_form_texts(source, facts))}
     moved = (line for parameter in facts.parameters for line in (*parameter.above, *parameter.below))
     left = "\n".join([new.text, *moved]) if found else ""
@@ -132,17 +144,19 @@ def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFac
 
 
 def _is_left(finding: Finding, text: str) -> bool:
-    """Whether a text contains the comment of a finding. Other rules rewrite the marks of forms, names and folders."""
+    """Whether a text contains the comment of a finding, or its line. Other rules rewrite the marks of forms, names and
+    folders."""
     comment = _COMMENT.search(finding.before)
-    return comment is None or bool(_REWRITTEN.search(comment[0])) or comment["text"].rstrip() in text
+    left = comment["text"].rstrip() if comment else finding.before.strip()
+    return bool(_REWRITTEN.search(comment[0] if comment else left)) or left in text
 
 
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, and comments about its Runtime menu, or about signing in above a mount."""
+    comments, comments and strings about its Runtime menu, and comments about signing in above a mount."""
     mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
-    if source.language != "python" or not (mount >= 0 or "markdown" in text or "runtime" in text):
+    if source.language != "python" or not (mount >= 0 or any(word in text for word in _MAY_CONCERN)):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
@@ -152,6 +166,8 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
         elif row not in rows and _RUNTIME.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
+    for match in outside_comments(source, _PRINTED_MENU) if source.is_python else ():
+        found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))
@@ -201,7 +217,7 @@ RULES: tuple[Rule, ...] = (
         "LF704",
         "text about Colab",
         "its Runtime menu, mounting a drive, `google.colab`, the secrets or files pane, in markdown and in "
-        "the texts of forms",
+        "the texts of forms; its Runtime menu also in comments and strings",
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_texts,

@@ -219,6 +219,11 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("Restart the session after the installation.", "LF704"),
         ("`document.querySelector('colab-toolbar-button#connect').click()`", "LF704"),
         ("Google Colaboratory上にアップロードします", "LF704"),
+        ("选择 “代码执行程序” -> “更改运行时类型”", "LF704"),
+        ("如果选了“高RAM”之后", "LF704"),
+        ("用完之后注意断开运行时", "LF704"),
+        ("Click to make your Google Drive accessible.", "LF704"),
+        ("It is supposed to be executed on [Google colab](https://colab.research.google.com).", "LF704"),
         ("ランタイムを切断してください。", "LF704"),
         ("Colab에서 GPU를 사용합니다.", "LF704"),
         ("可以重新啟動工作階段", "LF704"),
@@ -331,6 +336,20 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         CellSource("a = 1\n# NOTE: set Runtime -> Change runtime type to TPU\n# at runtime"), NotebookFacts()
     )
     assert (found.rule, found.line) == ("LF704", 2)
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("print('Select the Runtime > \"Change runtime type\" menu')", [1]),
+        ("a = (\n  '런타임 → 런타임 유형 변경'\n)", [2]),
+        ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
+    ],
+)
+def test_a_string_about_the_menu_of_colab_is_reported(text, lines):
+    source = CellSource(text)
+    assert [found.line for found in _comments(source, NotebookFacts())] == lines
+    assert _comments(source, NotebookFacts(), CellSource("a = 1")) == []
 
 
 @pytest.mark.parametrize(
