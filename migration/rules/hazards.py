@@ -45,10 +45,14 @@ _TARGET = re.compile(
     r"-[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
 )
 _COLAB_MACHINE = re.compile(
-    r"(?<![\w.$}~:/-])(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
+    r"(?<![\w.$}~:/-])(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
     r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
-    r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*",
+    r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
+)
+# Folders that a user makes there on Colab; not the routes of a web server, and no text appended to another.
+_AT_ROOT = re.compile(
+    r"(?<!get)(?<!post)(?<!route)[=(:,]\s*[rf]?[\"'](?P<path>/(?:models|outputs|checkpoints)/[^\"'\s]*)"
 )
 
 
@@ -132,12 +136,16 @@ def _written(command: shell.Command) -> Iterator[str]:
 
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    by_line = {source.line_of(match.start()): match for match in reversed(outside_comments(source, _COLAB_MACHINE))}
+    found = [*outside_comments(source, _COLAB_MACHINE), *outside_comments(source, _AT_ROOT)]
+    by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
         if SHELL_TEST.search(source.text[slice(*source.line_span(*match.span()))]):
             continue
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
-        yield Match(*match.span(), f"`{match[0]}` is a path of the machine that the notebook ran on", (), action)
+        if match.re is _AT_ROOT:
+            action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
+        message = f"`{match['path']}` is a path of the machine that the notebook ran on"
+        yield Match(*match.span("path"), message, (), action)
 
 
 RULES: tuple[Rule, ...] = (
@@ -166,11 +174,14 @@ RULES: tuple[Rule, ...] = (
         "LF831",
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
-        "`/usr/lib/jvm/…`, `/opt/bin`",
+        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
-        holding("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
+        holding(
+            *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
+            *("/models/", "/outputs/", "/checkpoints/"),
+        ),
         example=Example('open("/root/.config/x")'),
     ),
 )

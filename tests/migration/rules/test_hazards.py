@@ -55,6 +55,8 @@ def _found(text):
         ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
         ("home = 'source /usr/local/amber.sh'", ["LF831"]),
+        ("folder = f'/models/{name}_epochs'", ["LF831"]),
+        ("args = {'output_dir': '/outputs/'}", ["LF831"]),
     ],
 )
 def test_access_outside_the_folders_is_reported(text, rules):
@@ -84,6 +86,9 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!curl -fsSL https://a.example/install.sh | sh",
         "# !sudo ls",
         "x = 'usr/local/cuda'",
+        "x = base + '/models/x'",
+        "x = 'models/x', './outputs/y'",
+        "@app.get('/models/{name}')\ndef f(): pass",
         f"url = 'https://a.example{_HOME}/b'",
         "print('sudo')",
         "!echo 'unclosed",
