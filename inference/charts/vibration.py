@@ -38,6 +38,8 @@ FOLDS = 8
 # With fewer files, time segments are left out instead: fewer of them, because neighbouring windows are similar.
 _FEWEST_FILES, _SEGMENTS = 4, 4
 _SMALLEST = 1e-12
+# Key of the terms of the operating point among the features, (W, 1, M): they are averaged over windows as features are.
+_TERMS = "terms"
 
 
 @dataclass(frozen=True)
@@ -208,10 +210,6 @@ class VibrationChartSet:
         terms = PolynomialTerms(held["terms.low_k"], held["terms.high_k"], int(held["terms.degree"]))
         usual, settings = held["usual"], VibrationCharts.model_validate_json(str(held["settings"]))
         return cls(terms, named("chart", Chart), named("reference", Reference), usual, int(held["span"]), settings)
-
-
-# Key of the terms of the operating point among the features, (W, 1, M): they are averaged over windows as features are.
-_TERMS = "terms"
 
 
 def _terms_of(terms: PolynomialTerms, windows: WindowSet) -> np.ndarray:
