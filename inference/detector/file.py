@@ -31,6 +31,8 @@ _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", 
 _THRESHOLD = TypeAdapter(CalibratedThreshold)
 # What reading a damaged archive raises; TokenError comes from the parser of the header of an array.
 _UNREADABLE = (OSError, ValueError, EOFError, LookupError, TypeError, zipfile.BadZipFile, RuntimeError, TokenError)
+# What arrays that do not fit together raise; SystemError comes from NumPy, for text that is not Unicode.
+_MISFITS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError, SystemError)
 
 
 def save_detector(detector: Detector, path: Path) -> None:
@@ -83,7 +85,7 @@ def load_detector(path: Path) -> Detector:
         detector = _detector(header, arrays)
         _try_out(detector)
         return detector
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+    except _MISFITS as error:
         raise _Unusable(path, f"is not a detector: {first_line(error)}") from error
 
 
