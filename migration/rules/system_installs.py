@@ -26,6 +26,7 @@ _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
 _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
+_VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
 
 
@@ -59,7 +60,9 @@ def _becomes_comment(found: ShellText, line: tuple[shell.Command, ...], calls: l
 def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     """The message, the action, and whether the behaviour is kept."""
     packages = list(dict.fromkeys(name for call in calls for name in call.packages))
-    wanted = ", ".join(dict.fromkeys([*packages, *(name for call in calls for name in call.others)]))
+    others = [_VARIABLE.fullmatch(name) or name for call in calls for name in call.others]
+    others = [name if isinstance(name, str) else f"what the variable `{name[1] or name[2]}` names" for name in others]
+    wanted = ", ".join(dict.fromkeys([*packages, *others]))
     sources = ", ".join(dict.fromkeys(f"`{name}`" for call in calls for name in call.sources))
     if not wanted and not sources:
         if chosen := sorted({call.command.program for call in calls} & _CHOOSES):

@@ -240,9 +240,11 @@ def system_call(command: shell.Command) -> SystemCall | None:
     plain = _plain_arguments(arguments)
     if not plain or plain[0].value not in ("install", "build-dep", "reinstall"):
         return SystemCall(command)
-    known = [word.value for word in plain[1:] if is_known(word)]
+    # A digit alone is the number of a redirection, apart from it by mistake: `> /dev/null 2 >&1`.
+    named = [word for word in plain[1:] if not re.fullmatch(r"\d", word.value)]
+    known = [word.value for word in named if is_known(word)]
     packages = tuple(value for value in known if re.fullmatch(r"[a-z0-9][\w.+:~-]*(?:=\S+)?(?:/\w\S*)?", value))
-    others = tuple(word.value for word in plain[1:] if word.value not in packages)
+    others = tuple(word.value for word in named if word.value not in packages)
     return SystemCall(command, packages, others, installs=True)
 
 

@@ -165,3 +165,10 @@ def test_a_package_that_works_on_colab_only_is_reported_once(text, action):
     assert after == text
     assert (finding.rule, finding.keeps) == ("LF523", Keeps.NEEDS_HUMAN)
     assert action in finding.action
+
+
+@pytest.mark.parametrize("name", ["{name}", "$name", "${name}"])
+def test_a_variable_is_not_the_name_of_a_package(name):
+    _, found = rewritten(f"!apt-get install x {name} -qq > /dev/null 2 >&1")
+    assert found[0].message == "installs into the system: x, what the variable `name` names"
+    assert found[0].action.startswith("install x, what the variable `name` names with the system's")

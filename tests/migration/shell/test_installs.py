@@ -79,6 +79,7 @@ def test_bounds_without_quotes(text, specs):
     [
         ("apt-get install -y x y=1.0", ("x", "y=1.0"), (), True),
         ("sudo DEBIAN_FRONTEND=a apt -o b=c install x", ("x",), (), True),
+        ("apt-get install x > /dev/null 2 >&1", ("x",), (), True),
         ("apt-get update", (), (), False),
         ("dpkg -i a.deb", (), ("a.deb",), True),
         ("dpkg --configure -a", (), (), False),
