@@ -26,7 +26,7 @@ from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
 from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
-from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, tagged
+from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, parameter_name, tagged
 from migration.rules.prose import headings, own_files
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
@@ -131,7 +131,10 @@ def migrate(
     cells = [{key: value for key, value in cell.items() if key != _ORIGIN} for cell in cells]
     return Migration(
         notebook={**migrated, "cells": with_ids(cells)},
-        findings=[replace(found, output_cell=now.get(found.cell)) for found in cleaned + findings],
+        findings=[
+            replace(found, output_cell=now.get(found.cell), action=_with_parameter(found.action, cells))
+            for found in cleaned + findings
+        ],
         origins=origins,
         drive=drive_files(findings, code),
         secrets=secret_names(code, facts.colab),
@@ -139,6 +142,13 @@ def migrate(
         hardware=hardware,
         uses_runtime=any(_uses_runtime(cell["source"], language) for cell in cells if cell["cell_type"] == "code"),
     )
+
+
+def _with_parameter(action: str, cells: Sequence[dict[str, Any]]) -> str:
+    """The action with the name that the parameter for the drive has in these cells."""
+    if "`drive_dir`" not in action:
+        return action
+    return action.replace("`drive_dir`", f"`{parameter_name('drive_dir', cells)}`")
 
 
 def _placed(cells: Sequence[dict[str, Any]], texts: Sequence[str], prose: Mapping[int, str]) -> list[dict[str, Any]]:

@@ -86,11 +86,11 @@ def add_preamble(
     work, drive = (written_literal(folder.replace("\\", "/")) for folder in (folders.work, folders.drive))
     lines = dict(fields)
     if needs.drive:
-        name, base = _parameter("drive_dir", cells), _parameter("work_dir", cells)
+        name, base = parameter_name("drive_dir", cells), parameter_name("work_dir", cells)
         line = f"{name} = {drive}  # type: str folder in place of Google Drive, relative to {base}"
         lines = {name: line, **lines}
     if needs.work:
-        name = _parameter("work_dir", cells)
+        name = parameter_name("work_dir", cells)
         line = f"{name} = {work}  # type: str folder of the notebook's files, relative to the one it is started in"
         lines = {name: line, **lines}
     parameters, setup = tagged(cells, PARAMETERS_TAG), tagged(cells, SETUP_TAG)
@@ -116,7 +116,7 @@ def add_preamble(
     return [*cells[:at], *added, *cells[at:]]
 
 
-def _parameter(name: str, cells: Sequence[dict[str, Any]]) -> str:
+def parameter_name(name: str, cells: Sequence[dict[str, Any]]) -> str:
     """The name of a folder's parameter: another one if a cell assigns it for itself."""
     own = (cell for cell in cells if cell["cell_type"] == "code" and not {PARAMETERS_TAG, SETUP_TAG} & {*_tags(cell)})
     found = (access for cell in own if name in cell["source"] for access in accesses(CellSource(cell["source"])))
@@ -193,12 +193,12 @@ def _setup_lines(cells: Sequence[dict[str, Any]], facts: NotebookFacts, needs: _
     if needs.bash:
         lines.append('os.environ["SHELL"] = shutil.which("bash") or os.environ.get("SHELL", "sh")')
     if needs.work:
-        path = f"os.path.join({start}, os.path.expanduser({_parameter('work_dir', cells)}))"
+        path = f"os.path.join({start}, os.path.expanduser({parameter_name('work_dir', cells)}))"
         lines += [f'{work} = os.environ["{work}"] = os.path.abspath({path})', f"os.makedirs({work}, exist_ok=True)"]
     if needs.samples:
         lines.append(f'os.makedirs(os.path.join({work}, "sample_data"), exist_ok=True)')
     if needs.drive:
-        path = f"os.path.join({work}, os.path.expanduser({_parameter('drive_dir', cells)}))"
+        path = f"os.path.join({work}, os.path.expanduser({parameter_name('drive_dir', cells)}))"
         lines += [f'{drive} = os.environ["{drive}"] = os.path.abspath({path})', f"os.makedirs({drive}, exist_ok=True)"]
     if needs.drive_links:
         lines += [f"from {_RUNTIME} import link_my_drive", f"link_my_drive({drive})"]

@@ -382,3 +382,11 @@ def test_comments_need_no_added_cells_and_no_runtime(text):
 def test_a_hash_in_a_string_is_no_comment():
     migration = migrate(notebook_of("open('#/content', '/content/a') # from /content"))
     assert "WORK_DIR = " in texts(migration)[1]
+
+
+def test_a_finding_names_the_parameter_of_the_drive():
+    mount = "from google.colab import drive\ndrive.mount('/content/drive')\nopen('/content/drive/MyDrive/a')"
+    for text, name in ((mount, "drive_dir"), (f"drive_dir = 'a'\n{mount}", "landfall_drive_dir")):
+        findings = migrate(notebook_of(text)).findings
+        action = next(found.action for found in findings if found.rule == "LF203")
+        assert action.endswith(f"the folder of the parameter `{name}`")
