@@ -12,7 +12,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.local_value import SHELL_TEST
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
-from migration.python.shell_texts import shell_texts
+from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
@@ -28,12 +28,14 @@ _SYSTEM_TOOLS = re.compile(
 _MANAGERS = re.compile(r"npm|yarn|gem|cargo|go|brew|snap|yum|dnf|apk|pacman|easy_install")
 _MAY_CHANGE_MACHINE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
-    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm)\b"
+    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm|conda|mamba)\b"
 )
 _MACHINE_SCRIPT = re.compile(
     r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z]))[^|\n]*"
     r"\|\s*(?:(?:sudo|env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*(?:ba)?sh\b"
 )
+_SETS_UP_CONDA = re.compile(r"init\b|config\b(?!.*--(?:env|file)\b)(?=.* --(?:set|add|append|prepend|remove)\b)")
+_RUNS_SCRIPT = "a downloaded script adds a package source or sets up Colab's machine"
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
 _DELETES = "delete the line, or make it a comment: this machine has your own files there"
@@ -57,10 +59,12 @@ _AT_ROOT = re.compile(
 
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for listed in list_commands(source):
+        if any(_MACHINE_SCRIPT.search(word.value) for word in listed.command.words):
+            yield Match(*source.span(listed.words), _RUNS_SCRIPT, (), _CHECK)
     for text in shell_texts(source):
         for script in _MACHINE_SCRIPT.finditer(text.text):
-            what = "a downloaded script adds a package source or sets up Colab's machine"
-            yield Match(text.at(script.start()), text.at(script.end()), what, (), _CHECK)
+            yield Match(text.at(script.start()), text.at(script.end()), _RUNS_SCRIPT, (), _CHECK)
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
             if what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
@@ -101,6 +105,8 @@ def _change(command: shell.Command) -> str:
         return f"`{program} install` changes the system outside the work folder"
     if _MANAGERS.fullmatch(program) and _installs(program, {word.value for word in command.arguments}):
         return f"installs a program with {program} for the whole machine"
+    if program in ("conda", "mamba") and _SETS_UP_CONDA.match(" ".join(word.value for word in command.arguments)):
+        return f"`{program} {command.arguments[0].value}` changes your own settings of conda or of the shell"
     target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
     return f"`{program or 'a redirection'}` changes {target}, outside the work folder" if target else ""
 
@@ -153,7 +159,8 @@ RULES: tuple[Rule, ...] = (
         "LF822",
         "change of the machine",
         "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`, "
-        "`curl https://…/script.deb.sh | bash`",
+        '`curl https://…/script.deb.sh | bash`, also in `subprocess.run(["bash", "-c", …])`, `conda init`, '
+        "`conda config --set …`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_changes,
