@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
+from migration.analysis.imports import ONLY_ON_COLAB
+from migration.colab.names import path_below
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
@@ -47,6 +49,9 @@ _TPU = re.compile(
 _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
+# Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
+_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)")
+_NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", *ONLY_ON_COLAB})
 _COLAB = re.compile(
     r"google\.colab|(?<!<)/content\b|#[ \t]*@(?:param|title|markdown)|COLAB_|/g?drive/My ?Drive|tensorflow_version"
     r"|^%%shell\b",
@@ -110,6 +115,19 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
 
 
+def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Imports of modules that are made for Colab by their names."""
+    removed = facts.colab.cell(source).removed
+    for node in source.nodes:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names if id(node) not in removed else ():
+            if _FOR_COLAB.search(name) and path_below(name) is None and name not in _NOT_FOR_COLAB:
+                message = f"`{name}` is made for Colab by its name, and may import `google.colab`"
+                action = "check whether the module works on this machine; if not, delete what uses it"
+                yield Match(*source.span(node), message, (), action)
+
+
 def running(source: CellSource, facts: NotebookFacts, found: Iterable[re.Match[str]]) -> list[re.Match[str]]:
     """The matches outside of conditions that stay because they are false here."""
     spans = facts.colab.cell(source).as_written
@@ -170,6 +188,16 @@ RULES: tuple[Rule, ...] = (
         holding("TPU", "colab_tpu", "to_tpu_model", "initialize_tpu", "cloud_tpu", "torch_xla", like=_TPU),
         any_language=True,
         example=Example("tf.distribute.cluster_resolver.TPUClusterResolver()"),
+    ),
+    Rule(
+        "LF842",
+        "module for Colab",
+        "`import colab_utils`, `from a.colab_tools import b`",
+        "nothing; reported",
+        Keeps.NEEDS_HUMAN,
+        _find_modules,
+        holding("colab", like=r"\b(?:import|from)\s[^\n]*(?<![a-zA-Z])colab(?![a-zA-Z])"),
+        example=Example("import colab_utils"),
     ),
     Rule(
         "LF901",

@@ -78,3 +78,19 @@ def test_other_languages_are_reported_if_they_use_colab():
     assert _found('setwd("/content/a")', language="r") == [("LF903", 1)]
     assert _found("%%shell\njulia -e 'using Pkg'", language="julia") == [("LF903", 1)]
     assert _found("print(1)", language="r") == []
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("import a, colab_camera as b", [1]),
+        ("import os\nfrom jax_md.colab_tools import renderer", [2]),
+        ("from a.colab import b\nimport a.b_colab", [1, 2]),
+        ("from google.colab import files\nimport google.colab", []),
+        ("import condacolab, colab_transfer, colabtools", []),
+        ("import midi_to_colab_audio", []),
+        ("from a import is_colab", []),
+    ],
+)
+def test_modules_for_colab_are_reported(text, lines):
+    assert [line for rule, line in _found(text) if rule == "LF842"] == lines
