@@ -44,6 +44,8 @@ _ABOUT_COLAB = {
             r"|\b(?:en|em|dans|sur|auf|в) (?:google )?colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
             r"|在 ?(?:google )?colab(?![^\[\]\n]*\]\()|colab(?:oratory)? ?(?:上|で|中|에서)(?![^\[\]\n]*\]\()",
         ),
+        ("google colab", r"\bstart(?:ing)? google colab\b(?!\.\w)"),
+        ("colab ", r"\bcolab sessions?\b|\bcolab (?:from )?disconnect"),
         ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
         ("session", r"\brestart\w*\b[^.\n]{0,20}\bsession\b|\bsession\b[^.\n]{0,30}\brestart"),
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
@@ -69,6 +71,7 @@ _ABOUT_COLAB = {
 _RUNTIME = _ABOUT_COLAB["runtime"]
 _MAY_CONCERN = ("markdown", "runtime", "런타임", "运行时")
 _PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
+_PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
     rf"{_ABOUT_COLAB['secret'].pattern}|{_ABOUT_COLAB['colab'].pattern}|\bfor\W{{1,3}}(?:google\W)?colab\b(?!\.\w)",
@@ -101,7 +104,7 @@ _WORDS = (
 )
 _MOUNTS = (
     r"\bconnect\w*\b.{0,40}\bdrive\b|\bmont(?:ar|amos|aje|agem|e)\b"
-    r"|マウント|ドライブ|挂[载載]|掛載|[云雲]端?[盘盤硬]|마운트|드라이브"
+    r"|マウント|ドライブ|drive ?への接続|挂[载載]|掛載|[云雲]端?[盘盤硬]|마운트|드라이브"
 )
 _SIGN_IN = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS})")
 _MOUNT = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS}|{_MOUNTS})")
@@ -154,7 +157,7 @@ def _is_left(finding: Finding, text: str) -> bool:
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
     comments, comments and strings about its Runtime menu, and comments about signing in above a mount."""
-    mount = facts.signed_in.get(source.index, -1)
+    last = mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
     if source.language != "python" or not (mount >= 0 or any(word in text for word in _MAY_CONCERN)):
         return
@@ -168,6 +171,8 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
     for match in outside_comments(source, _PRINTED_MENU) if source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
+    for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
+        found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))

@@ -433,6 +433,7 @@ _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
         ("Entre na sua conta do Google", True),
         ("Next, connect to your drive", False),
         ("ドライブをマウントします", False),
+        ("Google Driveへの接続", False),
         ("挂载云端硬盘", False),
         ("드라이브를 마운트합니다", False),
         ("Montar la unidad", False),
@@ -453,3 +454,27 @@ def test_a_text_at_a_removed_mount_that_describes_it_is_reported(text, in_commen
 def test_a_text_about_another_service_is_not_about_the_mount(text):
     facts = collect_facts([CellSource(_MOUNT, index=1)])
     assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[1] == []
+
+
+def test_a_message_about_a_removed_mount_is_reported():
+    message = 'print("Google Driveへの接続が完了しました。")'
+    for text, lines in ((f"{_MOUNT}\n{message}", [_MOUNT.count("\n") + 2]), (message, [])):
+        source = CellSource(text)
+        found = _comments(source, collect_facts([source]))
+        assert [(finding.line, finding.message) for finding in found] == [(line, SIGN_IN_MESSAGE) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "text, is_found",
+    [
+        ("1. Start Google Colab: https://colab.research.google.com", True),
+        ("Start the notebook: https://colab.research.google.com", False),
+        ("Connect your colab session to a GPU", True),
+        ("run step 5 to prevent Colab from disconnecting", True),
+        ("If Colab disconnects, run it again", True),
+        ("the colab sessionizer", False),
+    ],
+)
+def test_texts_about_sessions_of_colab_are_reported(text, is_found):
+    _, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=NotebookFacts())
+    assert ("LF704" in {finding.rule for finding in found}) is is_found
