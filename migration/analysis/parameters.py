@@ -256,12 +256,26 @@ def _described_row(texts: Sequence[str], first: int, last: int, names: Mapping[i
     if not is_of_below:
         words = re.findall(r"\w+", "\n".join(run))
         is_of_above = above in words and below not in words and not run[-1].rstrip(" *_").endswith(":")
+        is_of_above = is_of_above or _follow_fields(texts, names)
         if below is None or is_of_above or _ITEM.search(run[0]):
             return first - 1
     if below is None and _NOTE.search(run[0]):
         upper = next((row for row in range(first - 1, -1, -1) if texts[row].strip()), -1)
         return upper if upper in names else None
     return following if below is not None else None
+
+
+def _follow_fields(texts: Sequence[str], names: Collection[int]) -> bool:
+    """Whether a text or another field follows each field of a cell directly, and none but a heading precedes the first
+    field, so that each text describes the field above it."""
+
+    def is_text(row: int) -> bool:
+        text = texts[row] if 0 <= row < len(texts) else ""
+        found = MARK.search(text)
+        return found is not None and found["kind"] == "markdown" and not _SECTION.search(text)
+
+    follow = all(row + 1 in names or is_text(row + 1) for row in names)
+    return len(names) > 1 and follow and not is_text(min(names) - 1)
 
 
 def is_form(source: CellSource, leaving: Sequence[FormField]) -> bool:

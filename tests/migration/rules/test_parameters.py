@@ -333,6 +333,16 @@ def test_a_comment_below_moves_with_the_field_that_it_names(comment, moves):
     assert (line in parameters["source"], line in cell["source"]) == (moves, not moves)
 
 
+@pytest.mark.parametrize(
+    "first, last, is_of_above",
+    [("", "# @markdown *Third.*", True), ("# @markdown First.", "", False), ("", "", False)],
+)
+def test_texts_that_follow_every_field_describe_the_field_above(first, last, is_of_above):
+    fields = "x = 1 # @param\n# @markdown *One.*\na = 1 # @param\ny = 2 # @param\n# @markdown *Two.*\nz = 3 # @param"
+    x, _, y, _ = _plan(f"import b\n{first}\n{fields}\n{last}")
+    assert ((x.below, y.below) == (("# *One.*",), ("# *Two.*",))) is is_of_above
+
+
 def test_an_empty_text_at_the_edge_of_a_group_is_not_moved():
     (parameters, _), _ = _migrate(
         "f()\n#@markdown\n#@markdown A\n#@markdown\n#@markdown B\n#@markdown\na = 1 #@param\n"
