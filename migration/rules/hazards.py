@@ -37,6 +37,7 @@ _MACHINE_SCRIPT = re.compile(
 _SETS_UP_CONDA = re.compile(r"init\b|config\b(?!.*--(?:env|file)\b)(?=.* --(?:set|add|append|prepend|remove)\b)")
 _RUNS_SCRIPT = "a downloaded script adds a package source or sets up Colab's machine"
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
+_SETTINGS = "delete the line, unless you want these settings in every notebook and terminal of yours"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
 _DELETES = "delete the line, or make it a comment: this machine has your own files there"
 # Programs that write to their last path, to any path, or to the path after an option.
@@ -66,7 +67,10 @@ def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for script in _MACHINE_SCRIPT.finditer(text.text):
             yield Match(text.at(script.start()), text.at(script.end()), _RUNS_SCRIPT, (), _CHECK)
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
-            if what := _change(command):
+            arguments = " ".join(word.value for word in command.arguments)
+            if command.program in ("conda", "mamba") and _SETS_UP_CONDA.match(arguments):
+                yield Match(*text.span(command), "changes your own settings of conda, or of the shell", (), _SETTINGS)
+            elif what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
 
 
@@ -105,8 +109,6 @@ def _change(command: shell.Command) -> str:
         return f"`{program} install` changes the system outside the work folder"
     if _MANAGERS.fullmatch(program) and _installs(program, {word.value for word in command.arguments}):
         return f"installs a program with {program} for the whole machine"
-    if program in ("conda", "mamba") and _SETS_UP_CONDA.match(" ".join(word.value for word in command.arguments)):
-        return f"`{program} {command.arguments[0].value}` changes your own settings of conda or of the shell"
     target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
     return f"`{program or 'a redirection'}` changes {target}, outside the work folder" if target else ""
 
