@@ -6,13 +6,15 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from importlib.metadata import metadata
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tests.support import REPO_ROOT
-from tests.support.requirements import closure, requirements
+from tests.support.requirements import PROJECT, closure, requirements
 
 # The extras that the code of each folder may rely on; `core` is shared, and migration uses what needs no extra of it.
 EXTRAS = {
@@ -85,6 +87,14 @@ def test_the_locks_pin_what_the_declarations_need_and_nothing_else():
     assert pinned("requirements.lock") == run | {"setuptools"}  # builds the editable install
     assert pinned("requirements-dev.lock") == develop - run - {"setuptools"}
     assert "--requirement requirements.lock" in (REPO_ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+
+
+def test_each_locked_version_installs_on_the_oldest_supported_python():
+    """Debian 12 has Python 3.11.2, where pip does not find what needs 3.11.5."""
+    (oldest,) = (f"{each.version}.0" for each in SpecifierSet(PROJECT["requires-python"]))
+    locked = pinned("requirements.lock") | pinned("requirements-dev.lock")
+    needed = {name: metadata(name).get("Requires-Python", "") for name in locked}
+    assert {name: python for name, python in needed.items() if not SpecifierSet(python).contains(oldest)} == {}
 
 
 def test_each_line_of_a_lock_is_a_version_with_digests():
