@@ -26,6 +26,9 @@ help:
 .PHONY: setup
 setup: $(READY)  ## Create .venv and install requirements.lock, once; no development tools
 
+# Without its package python3-venv, Debian's Python leaves an environment without pip: the next run completes it.
+environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(1)
+
 # The locks hold a digest for every file of each release, and pip installs no other. What only another platform or build of
 # torch needs is in no lock: the last line adds it, with the other packages as they are.
 INSTALL := $(BIN)/python -m pip install --quiet
@@ -38,7 +41,7 @@ TORCH = $(if $(TORCH_INDEX),--force-reinstall --index-url $(TORCH_INDEX)) "$$(gr
 $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Landfall needs Python 3.11 or newer; $(PYTHON) is older. Try make setup PYTHON=python3.12" >&2; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(call environment,$(VENV))
 	$(INSTALL) --no-deps $(TORCH)
 	$(INSTALL) $(LOCKED) requirements.lock
 	$(INSTALL) --no-build-isolation --editable ".[lab]"
@@ -132,7 +135,7 @@ AUDIT := $(VENV)/audit
 SUPPLY := artifacts/supply-chain
 
 $(AUDIT)/.ready: $(READY) requirements-audit.lock
-	test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(call environment,$(AUDIT))
 	$(AUDIT)/bin/python -m pip install --quiet $(LOCKED) requirements-audit.lock
 	@touch $@
 

@@ -31,6 +31,14 @@ def make(folder: Path, *arguments: str) -> str:
     return result.stdout
 
 
+def script(path: Path, text: str) -> Path:
+    """A program for the shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """The files that make reads in a fresh clone."""
@@ -107,19 +115,23 @@ def test_another_interpreter_and_torch_build_may_be_given(clone):
 
 def test_the_version_of_another_torch_build_is_the_locked_one(clone):
     shutil.copy(REPO_ROOT / "requirements.lock", clone)
-    (clone / ".venv/bin").mkdir(parents=True)
-    pip = clone / ".venv/bin/python"  # stands for pip, and writes what it was asked for
-    pip.write_text('#!/bin/sh\necho "$@" >>pip.log\n')
-    pip.chmod(0o755)
+    script(clone / ".venv/bin/python", 'echo "$@" >>pip.log')  # stands for pip
     make(clone, "setup", "TORCH_INDEX=https://example.org/whl")
-    first = (clone / "pip.log").read_text().splitlines()[0]
-    assert re.search(r"--index-url https://example\.org/whl torch==[\d.]+$", first)
+    log = (clone / "pip.log").read_text()
+    assert re.search(r"(?m)--index-url https://example\.org/whl torch==[\d.]+$", log)
+
+
+def test_an_environment_without_pip_is_completed(clone):
+    """As Debian's Python leaves it if its package python3-venv is absent."""
+    script(clone / ".venv/bin/python", "exit 1")
+    interpreter = script(clone / "python", 'test "$1" = -c || cp complete .venv/bin/python')
+    script(clone / "complete", 'echo "$@" >>pip.log')
+    make(clone, "setup", f"PYTHON={interpreter}")
+    assert "-m pip install" in (clone / "pip.log").read_text()
 
 
 def test_an_old_interpreter_is_rejected_by_name(clone):
-    old = clone / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
+    old = script(clone / "old-python", "exit 1")
     result = subprocess.run(["make", "setup", f"PYTHON={old}"], cwd=clone, capture_output=True, text=True)
     assert result.returncode == 2
     assert "Landfall needs Python 3.11 or newer" in result.stderr
