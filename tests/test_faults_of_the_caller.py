@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,12 +20,13 @@ from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
 pytestmark = pytest.mark.slow
 
 TRAIN = "trainers.train_patchtst_ssl"
+PYTHON = shlex.quote(sys.executable)
 _UNPRIVILEGED = "-dac_override,-dac_read_search"
 
 
 def ended(words: str, *, redirect: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A command in a shell, without the privilege of root to ignore permissions."""
-    command = f"{sys.executable} -m {words} {redirect}"
+    command = f"{PYTHON} -m {words} {redirect}"
     environment = {**os.environ, "PYTHONPATH": str(REPO_ROOT)}
     program = ["bash", "-c", command]
     if os.geteuid() == 0:
@@ -67,7 +69,7 @@ def test_a_removed_current_folder_is_reported(tmp_path):
     for command in (words, "landfall check", "landfall devices", "landfall migrate a.ipynb", "landfall init x"):
         gone.mkdir(exist_ok=True)
         removed = subprocess.run(
-            ["bash", "-c", f"cd {gone} && rmdir {gone} && {sys.executable} -m {command}"],
+            ["bash", "-c", f"cd {gone} && rmdir {gone} && {PYTHON} -m {command}"],
             env={**os.environ, "PYTHONPATH": str(REPO_ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "was removed" in check(removed, EXIT_USAGE)

@@ -17,11 +17,13 @@ from migration.notebook.texts import FIELD, Edit, edited
 from migration.python.source import CellSource, once_a_cell
 
 _START = re.compile(r"#[^\n]*|(?:(?<!\w)(?:[rR][bBfF]?|[bBfF][rR]?|[uU]))?(?:\"\"\"|'''|\"|')")
+# Loops of which each step begins with a backslash or a quotation mark: their time is linear without possessive
+# quantifiers, which are wrong in Python 3.11.0 to 3.11.4 (python/cpython#106052).
 _CLOSE = {
-    "'": re.compile(r"(?:[^\\'\n]++|\\.)*+'", re.DOTALL),
-    '"': re.compile(r'(?:[^\\"\n]++|\\.)*+"', re.DOTALL),
-    "'''": re.compile(r"(?:[^\\']++|\\.|'(?!''))*+'''", re.DOTALL),
-    '"""': re.compile(r'(?:[^\\"]++|\\.|"(?!""))*+"""', re.DOTALL),
+    "'": re.compile(r"[^\\'\n]*(?:\\.[^\\'\n]*)*'", re.DOTALL),
+    '"': re.compile(r'[^\\"\n]*(?:\\.[^\\"\n]*)*"', re.DOTALL),
+    "'''": re.compile(r"[^\\']*(?:(?:\\.|'(?!''))[^\\']*)*'''", re.DOTALL),
+    '"""': re.compile(r'[^\\"]*(?:(?:\\.|"(?!""))[^\\"]*)*"""', re.DOTALL),
 }
 _ESCAPE = re.compile(
     r"\\(?:N\{(?P<name>[^}\n]*)\}|x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|U(?P<U>[0-9a-fA-F]{8})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import threading
 import time
@@ -92,7 +93,7 @@ def test_a_command_gets_each_event_and_a_failing_one_gets_it_again(events, tmp_p
         "out.open('a').write(sys.stdin.read())\n"
     )
     write(events, 1, 2)
-    command = f"{sys.executable} '{program}' '{out}'"
+    command = shlex.join([sys.executable, str(program), str(out)])
     for _ in range(2):
         each = Delivery(events, tmp_path / "delivered.json", webhook=None, command=command)
         each.start()
