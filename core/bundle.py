@@ -12,6 +12,7 @@ import numpy as np
 
 from core import checkpoint
 from core.config.schema import REPORT_DIRS, AnyConfig
+from core.data.scaling import scaler_path
 from core.names import run_folder
 from core.promotion import WEIGHTS_FILE
 from core.reading import parse_json
@@ -54,7 +55,7 @@ def _files(best: Path, config: AnyConfig, run_id: str, root: Path) -> Iterator[t
         yield f"checkpoints/{stream}_ssl.detector.npz", detector
     for file in (loss_csv_path(root, config), loss_png_path(root, config)):
         yield f"artifacts/loss/{file.name}", file
-    yield f"artifacts/scaler_{stream}.json", artifacts / f"scaler_{stream}.json"
+    yield f"artifacts/scaler_{stream}.json", scaler_path(root, config)
     for file in sorted((artifacts / "scores").glob(f"{stream}_*")):
         yield f"artifacts/scores/{file.name}", file
     for file in sorted((artifacts / "scores" / f"{stream}_events").glob("*.json")):

@@ -18,6 +18,7 @@ from core.data.dataset import TRAINING_SPLITS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
 from core.data.overlap import rows_of
+from core.data.scaling import scaler_path
 from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
@@ -247,10 +248,6 @@ def _num_parameters(config: AnyConfig, *, num_channels: int) -> int:
     """Number of parameters of the configured model; the random generators keep their state."""
     with torch.random.fork_rng(devices=[]):
         return count_parameters(build_model(config, num_channels=num_channels))
-
-
-def scaler_path(root: Path, config: AnyConfig) -> Path:
-    return root / config.logging.artifacts_dir / f"scaler_{config.stream}.json"
 
 
 def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) -> tuple[Trainer, dict[str, Any]]:

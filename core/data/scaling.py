@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from core.config.data import Scaling
+from core.config.schema import AnyConfig
 from core.data.blocks import blocks, by_column
 from core.data.medians import percentiles
 
@@ -27,6 +28,11 @@ CONSTANT_SHARE = 1e-3
 OUTLIER_FACTOR = 1e12
 # Limits of a scale: where float32 has full precision.
 _SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+def scaler_path(root: Path, config: AnyConfig) -> Path:
+    """The file with the scaler of the last run; its checkpoints have it too."""
+    return root / config.logging.artifacts_dir / f"scaler_{config.stream}.json"
 
 
 @dataclass(frozen=True)

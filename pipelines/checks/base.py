@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from core.checkpoint import sidecar_path
 from core.config.compose import LoadedConfig
 from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError, WriteError
@@ -56,15 +57,12 @@ class Context:
     def checkpoint(self, stream: Stream) -> Path:
         return self.root / self.config(stream).logging.checkpoint_path
 
-    def artifacts(self, stream: Stream) -> Path:
-        return self.root / self.config(stream).logging.artifacts_dir
-
     def has_no_model(self, stream: Stream) -> bool:
         """Whether control charts alone scored the stream and no model was trained, which they do not need."""
         summary = read_summary(self.config(stream), root=self.root)
         is_by_charts = summary is not None and summary.get("detector", {}).get("kind") == "charts"
         path = self.checkpoint(stream)
-        return is_by_charts and not path.exists() and not path.with_suffix(".json").exists()
+        return is_by_charts and not path.exists() and not sidecar_path(path).exists()
 
     def splits_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
         """The splits whose files are missing because the model was imported without them."""

@@ -13,6 +13,7 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
+from core.data.scaling import scaler_path
 from core.names import is_run_id
 from core.numbers import counted, finite, plain
 from core.promotion import compare, weights_path
@@ -20,6 +21,7 @@ from core.reading import read_json_object
 from core.runlog import EpochRecord, loss_csv_path, loss_png_path, read_loss_csv, read_metrics
 from core.workspace import relative
 from inference.provenance import detector_sha256
+from inference.summary import ScoringPaths
 from pipelines.checks.base import Check, CheckFailed, CheckSkipped, CheckWarned, Context
 from pipelines.checks.scoring import model_has_not_collapsed, scoring_is_deterministic
 
@@ -97,7 +99,7 @@ def loss_artifacts_agree(context: Context, stream: Stream) -> str:
 
 
 def scaler_matches(context: Context, stream: Stream) -> str:
-    path = _scaler_path(context, stream)
+    path = scaler_path(context.root, context.config(stream))
     written = _json(path, context)
     if not is_run_id(written.get("run_id", "x")):  # those of earlier versions have none
         raise CheckFailed(f"{path.name} names a run that cannot exist", "train again")
@@ -169,11 +171,11 @@ def scores_match(context: Context, stream: Stream) -> str:
     and threshold. Warns if a model was not used."""
     import pandas as pd
 
-    folder = context.artifacts(stream) / "scores"
-    summary = _json(folder / f"{stream}_summary.json", context)
-    frame = _read(folder / f"{stream}_scores.parquet", pd.read_parquet, context)
-    events = _read(folder / f"{stream}_events.csv", pd.read_csv, context)
-    _size_of_png(folder / f"{stream}_timeline.png", context)
+    paths = ScoringPaths.of(context.config(stream), root=context.root)
+    summary = _json(paths.summary, context)
+    frame = _read(paths.scores, pd.read_parquet, context)
+    events = _read(paths.events, pd.read_csv, context)
+    _size_of_png(paths.timeline, context)
     is_by_charts = summary["checkpoint_sha256"] is None
     if not is_by_charts:
         if summary["checkpoint_sha256"] != checkpoint.describe(context.checkpoint(stream))["sha256"]:
@@ -205,7 +207,8 @@ def executed_notebook(context: Context, stream: Stream) -> str:
     """The newest executed notebook of the stream is complete; training on the command line needs none."""
     import nbformat
 
-    found = list((context.artifacts(stream) / "notebooks").glob(f"*/local_{stream}_ssl.ipynb"))
+    executed = context.root / context.config(stream).logging.artifacts_dir / "notebooks"
+    found = list(executed.glob(f"*/local_{stream}_ssl.ipynb"))
     if not found:
         raise CheckSkipped("no notebook was executed", "run `landfall pipeline`, or train from the command line only")
     newest = max(found, key=lambda path: path.stat().st_mtime_ns)
@@ -315,11 +318,7 @@ def _run_folder(context: Context, stream: Stream) -> Path:
 def _last_run(context: Context, stream: Stream) -> str:
     """The last training run, complete or not, according to the scaler file; without one, the run of the model."""
     try:
-        written = _json(_scaler_path(context, stream), context).get("run_id")
+        written = _json(scaler_path(context.root, context.config(stream)), context).get("run_id")
     except CheckFailed:  # the check of the scaler reports it
         written = None
     return written if is_run_id(written) else checkpoint.describe(context.checkpoint(stream))["run_id"]
-
-
-def _scaler_path(context: Context, stream: Stream) -> Path:
-    return context.artifacts(stream) / f"scaler_{stream}.json"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from core.checkpoint import sidecar_path
 from core.config.schema import AnyConfig
 from core.data.annotations import Annotation, annotation_of, annotations_file, of_data
 from core.files import changed_at, has_file
@@ -56,8 +57,9 @@ def _false_alarms(threshold: Threshold | None) -> str | None:
 def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkpoint | None:
     """The promoted weights, from their sidecar."""
     weights = root / config.logging.checkpoint_path
-    sidecar = read_model(weights.with_suffix(".json"), _Sidecar, problems)
+    file = sidecar_path(weights)
+    sidecar = read_model(file, _Sidecar, problems)
     if sidecar is None:
         return None
-    since = datetime.fromtimestamp(changed_at(weights.with_suffix(".json")), UTC)
+    since = datetime.fromtimestamp(changed_at(file), UTC)
     return Checkpoint(path=relative(weights, root), present=has_file(weights), since=since, **sidecar.model_dump())

@@ -10,9 +10,11 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import LoadedConfig
 from core.config.schema import Stream
+from core.data.scaling import scaler_path
 from core.page import SINGLE_FILE, has_page
 from core.runlog import loss_csv_path, loss_png_path
 from core.workspace import relative
+from inference.summary import ScoringPaths
 from pipelines.checklist import REPORT
 from pipelines.steps.stages import StageId
 from pipelines.stream_configs import FLAGS
@@ -134,7 +136,7 @@ def trained(loaded: LoadedConfig, root: Path) -> tuple[str, ...]:
         checkpoint.sidecar_path(best),
         loss_csv_path(root, config),
         loss_png_path(root, config),
-        root / config.logging.artifacts_dir / f"scaler_{config.stream}.json",
+        scaler_path(root, config),
     )
     return tuple(relative(file, root) for file in written)
 
@@ -150,18 +152,17 @@ def scores_step(stream: Stream, order: Order, root: Path) -> Step:
         command=("inference.run_scoring_example", *options),
         needs=(f"notebook-{stream}",),
         inputs=Inputs((stream,), data=True, code=("core", "inference"), files=(loaded.config.logging.checkpoint_path,)),
-        outputs=_scored(stream, order),
+        outputs=_scored(loaded, root),
         stream=stream,
     )
 
 
-def _scored(stream: Stream, order: Order) -> tuple[str, ...]:
+def _scored(loaded: LoadedConfig, root: Path) -> tuple[str, ...]:
     """Includes the detector, although scoring may only have read it: if the detector was replaced, the step must run
     again."""
-    logging = order.configs[stream].config.logging
-    names = ("scores.parquet", "events.csv", "events.json", "timeline.png", "summary.json")
-    detector = checkpoint.detector_path(Path(logging.checkpoint_path)).as_posix()
-    return (*(f"{logging.artifacts_dir}/scores/{stream}_{name}" for name in names), detector)
+    paths = ScoringPaths.of(loaded.config, root=root)
+    detector = checkpoint.detector_path(root / loaded.config.logging.checkpoint_path)
+    return tuple(relative(file, root) for file in (*paths.tables, paths.summary, detector))
 
 
 def _checklist(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
