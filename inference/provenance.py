@@ -17,6 +17,7 @@ from core.config.schema import AnyConfig
 from core.data.annotations import labelled_spans
 from core.data.entries import sha256_of
 from core.data.files import matches
+from core.data.splits import SPLIT_NAMES, SplitName
 from core.errors import DataError
 from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions
 from core.secrets.redaction import redacted
@@ -44,7 +45,7 @@ def made_of(config: AnyConfig, *, root: Path, checkpoint: Path | None, checkpoin
         if checkpoint is None
         else {"checkpoint": checkpoint_sha256, "detector": detector_sha256(checkpoint)},
         "settings": dict(_settings(config)),
-        "data": dict(chain.from_iterable(_split(config, name, root) for name in type(config.data.splits).model_fields)),
+        "data": dict(chain.from_iterable(_split(config, name, root) for name in SPLIT_NAMES)),
         "code": {package: json_digest(code_digests((package,))) for package in _PACKAGES},
         "packages": package_versions(),
     }
@@ -97,12 +98,12 @@ def _settings(config: AnyConfig) -> Iterator[tuple[str, str]]:
             yield key, json.dumps(value)
 
 
-def _split(config: AnyConfig, name: str, root: Path) -> Iterator[tuple[str, str]]:
+def _split(config: AnyConfig, name: SplitName, root: Path) -> Iterator[tuple[str, str]]:
     """The number of files of a split, and one digest for all of them, because a split may have thousands.
 
     The files of reference splits may be missing: then a detector that was fitted elsewhere is used.
     """
-    patterns, folder = getattr(config.data.splits, name).files, (root / config.data.root).resolve()
+    patterns, folder = config.data.splits[name].files, (root / config.data.root).resolve()
     present = patterns if name == "test" else [pattern for pattern in patterns if matches(pattern, folder)]
     found = dict(data_digests(config, present, root=root))
     labels = {file: digest for file, digest in found.items() if ".labels." in file}

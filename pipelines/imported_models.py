@@ -10,7 +10,7 @@ from core import checkpoint
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.data.files import matches
-from core.data.in_use import streams_off
+from core.data.in_use import has_files, streams_off
 from core.errors import LandfallError
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now, write_json
@@ -59,9 +59,7 @@ def _record(root: Path) -> dict[str, object]:
 
 def missing_splits(config: AnyConfig, root: Path, names: Sequence[str]) -> list[str]:
     """The splits without any file in this workspace."""
-    folder = root / config.data.root
-    splits = {name: getattr(config.data.splits, name).files for name in names}
-    return [name for name, files in splits.items() if files and not any(matches(pattern, folder) for pattern in files)]
+    return [name for name in names if config.data.splits[name].files and not has_files(config, name, root)]
 
 
 def measure_quality(config: AnyConfig, root: Path) -> None:
@@ -73,7 +71,7 @@ def measure_quality(config: AnyConfig, root: Path) -> None:
             "%s: the quality of %s cannot be checked, their files are not in this workspace",
             config.stream, ", ".join(missing),
         )  # fmt: skip
-    splits = [name for name in SPLIT_NAMES if name not in missing and getattr(config.data.splits, name).files]
+    splits = [name for name in SPLIT_NAMES if name not in missing and config.data.splits[name].files]
     if not config.dqvl.enabled or not splits or not _files_without_report(config, root):
         return
     try:
@@ -88,8 +86,7 @@ def _files_without_report(config: AnyConfig, root: Path) -> set[str]:
     reports = map(json_object_or_none, (root / config.dqvl.report_dir).glob("*.json"))
     reported = {report.get("file_id") for report in reports if report}
     folder = root / config.data.root
-    splits = (getattr(config.data.splits, name).files for name in type(config.data.splits).model_fields)
-    files = {relative(path, folder) for patterns in splits for pattern in patterns for path in matches(pattern, folder)}
+    files = {relative(path, folder) for glob in config.data.splits.globs for path in matches(glob, folder)}
     return files - reported
 
 

@@ -124,7 +124,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
         return Readiness(
             config, len(files), len(recordings), rows, first.channels, rate_hz, first.time_source, (), _once(findings)
         )
-    may_be_whole = {name for name in SPLIT_NAMES if getattr(config.data.splits, name).by == "auto"}
+    may_be_whole = {name for name in SPLIT_NAMES if config.data.splits[name].by == "auto"}
     config, spans = _splits(config, recordings, data_root, rate_hz, findings)
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
@@ -290,7 +290,7 @@ def _seconds(spans: Sequence[Span], recordings: Sequence[Recording]) -> float | 
 
 def _too_short(config: AnyConfig, state: SplitState, may_be_whole: bool) -> Finding:
     """may_be_whole: with more files, the split would consist of whole files (`core.data.splits.divided`)."""
-    of_file, split = "", getattr(config.data.splits, state.name)
+    of_file, split = "", config.data.splits[state.name]
     least = config.scoring.threshold.min_calibration
     if config.stream == "swinmae" and state.name == "calibration" and state.windows:
         return Finding(

@@ -56,6 +56,14 @@ class Splits(Section):
     calibration: Split = Field(Split(), description="Normal data that sets the threshold; never used for training.")
     test: Split = Field(Split(), description="Data that is scored and, with label files, evaluated.")
 
+    def __getitem__(self, name: str) -> Split:
+        return getattr(self, name)
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        """Those of all splits."""
+        return tuple(glob for _, split in self for glob in split.files)
+
 
 class Scaling(Section):
     method: Literal["robust", "zscore", "none"] = Field(

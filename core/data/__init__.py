@@ -11,7 +11,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `segments`: row ranges without a gap
 - `sentinels`: values that stand for "no value"
 - `files`: names, sidecars and first bytes of sensor files
-- `in_use`: which streams have data
+- `in_use`: which streams and splits have data
 - `entries`: folders of arrays, written completely or not at all
 - `quality`: rules, limits and reports
 - `timestamps`: text and numbers to nanoseconds

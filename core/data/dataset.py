@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from core.config import recipe
-from core.config.data import Split
 from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
@@ -182,7 +181,7 @@ def check_quality(
 
 # ---------------------------------------------------------------------------------------------------- reading, quality
 def files_of(config: AnyConfig, name: SplitName, data_root: Path) -> list[Path]:
-    split: Split = getattr(config.data.splits, name)
+    split = config.data.splits[name]
     if not split.files:
         raise DataError(f"the split {name} names no files", hint=f"set data.splits.{name}.files to one or more globs")
     return expand(split.files, data_root, hint=_what_to_copy(config, data_root))
@@ -192,7 +191,7 @@ def _what_to_copy(config: AnyConfig, data_root: Path) -> str:
     """What to copy where, for a configuration without data: `train_*` and `test_*` to `data/fdc`."""
     purposes: dict[str, str] = {}
     for name in SPLIT_NAMES:
-        for glob in getattr(config.data.splits, name).files:
+        for glob in config.data.splits[name].files:
             purposes.setdefault(glob, "data to score" if name == "test" else "normal operation, to learn from")
     folders = {folder_of(glob) for glob in purposes}
     if len(folders) == 1:
@@ -338,7 +337,7 @@ def with_recipe(
 ) -> AnyConfig:
     """The configuration with values instead of `auto` in the recipe, which are chosen from the train and validation
     splits, and from calibration rows of the same recordings. Raises DataError if one of the first two has no rows."""
-    spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in TRAINING_SPLITS}
+    spans = {name: spans_of(config.data.splits[name], recordings, data_root) for name in TRAINING_SPLITS}
     if missing := [name for name in TRAINING_SPLITS if not spans[name]]:
         raise no_rows(config, missing[0])
     known = {span.recording for name in TRAINING_SPLITS for span in spans[name]}

@@ -1,4 +1,5 @@
-"""The streams in use: commands for both streams skip one that is switched off or has no data."""
+"""Which data is in this workspace: commands for both streams skip one that is switched off or has no data, and a model
+may have been trained on another machine."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 from core.config.compose import LoadedConfig
 from core.config.faults import origin_of
 from core.config.schema import AnyConfig, Stream
-from core.data.files import folder_of
+from core.data.files import folder_of, matches
 from core.errors import UsageError
 from core.secrets.redaction import redacted_text
 from core.workspace import holds_files, relative
@@ -39,12 +40,15 @@ def streams_off(
     return off if len(off) < len(configs) else switched_off
 
 
+def has_files(config: AnyConfig, name: str, root: Path) -> bool:
+    """Whether a file of a split is in this workspace."""
+    return any(matches(glob, root / config.data.root) for glob in config.data.splits[name].files)
+
+
 def _empty_folders(config: AnyConfig, root: Path) -> list[str]:
     """The folders of the globs of all splits, if none of them contains a file; else empty. A file with a name that no
     glob matches is a mistake to report, not an unused stream."""
-    splits = [getattr(config.data.splits, name) for name in type(config.data.splits).model_fields]
-    data_root = root / config.data.root
-    folders = {data_root / folder_of(glob) for split in splits for glob in split.files}
+    folders = {root / config.data.root / folder_of(glob) for glob in config.data.splits.globs}
     if not folders or any(map(holds_files, folders)):
         return []
     return sorted(relative(folder, root) for folder in folders)

@@ -55,7 +55,7 @@ def splits_of(config: AnyConfig, recordings: Sequence[Recording], data_root: Pat
 
     Raises DataError if two splits share a row.
     """
-    spans = {name: spans_of(getattr(config.data.splits, name), recordings, data_root) for name in SPLIT_NAMES}
+    spans = {name: spans_of(config.data.splits[name], recordings, data_root) for name in SPLIT_NAMES}
     guarded = _with_guard(spans, config.data.window if config.data.guard < 0 else config.data.guard)
     _refuse_overlap(guarded, recordings)
     margin = config.data.window  # at least the rows before it that a score depends on
@@ -135,7 +135,7 @@ def divided(config: AnyConfig, recordings: Sequence[Recording], data_root: Path)
     """
     of_files: dict[tuple[str, ...], list[SplitName]] = defaultdict(list)
     for name in SPLIT_NAMES:
-        split: Split = getattr(config.data.splits, name)
+        split = config.data.splits[name]
         if split.by == AUTO:
             of_files[split.files].append(name)
     values = {}
@@ -151,7 +151,7 @@ def _division(
     config: AnyConfig, names: Sequence[SplitName], groups: Sequence[Sequence[int]], recordings: Sequence[Recording]
 ) -> tuple[Literal["time", "recording"], str]:
     """How splits of the same files are divided, and why; no reason if there is nothing to divide."""
-    splits: list[Split] = [getattr(config.data.splits, name) for name in names]
+    splits = [config.data.splits[name] for name in names]
     if not groups or all((split.start, split.stop) == (0, 1.0) for split in splits):
         return "time", ""
     if any(isinstance(bound, int) and bound for split in splits for bound in (split.start, split.stop)):
@@ -246,7 +246,7 @@ def rows_needed(config: AnyConfig, name: SplitName) -> int:
 
 def file_rows_needed(config: AnyConfig, name: SplitName) -> int | None:
     """Rows that one recording needs so that the split, a share of it, has enough; None if the split is not a share."""
-    split: Split = getattr(config.data.splits, name)
+    split = config.data.splits[name]
     if split.by != "time" or not (isinstance(split.start, float) and isinstance(split.stop, float)):
         return None
     return _rows_for(config, split, rows_needed(config, name), smallest_window(config))

@@ -20,7 +20,7 @@ from core.config.compose import LoadedConfig
 from core.config.hardware import load_tiers, size_as_trained
 from core.config.schema import AnyConfig
 from core.data.dataset import StreamData, load_stream_data
-from core.data.files import matches
+from core.data.in_use import has_files
 from core.data.overlap import shared_rows
 from core.data.recording import RATE_TOLERANCE
 from core.data.splits import SPLIT_NAMES, SplitName
@@ -152,12 +152,7 @@ def refuse_training_rows(config: AnyConfig, scoring: ScoringModel, calibration: 
 
 def available_splits(config: AnyConfig, root: Path) -> tuple[SplitName, ...]:
     """The reference splits whose files are available: a model may have been trained on another machine."""
-    data_root = (root / config.data.root).resolve()
-    return tuple(
-        name
-        for name in SPLIT_NAMES
-        if name != "test" and any(matches(pattern, data_root) for pattern in getattr(config.data.splits, name).files)
-    )
+    return tuple(name for name in SPLIT_NAMES if name != "test" and has_files(config, name, root))
 
 
 def load_splits(config: AnyConfig, scoring: ScoringModel, splits: Sequence[SplitName], *, root: Path) -> StreamData:

@@ -13,7 +13,9 @@ from typing import Any
 from core import checkpoint
 from core.config.compose import local_config_file
 from core.config.schema import Stream
+from core.data.files import expand
 from core.data.scaling import scaler_path
+from core.data.splits import SPLIT_NAMES
 from core.names import is_run_id
 from core.numbers import counted, finite, plain
 from core.promotion import compare, weights_path
@@ -137,18 +139,15 @@ def quality_reports(context: Context, stream: Stream) -> str:
     """There is one valid report for each file of the configuration; a dropped file is no failure. Files that an
     imported model was trained on elsewhere cannot be checked.
     """
-    from core.data.files import expand
-
     config = context.config(stream)
     if not config.dqvl.enabled:
         raise CheckSkipped("dqvl.enabled = false", "set dqvl.enabled=true")
     reports = [_json(path, context) for path in (context.root / config.dqvl.report_dir).glob("*.json")]
     decisions = {report["file_id"]: report["decision"] for report in reports}
     data_root = context.root / config.data.root
-    names = list(type(config.data.splits).model_fields)
-    elsewhere = context.splits_elsewhere(stream, names)
-    splits = (getattr(config.data.splits, name) for name in names if name not in elsewhere)
-    files = {relative(path, data_root) for split in splits for path in expand(split.files, data_root)}
+    elsewhere = context.splits_elsewhere(stream, SPLIT_NAMES)
+    globs = [glob for name in SPLIT_NAMES if name not in elsewhere for glob in config.data.splits[name].files]
+    files = {relative(path, data_root) for path in expand(globs, data_root)}
     if elsewhere and not files:
         raise CheckSkipped(
             f"the model was imported with {len(reports)} reports, and its sensor files are not in this workspace",

@@ -43,9 +43,7 @@ def fingerprint(step: Step, order: Order, root: Path) -> Fingerprint:
 
 
 def _data(loaded: LoadedConfig, root: Path) -> Iterator[tuple[str, str]]:
-    splits = loaded.config.data.splits
-    patterns = [pattern for name in type(splits).model_fields for pattern in getattr(splits, name).files]
-    return data_digests(loaded.config, patterns, root=root)
+    return data_digests(loaded.config, loaded.config.data.splits.globs, root=root)
 
 
 def _configuration(loaded: LoadedConfig, root: Path, sections: Sequence[str]) -> Iterator[tuple[str, str]]:
