@@ -13,6 +13,11 @@ from pydantic import Field
 from core.config.charts import Charts
 from core.config.fields import Contradiction, Count, FractionOrAuto, Ratio, Section
 
+# The settings of `Scoring` that decide which scores are alarms, and which alarms are events. They can be changed
+# without fitting a detector again.
+ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}
+# Those that change neither scores nor alarms. A detector is fitted again if one of the others changes.
+WITHOUT_EFFECT = {"batch_size", "allow_training_rows"}
 # The largest false alarm rate that extrapolation of the tail supports.
 _MAX_TAIL_RATE = 0.1
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.config.schema import AnyConfig, Scoring, Stream
+from core.config.scoring import ALARM_SETTINGS, WITHOUT_EFFECT
 from core.data.identity import digest_of_split
 from core.data.recording import NS_PER_S
 from core.data.splits import SplitName
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
 log = logging.getLogger(__name__)
-
-# Settings that decide which scores are alarms, and which alarms are events.
-ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}
 
 Halves = tuple[CalibrationSample, CalibrationSample]
 
@@ -153,13 +151,9 @@ class Detector:
 
 def settings_of(config: AnyConfig) -> dict[str, Any]:
     """The settings that determine how errors become scores, by their keys in the configuration."""
+    scoring = config.scoring.model_dump(mode="json", exclude=ALARM_SETTINGS | WITHOUT_EFFECT)
     return {
-        "scoring.model_weight": config.scoring.model_weight,
-        "scoring.smoothing_span": config.scoring.smoothing_span,
-        "scoring.look_ahead": config.scoring.look_ahead,
-        "scoring.operating_context": config.scoring.operating_context,
-        "scoring.score_switches": config.scoring.score_switches,
-        "scoring.charts": config.scoring.charts.model_dump(mode="json"),
+        **{f"scoring.{name}": value for name, value in scoring.items()},
         "data.context_channels": list(config.data.context_channels),
         "data.score_stride": config.score_stride,
     }

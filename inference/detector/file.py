@@ -14,10 +14,11 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from core.config.schema import Scoring, Stream
+from core.config.scoring import ALARM_SETTINGS
 from core.errors import OutputError, first_line
 from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text
-from inference.detector.detector import ALARM_SETTINGS, Detector
+from inference.detector.detector import Detector
 from inference.detector.group_scales import GroupScales
 from inference.thresholds import CalibratedThreshold, CalibrationSample
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.config.schema import AnyConfig
+from core.config.scoring import ALARM_SETTINGS
 from core.data.files import matches
 from core.errors import LandfallError, UsageError
 from core.workspace import json_digest, relative
-from inference.detector.detector import ALARM_SETTINGS
 from inference.watch.event_table import write_event_table
 from inference.watch.followed_file import FollowedFile
 from inference.watch.journal import Journal

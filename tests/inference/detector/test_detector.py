@@ -14,10 +14,12 @@ import pytest
 
 from benchmarks.detection.detectors import Trained
 from benchmarks.detection.detectors import scored as benchmarked
-from core.config.schema import PatchTSTConfig
+from core.config.schema import PatchTSTConfig, Scoring
+from core.config.scoring import ALARM_SETTINGS, WITHOUT_EFFECT
 from core.data.identity import digest_of_split
 from core.errors import DataError, OutputError
 from inference.detector import stored as stored_detector
+from inference.detector.detector import settings_of
 from inference.detector.file import load_detector, save_detector
 from inference.detector.fitting import fit
 from inference.detector.stored import load_splits, open_model
@@ -165,6 +167,13 @@ def test_an_outdated_detector_is_fitted_again_with_a_reason(trained, name, caplo
     (line,) = [record.getMessage() for record in caplog.records if "fitting a detector" in record.getMessage()]
     assert expected in line
     assert_same(score(trained, "patchtst", *overrides), again)
+
+
+def test_a_detector_belongs_to_all_settings_of_scores_and_to_none_of_alarms():
+    scoring = {"model_weight", "look_ahead", "operating_context", "score_switches", "smoothing_span", "charts"}
+    expected = {*(f"scoring.{name}" for name in scoring), "data.context_channels", "data.score_stride"}
+    assert settings_of(PatchTSTConfig(**WHERE)).keys() == expected
+    assert Scoring.model_fields.keys() > ALARM_SETTINGS | WITHOUT_EFFECT, "their names"
 
 
 @pytest.mark.slow
