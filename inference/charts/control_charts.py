@@ -1,42 +1,43 @@
 """Seven control charts for each channel of process sensors, and their weighted sum.
 
-- The exponentially weighted mean square of the innovation of a channel (`inference.charts.innovations`): what neither
-  the last rows (`inference.charts.autoregression`) nor the innovations of the other channels predict. It detects noise,
-  jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993).
-- The square of the CUSUM of that innovation (`inference.running`). It detects a small lasting shift to one side.
-- The exponentially weighted mean square of the residual of the principal components (`inference.charts.components`),
-  over more rows (`components_spans`). It detects a lasting shift between channels, or the shift of a single channel.
-  Its weight falls with the drift of the plant.
-- The exponentially weighted mean square of the residual of a regression on the other channels, each square up to a
-  limit (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its weight
-  falls with the variance of a channel that the others do not explain. The limit keeps a process whose channels depend
-  on each other in a new way, as servers do under another load, from hiding larger errors of the other charts, and a
-  single large residual from raising the mean for long.
-- The exponentially weighted mean of the part of a residual that the channels share: the square of the residual minus
-  the square of the innovation. It detects changes of many channels together. A change of the load is such a change, so
-  the chart has less weight the larger its 99 % quantile on reference rows is: where the load often jumps, the chart is
-  not informative.
-- The square of the CUSUM of the residual of the regression on the other channels, up to a limit. It detects a small
-  lasting change of how channels fit each other, which changes the mean square of the fourth chart less.
-- The exponentially weighted mean square of the distance of a channel from its range in the reference rows
+- `innovation`: the exponentially weighted mean square of the innovation of a channel (`inference.charts.innovations`):
+  what neither the last rows (`inference.charts.autoregression`) nor the innovations of the other channels predict. It
+  detects noise, jumps and broken couplings (MacGregor and Harris, Journal of Quality Technology 1993).
+- `innovation_shift`: the square of the CUSUM of that innovation (`inference.running`). It detects a small lasting shift
+  to one side.
+- `components`: the exponentially weighted mean square of the residual of the principal components
+  (`inference.charts.components`), over more rows (`components_spans`). It detects a lasting shift between channels, or
+  the shift of a single channel. Its weight falls with the drift of the plant.
+- `shared`: the exponentially weighted mean of the part of a residual of the autoregression that the channels share: the
+  square of the residual minus the square of the innovation. It detects changes of many channels together. A change of
+  the load is such a change, so the chart has less weight the larger its 99 % quantile on reference rows is: where the
+  load often jumps, the chart is not informative.
+- `cross`: the exponentially weighted mean square of the residual of a regression on the other channels, each square up
+  to a limit (`inference.charts.cross_channel_regression`). It detects channels that no longer fit each other. Its
+  weight falls with the variance of a channel that the others do not explain. The limit keeps a process whose channels
+  depend on each other in a new way, as servers do under another load, from hiding larger errors of the other charts,
+  and a single large residual from raising the mean for long.
+- `cross_shift`: the square of the CUSUM of that residual, up to a limit. It detects a small lasting change of how
+  channels fit each other, which changes the mean square less.
+- `range`: the exponentially weighted mean square of the distance of a channel from its range in the reference rows
   (`inference.charts.reference_range`), each square up to a limit. It detects channels that leave their range together:
   the other charts see a change of the load. Its weight falls with the drift of the channel.
 
-Where the other channels explain a channel almost completely, the third and the fifth chart have little weight: they
-follow the load, and the fourth detects the same faults with a smaller residual. Only there, the sixth chart shares the
-weight of the fourth: elsewhere, as in servers under another load, it would be high most of the time.
+Where the other channels explain a channel almost completely, `components` and `shared` have little weight: they follow
+the load, and `cross` detects the same faults with a smaller residual. Only there, `cross_shift` shares the weight of
+`cross`: elsewhere, as in servers under another load, it would be high most of the time.
 
-The fifth chart is divided by the mean square of the residual, and each of the other first six by its mean on reference
-rows that were left out of its fit. The seventh is 0 on reference rows; its unit is the variance of a channel. Suffixes:
-n row, s score entry, c channel, k segment.
+`shared` is divided by the mean square of the residual, and each of the others but `range` by its mean on reference rows
+that were left out of its fit. `range` is 0 on reference rows; its unit is the variance of a channel. Suffixes: n row,
+s score entry, c channel, k segment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -59,11 +60,11 @@ INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
-# Where the other channels leave less than this share of the variance of a channel unexplained, the third and the fifth
-# chart have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
+# Where the other channels leave less than this share of the variance of a channel unexplained, `components` and
+# `shared` have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
-# Limit of the sixth and the seventh chart: without it, a large fault would raise the score for minutes after its end.
-# Chosen for the sixth, with the margin of the threshold, on simulated pumps with the seeds 401 to 424 and 701 to 708
+# Limit of `cross_shift` and `range`: without it, a large fault would raise the score for minutes after its end. Chosen
+# for `cross_shift`, with the margin of the threshold, on simulated pumps with the seeds 401 to 424 and 701 to 708
 # (dev/LOG.md, 2026-11-28).
 _SHIFT_LIMIT = 40.0
 _MARGIN = 1.3
@@ -120,7 +121,7 @@ class CrossChannelResidual:
         if scored_c is not None:
             usual_c[~scored_c] = np.nan
         found = cls(regression, usual_c, np.full(num_channels, CUSUM_FLOOR))
-        if _unexplained(found) == 1:  # the sixth chart has no weight
+        if _unexplained(found) == 1:  # `cross_shift` has no weight
             return found
         chart = _cusum(span, num_channels, settings)
         cusums = (chart(_deviations(residual_nc, usual_c), segment_n) for residual_nc, segment_n in left_out())
@@ -134,24 +135,31 @@ class CrossChannelResidual:
         return cls(CrossChannelRegression.from_arrays(held), held["usual_c"], held["cusum_c"])
 
 
+class MeanSquares(NamedTuple):
+    """Mean squares on reference rows, float64 (C,); NaN for a channel that is not scored. innovation_c, components_c,
+    residual_c: of the innovations, and of the residuals of components and autoregression, in standard deviations of the
+    channel. innovation_shift_c: of the CUSUM of the innovations, in their reference deviations."""
+
+    innovation_c: np.ndarray
+    innovation_shift_c: np.ndarray
+    components_c: np.ndarray
+    residual_c: np.ndarray
+
+
 @dataclass(frozen=True)
 class ControlCharts:
     """Charts of one group of recordings.
 
-    span: span of the exponentially weighted means, in rows. usual_4c: mean squares (4, C) on reference rows: of the
-    innovations, of their CUSUM, of the residuals of the components, and of the residuals of the regression; NaN for a
-    channel that is not scored. The unit is the reference deviation of the innovations for the CUSUM, and the standard
-    deviation of the channel for the others.
-    components_share: weight of the third chart. shared_weight: weight of the fifth chart. range, range_weight_c: range
-    of the channels and weights (C,) of the seventh chart. cross: the regression of the fourth chart; None without it.
-    settings: constants of all charts.
+    span: span of the exponentially weighted means, in rows. components_share: weight of `components`. shared_weight:
+    weight of `shared`. range, range_weight_c: ranges of the channels and weights (C,) of `range`. cross: the regression
+    of `cross` and `cross_shift`; None without it. settings: constants of all charts.
     """
 
     regression: Autoregression
     innovations: Innovations
     components: Components
     span: int
-    usual_4c: np.ndarray
+    usual: MeanSquares
     components_share: float
     shared_weight: float
     range: ReferenceRange
@@ -162,13 +170,12 @@ class ControlCharts:
     @property
     def scored_c(self) -> np.ndarray:
         """The channels that are scored, bool (C,)."""
-        return ~np.isnan(self.usual_4c[0])
+        return ~np.isnan(self.usual.innovation_c)
 
     @property
     def total(self) -> float:
-        """The mean of the sum of the first six charts on reference rows; they are divided by it."""
-        own_c, residual_c = self.usual_4c[[0, 3]]
-        shared = float(np.nanmean(np.clip(1.0 - own_c / residual_c, 0.0, 1.0)))
+        """The mean of the sum of all charts but `range` on reference rows; they are divided by it."""
+        shared = float(np.nanmean(np.clip(1.0 - self.usual.innovation_c / self.usual.residual_c, 0.0, 1.0)))
         explained = 0.0 if self.cross is None else float(np.nanmean(self.cross.explained_c))
         return 1.0 + self.shared_weight * shared + explained
 
@@ -188,7 +195,7 @@ class ControlCharts:
 
     @property
     def margin(self) -> float:
-        """The factor by which a threshold from little data may be raised, 1 to `_MARGIN`: where the sixth chart has
+        """The factor by which a threshold from little data may be raised, 1 to `_MARGIN`: where `cross_shift` has
         weight, the scores of lasting faults are several times the threshold, and those of a change of the load are
         not."""
         return 1.0 + (_MARGIN - 1.0) * (1.0 - _unexplained(self.cross))
@@ -200,14 +207,11 @@ class ControlCharts:
         return max(1, _VALUES_AT_A_TIME // len(self.regression.weight_fc))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
+        parts = [getattr(self, name) for name in _PARTS]
         return {
-            **{name: getattr(self.regression, name) for name in _OF_REGRESSION},
-            **{name: getattr(self.innovations, name) for name in _OF_INNOVATIONS},
-            **{name: getattr(self.components, name) for name in _OF_COMPONENTS},
-            **{name: getattr(self.range, name) for name in _OF_RANGE},
-            "lags": np.array(self.regression.lags),
+            **{field.name: np.array(getattr(part, field.name)) for part in parts for field in fields(part)},
             "span": np.array(self.span),
-            "usual_4c": self.usual_4c,
+            "usual_4c": np.stack(self.usual),
             "components_share": np.array(self.components_share),
             "shared_weight": np.array(self.shared_weight),
             "range_weight_c": self.range_weight_c,
@@ -217,25 +221,29 @@ class ControlCharts:
 
     @classmethod
     def from_arrays(cls, held: Mapping[str, np.ndarray]) -> Self:
-        regression = Autoregression(int(held["lags"]), *(held[name] for name in _OF_REGRESSION))
-        innovations = Innovations(*(held[name] for name in _OF_INNOVATIONS))
-        projection = Components(*(held[name] for name in _OF_COMPONENTS))
-        settings = ProcessCharts.model_validate_json(str(held["settings"]))
-        reference_range = ReferenceRange(*(held[name] for name in _OF_RANGE))
-        share, shared = (float(held[name]) for name in ("components_share", "shared_weight"))
         of_cross = {name.removeprefix(_OF_CROSS): held[name] for name in held if name.startswith(_OF_CROSS)}
-        cross = CrossChannelResidual.from_arrays(of_cross) if of_cross else None
         return cls(
-            regression, innovations, projection, int(held["span"]), held["usual_4c"], share, shared, reference_range,
-            held["range_weight_c"], settings, cross,
-        )  # fmt: skip
+            **{name: _part_of(kind, held) for name, kind in _PARTS.items()},
+            span=int(held["span"]),
+            usual=MeanSquares(*held["usual_4c"]),
+            components_share=float(held["components_share"]),
+            shared_weight=float(held["shared_weight"]),
+            range_weight_c=held["range_weight_c"],
+            settings=ProcessCharts.model_validate_json(str(held["settings"])),
+            cross=CrossChannelResidual.from_arrays(of_cross) if of_cross else None,
+        )
 
 
-_OF_REGRESSION = ("mean_c", "std_c", "persistence_c", "weight_fc")
-_OF_INNOVATIONS = ("conditional_cc", "most_c")
-_OF_COMPONENTS = ("centre_c", "left_cc")
-_OF_RANGE = ("low_c", "high_c", "drift_c")
+# The fields of `ControlCharts` that consist of arrays and numbers, which have different names.
+_PARTS = {
+    "regression": Autoregression, "innovations": Innovations, "components": Components, "range": ReferenceRange,
+}  # fmt: skip
 _OF_CROSS = "cross_"
+
+
+def _part_of(kind: type[Any], held: Mapping[str, np.ndarray]) -> Any:
+    arrays = (held[field.name] for field in fields(kind))
+    return kind(*(array if array.ndim else array.item() for array in arrays))
 
 
 class RunningCharts(Running):
@@ -245,7 +253,7 @@ class RunningCharts(Running):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
         self._cross = None if charts.cross is None else _RunningCross(charts, charts.cross)
-        self._outside = Ewma(charts.span, charts.usual_4c.shape[1], 0.0)
+        self._outside = Ewma(charts.span, len(charts.scored_c), 0.0)
 
     @property
     def regressor_nf(self) -> np.ndarray | None:
@@ -264,7 +272,7 @@ class RunningCharts(Running):
 
 
 class _RunningCross(Running):
-    """The fourth and the sixth chart. Their weight is the share of a channel that the others explain."""
+    """`cross` and `cross_shift`. Their weight is the share of a channel that the others explain."""
 
     def __init__(self, charts: ControlCharts, cross: CrossChannelResidual):
         num_channels, settings = len(cross.usual_c), charts.settings
@@ -286,29 +294,36 @@ class _RunningCross(Running):
 
 
 class _ChartSum(Running):
-    """The weighted sum of the first, second, third and fifth chart over rows that come in pieces, in order."""
+    """The weighted sum of the charts of the other residuals, over rows that come in pieces, in order."""
 
     def __init__(self, charts: ControlCharts):
-        num_channels, settings = charts.usual_4c.shape[1], charts.settings
+        num_channels, settings = len(charts.scored_c), charts.settings
         share, cusum = charts.components_share, settings.cusum_share
-        self.innovations, self.usual_4c = charts.innovations, charts.usual_4c
-        self.share_4 = np.array([(1 - share) * (1 - cusum), (1 - share) * cusum, share, charts.shared_weight])
+        self.innovations, self.usual = charts.innovations, charts.usual
+        self.weights = {
+            "innovation": (1 - share) * (1 - cusum),
+            "innovation_shift": (1 - share) * cusum,
+            "components": share,
+            "shared": charts.shared_weight,
+        }
         self.square, self.cusum = Ewma(charts.span, num_channels, 1.0), _cusum(charts.span, num_channels, settings)
         self.left = Ewma(settings.components_spans * charts.span, num_channels, 1.0)
         self.shared = Ewma(charts.span, num_channels, 0.0)
 
     def __call__(self, residual_nc: np.ndarray, left_nc: np.ndarray, segment_n: np.ndarray) -> np.ndarray:
-        def relative(square_nc: np.ndarray, which: int) -> np.ndarray:
-            return np.minimum(square_nc / self.usual_4c[which], ERROR_CAP)
+        usual, own_nc = self.usual, self.innovations(residual_nc)
+        shift_nc = self.cusum(_deviations(own_nc, usual.innovation_c), segment_n)
+        charts = {
+            "innovation": self.square(_relative(own_nc**2, usual.innovation_c), segment_n),
+            "innovation_shift": _relative(shift_nc**2, usual.innovation_shift_c),
+            "components": self.left(_relative(left_nc**2, usual.components_c), segment_n),
+            "shared": self.shared(_relative(residual_nc**2 - own_nc**2, usual.residual_c), segment_n),
+        }
+        return sum(self.weights[name] * chart_nc for name, chart_nc in charts.items())
 
-        own_nc = self.innovations(residual_nc)
-        charts = (
-            self.square(relative(own_nc**2, 0), segment_n),
-            relative(self.cusum(_deviations(own_nc, self.usual_4c[0]), segment_n) ** 2, 1),
-            self.left(relative(left_nc**2, 2), segment_n),
-            self.shared(relative(residual_nc**2 - own_nc**2, 3), segment_n),
-        )
-        return sum(share * chart_nc for share, chart_nc in zip(self.share_4, charts, strict=True))
+
+def _relative(square_nc: np.ndarray, usual_c: np.ndarray) -> np.ndarray:
+    return np.minimum(square_nc / usual_c, ERROR_CAP)
 
 
 def fit(
@@ -350,12 +365,10 @@ def fit(
     own_c = np.maximum(_mean_square(map(innovations, residuals()), num_channels), INNOVATION_FLOOR**2)
     deviations = (_deviations(innovations(residual_nc), own_c) for residual_nc in residuals())
     cusum_c = _mean_square(charted(deviations, _cusum(span, num_channels, settings)), num_channels)
-    usual_4c = np.stack([own_c, np.maximum(cusum_c, CUSUM_FLOOR), left_c, residual_c])
+    usual = MeanSquares(own_c, np.maximum(cusum_c, CUSUM_FLOOR), left_c, residual_c)
     if scored_c is not None:
-        usual_4c[:, ~scored_c] = np.nan
-    shared = (
-        np.minimum((np.square(each_nc) - innovations(each_nc) ** 2) / usual_4c[3], ERROR_CAP) for each_nc in residuals()
-    )
+        usual = MeanSquares(*(np.where(scored_c, usual_c, np.nan) for usual_c in usual))
+    shared = (_relative(np.square(each_nc) - innovations(each_nc) ** 2, usual.residual_c) for each_nc in residuals())
     shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
     reference_range = ReferenceRange.fit(z_sc, segments_k2)
@@ -365,7 +378,7 @@ def fit(
         innovations,
         projection,
         span,
-        usual_4c,
+        usual,
         components_share=steady * _unexplained(cross) * settings.components_share,
         shared_weight=_unexplained(cross) * settings.shared_weight / max(1.0, shared_quantile),
         range=reference_range,

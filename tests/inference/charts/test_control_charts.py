@@ -17,8 +17,8 @@ from inference.groups import POOLED, groups_of, reference_of, scored_per_recordi
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
 from tests.support import IN_NIGHTLY
 
-# Without the sixth chart, which has a share of the weight of the fourth.
-FOURTH = ProcessCharts(cusum_share=0.0)
+# Without `cross_shift`, which has a share of the weight of `cross`.
+ONLY_CROSS = ProcessCharts(cusum_share=0.0)
 
 
 def charted(values_nc: np.ndarray, new_nc: np.ndarray) -> np.ndarray:
@@ -99,7 +99,8 @@ def test_innovations_that_all_channels_share_do_not_hide_a_fault_of_one():
     charts = fit(values_nc, whole(values_nc), span=10)
     charts = replace(charts, cross=None, components_share=0.0, shared_weight=2.0)
     independent = Innovations(np.eye(3), np.full(3, np.inf))
-    plain = replace(charts, innovations=independent, usual_4c=charts.usual_4c[[3, 1, 2, 3]])
+    usual = charts.usual._replace(innovation_c=charts.usual.residual_c)
+    plain = replace(charts, innovations=independent, usual=usual)
     without_shared = replace(charts, shared_weight=0.0)
     normal, of_sensor, of_load = slice(2000), slice(2020, 2100), slice(2820, 2900)
     found = {}
@@ -124,7 +125,7 @@ def test_channels_that_explain_nothing_leave_the_errors_as_they_are():
 def test_the_regression_on_other_channels_counts_up_to_its_limit():
     new_nc, limit = coupled(1000, seed=1), ProcessCharts().cross_channel_limit
     new_nc[500:] = new_nc[500:, ::-1]
-    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10, settings=FOURTH)
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10, settings=ONLY_CROSS)
     charts = replace(charts, range_weight_c=np.zeros(4))
     without = replace(charts, cross=None)
     without_sc = errors_of(without, new_nc, whole(new_nc)) * without.total
@@ -135,7 +136,7 @@ def test_the_regression_on_other_channels_counts_up_to_its_limit():
 def test_a_single_large_residual_does_not_raise_the_regression_on_other_channels_for_long():
     new_nc, span = coupled(1000, seed=1), 10
     new_nc[500, 0] += 100
-    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=span, settings=FOURTH)
+    charts = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=span, settings=ONLY_CROSS)
     without = replace(charts, cross=None)
     with_sc, without_sc = (errors_of(each, new_nc, whole(new_nc)) * each.total for each in (charts, without))
     chart_s = (with_sc - without_sc)[:, 0] / charts.cross.explained_c[0]
