@@ -48,6 +48,8 @@ class CrossChannelChart:
     usual_c: np.ndarray
     span: int
 
+    margin = 1.0  # as `ControlCharts.margin`
+
     @property
     def scored_c(self) -> np.ndarray:
         """The channels that are scored, bool (C,)."""

@@ -56,7 +56,7 @@ class ProcessChartSet:
     @property
     def margin(self) -> float:
         """The smallest `ControlCharts.margin` of a group."""
-        return min(each.margin if isinstance(each, ControlCharts) else 1.0 for each in self.charts.values())
+        return min(each.margin for each in self.charts.values())
 
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
@@ -119,8 +119,7 @@ class ProcessChartSet:
         if POOLED not in self.charts:
             raise KeyError("no charts of all recordings")
         for charts in self.charts.values():
-            of_cross = charts.cross if isinstance(charts, ControlCharts) else None
-            for regression in (charts.regression, *([of_cross.regression] if of_cross else [])):
+            for regression in filter(None, (charts.regression, charts.cross_regression)):
                 if not 0 <= regression.lags < len(regression.weight_fc):
                     raise ValueError(f"{regression.lags} lags, but {len(regression.weight_fc)} weights")
             rows_2c = np.zeros((2, len(charts.regression.mean_c)), np.float32)
