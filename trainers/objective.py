@@ -13,10 +13,10 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from core.config.execution import Precision
 from core.data.inputs import Inputs
 from core.devices.backend import backend
 from core.devices.memory import is_out_of_memory, until_it_fits
-from core.devices.plan import Precision
 from core.errors import DataError, LandfallError, first_line
 from core.models.masking import MaskedOutput, evaluating
 from core.models.normalisation import KEEP as NORM_KEEP

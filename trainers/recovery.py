@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from core.config.execution import Precision
 from core.data.inputs import Inputs
 from core.data.windows import WindowSet
-from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision
+from core.devices.plan import AUTOCAST_DTYPES, DevicePlan
 from core.errors import LandfallError
 from core.numbers import finite
 from core.runlog import RunLog
@@ -35,7 +36,7 @@ HINT = (
     "training.recoveries is the number of recoveries allowed in a run"
 )
 
-_PRECISIONS: tuple[Precision, ...] = ("16-mixed", "bf16-mixed", "32")
+_PRECISIONS = tuple(AUTOCAST_DTYPES)
 
 
 @dataclass(frozen=True)

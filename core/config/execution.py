@@ -33,7 +33,8 @@ def _as_number_of_devices(value: Any) -> Any:
 
 
 DeviceKind = Literal["tpu", "cuda", "mps", "xpu", "cpu"]
-PrecisionChoice = Annotated[Literal["auto", "32", "16-mixed", "bf16-mixed"], BeforeValidator(_as_text)]
+Precision = Literal["32", "16-mixed", "bf16-mixed"]
+PrecisionChoice = Annotated[Literal["auto", Precision], BeforeValidator(_as_text)]
 
 TPU_BATCH_FACTOR = 128
 # Share of a device's memory that each strategy may take.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from core import process_memory
 from core.config.compose import environment_settings
-from core.config.execution import Device, DeviceKind, Execution
+from core.config.execution import Device, DeviceKind, Execution, Precision
 from core.config.faults import origin_of
 from core.config.overrides import PROFILE_DIR
 from core.devices import kernels, memory
 from core.devices.capabilities import GPU_KINDS, Detector, DeviceCapabilities
-from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, Precision, misfits, torch_device
+from core.devices.plan import AUTOCAST_DTYPES, DevicePlan, misfits, torch_device
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.host import thread_limit
 from core.numbers import gib, in_percent

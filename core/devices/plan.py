@@ -6,18 +6,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from core.config.execution import DeviceKind, Execution
+from core.config.execution import DeviceKind, Execution, Precision
 from core.devices.capabilities import DeviceCapabilities
 from core.numbers import gib
 
 if TYPE_CHECKING:
     import torch
 
-Precision = Literal["32", "16-mixed", "bf16-mixed"]
-# For each precision, the type of matrix products under autocast.
-AUTOCAST_DTYPES: dict[Precision, str | None] = {"32": None, "16-mixed": "float16", "bf16-mixed": "bfloat16"}
+# For each precision, the lowest first, the type of matrix products under autocast.
+AUTOCAST_DTYPES: dict[Precision, str | None] = {"16-mixed": "float16", "bf16-mixed": "bfloat16", "32": None}
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import torch
 
+from core.config.execution import Precision
 from core.devices.backend import backend
-from core.devices.plan import DevicePlan, Precision
+from core.devices.plan import DevicePlan
 from tests.trainers.conftest import plant  # noqa: F401  a fixture
 from tools.prove_cuda.rows import Row
 from tools.prove_cuda.sections import ROW_MARK
