@@ -24,6 +24,7 @@ from core.config.schema import STREAMS, Stream
 from core.data.dataset import StreamData, load_stream_data
 from core.errors import EXIT_OK
 from core.numbers import duration_in_words, plain
+from core.workspace import CODE_ROOT
 from inference.detector.detector import Detector
 from inference.detector.fitting import fit
 from inference.detector.score_table import score_table
@@ -35,7 +36,6 @@ from inference.metrics import auroc
 from inference.model_errors import model_errors, reference_errors
 from pipelines.sample_data.command import make_sample_data
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 SEEDS = (7, *range(201, 210))
 
 
@@ -67,17 +67,17 @@ def demonstration(stream: Stream, seed: int, *, is_trained: bool = False) -> dic
 def _charts_alone(stream: Stream, root: Path) -> tuple[Detector, StreamData, SplitErrors]:
     """The detector, the data, and the errors of the split `test`."""
     overrides = [f"data.root={root}", "logging.progress=off"]
-    config = load_config(local_config_file(stream), overrides, root=REPOSITORY, environment={}).config
+    config = load_config(local_config_file(stream), overrides, root=CODE_ROOT, environment={}).config
     detector, data, _ = charts_and_data(config, root=root)
     return detector, data, SplitErrors.without_model(stream, data.splits["test"])
 
 
 def _with_model(stream: Stream, root: Path) -> tuple[Detector, StreamData, SplitErrors]:
     """As `_charts_alone`, after a training in the workspace `root`."""
-    loaded = load(stream, [f"data.root={root}"], root=REPOSITORY, work=root, name="demonstration")
-    model = trained(loaded, root=REPOSITORY)
+    loaded = load(stream, [f"data.root={root}"], root=CODE_ROOT, work=root, name="demonstration")
+    model = trained(loaded, root=CODE_ROOT)
     config, scoring = model.config, model.scoring
-    data = load_stream_data(config, root=REPOSITORY, scaler=scoring.scaler)
+    data = load_stream_data(config, root=CODE_ROOT, scaler=scoring.scaler)
     reference, errors_of = reference_of(data.splits), partial(model_errors, config, scoring, label="test")
     detector = fit(config, scoring.sha256, reference, reference_errors(config, scoring, reference), errors_of)
     return detector, data, errors_of(data.splits["test"])

@@ -23,12 +23,12 @@ from core.config.compose import load_config, local_config_file
 from core.data.recording import Recording
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
+from core.workspace import CODE_ROOT
 from inference.detector.fitting import fit_with_scores
 from inference.entries import SplitErrors
 from inference.groups import rows_of
 from inference.thresholds import CalibratedThreshold
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 _CHANNELS, _WINDOW, _LATER_ROWS, _WARM_UP = 4, 64, 200_000, 200
 _NS_PER_S = 10**9
 
@@ -73,7 +73,7 @@ class Process:
             "scoring.threshold.false_events_per_day=null",
             "scoring.operating_context=off",
         ]
-        config = load_config(local_config_file("patchtst"), overrides, root=REPOSITORY, environment={}).config
+        config = load_config(local_config_file("patchtst"), overrides, root=CODE_ROOT, environment={}).config
         errors = {name: _errors(split, square_nc) for name, split in normal.items()}
         detector, _ = fit_with_scores(config, "no model", normal, errors, model_weight=self.model_weight)
         score_s = detector.score(_errors(test, square_nc), test).score_s

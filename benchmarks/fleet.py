@@ -30,10 +30,10 @@ import yaml
 
 from core.cli import run_command
 from core.errors import EXIT_OK
+from core.workspace import CODE_ROOT
 from pipelines.fleet.jobs import FOLDER
 from pipelines.init_workspace import renew_workspace
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _TEST_ROWS, _CHANNELS = 2000, 500, 8
 _TAG = [
     "device.prefer=cpu", "max_threads=1", "data.window=32", "data.stride=8", "data.score_stride=8",
@@ -45,7 +45,7 @@ _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def build(root: Path, num_machines: int) -> None:
     """Creates a fleet whose machines differ only in their mean, each with an event, so that all jobs take the same
     time."""
-    renew_workspace(root, source=REPOSITORY, without=("examples", "fleet.*"))
+    renew_workspace(root, source=CODE_ROOT, without=("examples", "fleet.*"))
     machines = []
     for number in range(num_machines):
         folder = root / "data" / f"m{number:05d}" / "data/fdc"
@@ -71,7 +71,7 @@ def start(root: Path, *words: str) -> subprocess.Popen[bytes]:
     """Starts `landfall fleet`."""
     command = [sys.executable, "-m", "pipelines.fleet.command", *words, "--repo-root", str(root)]
     with (root / "fleet.log").open("ab") as log:
-        return subprocess.Popen(command, cwd=REPOSITORY, env=_ENVIRONMENT, stdout=log, stderr=log)
+        return subprocess.Popen(command, cwd=CODE_ROOT, env=_ENVIRONMENT, stdout=log, stderr=log)
 
 
 def finished(process: subprocess.Popen[bytes], root: Path) -> None:
@@ -108,7 +108,7 @@ def bare(root: Path, count: int) -> tuple[float, float]:
     for workspace in workspaces:  # the fleet had no cached files either
         subprocess.run(["rm", "-rf", f"{workspace}/cache", f"{workspace}/artifacts/scores"], check=True)
     out = subprocess.run(
-        [sys.executable, "-c", _BARE, *workspaces], cwd=REPOSITORY, env=_ENVIRONMENT, check=True, stdout=subprocess.PIPE
+        [sys.executable, "-c", _BARE, *workspaces], cwd=CODE_ROOT, env=_ENVIRONMENT, check=True, stdout=subprocess.PIPE
     )
     wall_s, cpu_s = json.loads(out.stdout)
     return wall_s, cpu_s

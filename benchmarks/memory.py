@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from core.workspace import CODE_ROOT
+
 CHANNELS = 8
 _ROWS = 1 << 16
 _BYTES_PER_ROW = 20 + 8 * CHANNELS
@@ -65,7 +66,7 @@ def write_csv(path: Path, num_bytes: int) -> None:
 def workspace(folder: Path, num_bytes: int) -> list[str]:
     """Creates a workspace with one file; returns the overrides that read it."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(REPOSITORY / "configs", folder / "configs")
+    shutil.copytree(CODE_ROOT / "configs", folder / "configs")
     write_csv(folder / "data" / "plant.csv", num_bytes)
     splits = (
         f"data.splits.{name}={{files:[data/plant.csv],start:{start},stop:{stop}}}"
@@ -77,7 +78,7 @@ def workspace(folder: Path, num_bytes: int) -> list[str]:
 def peak_of(command: Sequence[str], folder: Path) -> tuple[float, float]:
     """Peak memory in megabytes, and duration in seconds. Raises CalledProcessError."""
     started = time.perf_counter()
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=CODE_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

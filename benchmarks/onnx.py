@@ -22,14 +22,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.watch import REPOSITORY, Plant, build, store_detector
+from benchmarks.watch import Plant, build, store_detector
 from core.checkpoint import exported_path
 from core.cli import run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import Stream
 from core.errors import EXIT_OK
 from core.host import cpu_model
-from core.workspace import json_text
+from core.workspace import CODE_ROOT, json_text
 from inference.predictor import OnnxPredictor
 
 _ROWS, _VIBRATION_RATE_HZ, _VIBRATION_SECONDS = 288, 2048, 60
@@ -42,7 +42,7 @@ _VIBRATION = [
 def starts(root: Path, stream: Stream, settings: Sequence[str], rounds: int) -> dict[str, float]:
     """Median duration in seconds of `landfall watch --once`, by runtime."""
     found: dict[str, list[float]] = {"torch": [], "onnx": []}
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(CODE_ROOT), "OMP_NUM_THREADS": "1"}
     for runtime in [*found] * rounds:
         shutil.rmtree(root / "artifacts/watch", ignore_errors=True)
         words = [stream, "--once", "--runtime", runtime, "--repo-root", str(root), *settings]

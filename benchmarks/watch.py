@@ -33,8 +33,8 @@ from core.cli import run_command
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.errors import EXIT_OK
 from core.page import LIVE, PAGE
+from core.workspace import CODE_ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 _TRAINING_ROWS, _CAUGHT_UP_ROWS = 6000, 64
 _DAY = 86_400
 # Rows of each file before the measurement, more than a window of the model; and rows of a patch.
@@ -58,7 +58,7 @@ def rows(rng: np.random.Generator, count: int, channels: int) -> np.ndarray:
 
 def build(root: Path, channels: int, *, with_model: bool) -> list[str]:
     """Creates a workspace with reference data and, on request, a model. Returns the overrides."""
-    shutil.copytree(REPOSITORY / "configs", root / "configs")
+    shutil.copytree(CODE_ROOT / "configs", root / "configs")
     for folder in ("data/fdc", "data/live"):
         (root / folder).mkdir(parents=True)
     names = [f"c{number}" for number in range(channels)]
@@ -110,7 +110,7 @@ def latencies(root: Path, plant: Plant, arguments: Sequence[str], seconds: int, 
     """Latencies in seconds, without rows of the first five seconds. With a model, which scores patches, only of rows
     that complete a patch."""
     command = [sys.executable, "-m", "inference.watch.command", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(CODE_ROOT), "OMP_NUM_THREADS": "1"}
     with (root / "said.log").open("w") as said:
         process = subprocess.Popen(command, env=environment, stderr=said, preexec_fn=lambda: _pin(core))
     scores = root / "artifacts/watch/patchtst_scores.jsonl"

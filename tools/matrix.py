@@ -28,13 +28,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.config.schema import STREAMS
 from core.host import cpu_flags, cpu_model
 from core.numbers import counted
-from core.workspace import write_json, write_text
+from core.workspace import CODE_ROOT, write_json, write_text
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("artifacts/matrix/results.json")
-STREAMS = ("patchtst", "swinmae")
 FAST_TESTS = ("-m", "pytest", "-q", "-x", "-m", "not slow and not browser", "-p", "no:cacheprovider")
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
@@ -123,7 +122,7 @@ def run(row: Row, folder: Path) -> Result:
     """Runs a row in an empty folder."""
     for name in _tracked_files():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+        shutil.copy2(CODE_ROOT / name, folder / name, follow_symlinks=False)
     environment = {**_outside_make(), **row.environment, "PYTHONPATH": str(folder)}
     python = sys.executable
     started = time.monotonic()
@@ -155,7 +154,7 @@ def _outside_make() -> dict[str, str]:
 
 
 def _tracked_files() -> list[str]:
-    listed = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    listed = subprocess.run(("git", "ls-files", "-z"), cwd=CODE_ROOT, capture_output=True, check=True, text=True).stdout
     return [name for name in listed.split("\0") if name]
 
 
@@ -249,7 +248,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for row in chosen:
             sys.stdout.write(f"{row.name} {skipped.get(row.name, '')}\n")
         return 0
-    known = {name: Result(**values) for name, values in _read(ROOT / RESULTS).get("results", {}).items()}
+    known = {name: Result(**values) for name, values in _read(CODE_ROOT / RESULTS).get("results", {}).items()}
     for row in chosen:
         if row.name in skipped or (row.name in known and not arguments.again):
             continue
@@ -257,8 +256,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="landfall-matrix-") as folder:
             known[row.name] = run(row, Path(folder))
         sys.stderr.write(f"  {'pass' if known[row.name].passed else 'FAIL'}\n")
-        write_json(ROOT / RESULTS, {"results": {name: asdict(result) for name, result in known.items()}})
-        write_text((ROOT / RESULTS).with_suffix(".md"), as_markdown(list(known.values()), skipped))
+        write_json(CODE_ROOT / RESULTS, {"results": {name: asdict(result) for name, result in known.items()}})
+        write_text((CODE_ROOT / RESULTS).with_suffix(".md"), as_markdown(list(known.values()), skipped))
     sys.stdout.write(as_markdown(list(known.values()), skipped))
     return 0 if all(known[row.name].passed for row in chosen if row.name not in skipped) else 1
 

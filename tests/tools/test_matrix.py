@@ -31,7 +31,7 @@ def test_a_row_runs_in_a_copy_and_a_failure_is_named(tmp_path, monkeypatch):
         (repository / name).touch()
     for words in (("init", "--quiet"), ("add", "core")):
         subprocess.run(("git", *words), cwd=repository, check=True)
-    monkeypatch.setattr(matrix, "ROOT", repository)
+    monkeypatch.setattr(matrix, "CODE_ROOT", repository)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     result = matrix.run(Row("x"), folder)
     assert not result.passed

@@ -22,6 +22,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from core.config.schema import STREAMS
 from core.errors import first_line
 from core.packages import version_of
 from core.workspace import CODE_ROOT, write_json
@@ -31,7 +32,6 @@ from tools.prove_cuda.rows import Row, Where
 DETECTION = "detection"
 # Lines of pytest's output that are rows.
 ROW_MARK = "prove_cuda row: "
-STREAMS = ("patchtst", "swinmae")
 PACKAGES = ("torch", "numpy", "transformers", "timm", "papermill", "ssqueezepy", "nvidia-nccl-cu13", "triton")
 
 
