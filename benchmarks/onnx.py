@@ -58,7 +58,7 @@ def speed(loaded: LoadedConfig, root: Path, batch: int, rounds: int) -> tuple[fl
     from inference.detector.stored import open_model
     from inference.detector_graph import TorchPredictor
 
-    config, scoring = open_model(loaded, root=root, checkpoint=None)
+    config, scoring = open_model(loaded, root=root)
     shape = (batch, config.data.window, len(scoring.channels))
     values_btc = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     by_torch = TorchPredictor(scoring, batch)

@@ -79,7 +79,7 @@ def store_detector(loaded: LoadedConfig, root: Path) -> None:
     """Fits the detector of a trained model, which a monitor reads."""
     from inference.detector.stored import detector_path, fit_from, load_splits, open_model, save_detector
 
-    config, scoring = open_model(loaded, root=root, checkpoint=None)
+    config, scoring = open_model(loaded, root=root)
     data = load_splits(config, scoring, ("train", "validation", "calibration"), root=root)
     save_detector(fit_from(config, scoring, data), detector_path(scoring.path))
 

@@ -225,6 +225,11 @@ def add_config_arguments(
     add_root_argument(parser)
 
 
+def add_checkpoint_argument(parser: argparse.ArgumentParser) -> None:
+    """For `LoadedConfig.with_checkpoint`."""
+    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+
+
 def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> LoadedConfig:
     """The configuration that the arguments name, by default the local one of the stream. Raises ConfigError, also for a
     configuration of another stream."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import exported_path
-from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, with_values
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError, UsageError, first_line
@@ -43,7 +43,7 @@ WINDOWS, TOLERANCE = 256, 1e-4
 OPSET = 20
 
 
-def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+def export_model(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
     """Writes the ONNX file next to the checkpoint. Returns its path, its size, the digest of the checkpoint, the number
     of windows compared, and the largest difference.
 
@@ -56,7 +56,7 @@ def export_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | N
 
     on_cpu = with_values(loaded.config, {"device.prefer": "cpu", "precision": "32"}, source="export on the CPU")
     loaded = replace(loaded, config=on_cpu)
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, scoring = open_model(loaded, root=root)
     values_btc = _validation_values(load_splits(config, scoring, ("validation",), root=root).splits["validation"])
     batch_size = config.scoring.batch_size
     by_torch = TorchPredictor(scoring, batch_size).expected_and_errors(values_btc)
@@ -166,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Writes the model of a checkpoint as an ONNX file next to it, for `landfall watch --runtime onnx`.",
     )
     parser.add_argument("stream", choices=STREAMS, help="stream of the model")
-    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    add_checkpoint_argument(parser)
     add_config_arguments(parser, example="scoring.batch_size=16")
     return run_command(with_config(_export), parser, argv)
 
@@ -175,11 +175,11 @@ def _export(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     if arguments.owns_process:
         prepare_process(loaded.config)
     root = root_of(arguments)
-    path = root / (arguments.checkpoint or loaded.config.logging.checkpoint_path)
+    loaded = loaded.with_checkpoint(arguments.checkpoint)
     with Lock(command="landfall export-model") as lock:
-        lock.take(path, key="--checkpoint")
+        lock.take(root / loaded.config.logging.checkpoint_path, key="--checkpoint")
         finish(root)
-        report = export_model(loaded, root=root, checkpoint=arguments.checkpoint)
+        report = export_model(loaded, root=root)
     sys.stdout.write(json_text(report))
     return EXIT_OK
 

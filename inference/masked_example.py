@@ -78,7 +78,7 @@ def plot_masked_example(loaded: LoadedConfig, *, root: Path, checkpoint: Path | 
     checkpoint: relative to `root`; default: the configuration's. Of many channels, four are shown, from the
     smallest error to the largest. Raises CheckpointError and DataError as scoring does.
     """
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, scoring = open_model(loaded.with_checkpoint(checkpoint), root=root)
     windows = load_splits(config, scoring, ("validation",), root=root).splits["validation"]
     index = len(windows) // 2
     example = masked_example(scoring, windows, index)

@@ -108,14 +108,15 @@ class OnnxPredictor:
             raise OutputError(f"{self._path} cannot compute windows of {values_btc.shape}: {reason}") from error
 
 
-def open_exported(loaded: LoadedConfig, *, root: Path, checkpoint: Path) -> tuple[AnyConfig, OnnxPredictor]:
-    """The configuration with the size of the model, and the model that was exported from a checkpoint. The checkpoint
+def open_exported(loaded: LoadedConfig, *, root: Path) -> tuple[AnyConfig, OnnxPredictor]:
+    """The configuration with the size of its model, and the model that was exported from its checkpoint. The checkpoint
     itself may be absent.
 
     Raises as `OnnxPredictor`; OutputError if the file was exported from another model than the checkpoint is now,
     CheckpointError for another configuration than that of the training.
     """
-    settings, path = loaded.config, exported_path(checkpoint)
+    settings, checkpoint = loaded.config, root / loaded.config.logging.checkpoint_path
+    path = exported_path(checkpoint)
     num_threads, _ = thread_limit(usable_cores(), max_threads=settings.max_threads)
     model = OnnxPredictor(path, num_threads=num_threads, batch_size=settings.scoring.batch_size)
     if checkpoint.is_file() and describe(checkpoint)["sha256"] != model.sha256:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import describe, detector_path
-from core.cli import add_config_arguments, print_json, root_of, run_command, with_config
+from core.cli import add_checkpoint_argument, add_config_arguments, print_json, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.data import Splits
 from core.config.renames import current_key
@@ -45,7 +45,7 @@ _QUIETER = 0.8
 _HIGH = 0.9
 
 
-def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+def recalibrate(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
     """Fits a detector to the rows of `data.splits.calibration` alone, and stores it. Returns stream, file, time,
     threshold and change of the detector.
 
@@ -57,7 +57,7 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     from inference.detector.stored import load_splits, open_model, refuse_training_rows
     from inference.model_errors import model_errors
 
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, scoring = open_model(loaded, root=root)
     path = detector_path(scoring.path)
     before, _ = load_stored(path)
     if before is not None and before.checkpoint_sha256 != scoring.sha256:
@@ -78,14 +78,14 @@ def recalibrate(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     return _replace(path, replace(detector, change=change), root=root)
 
 
-def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+def from_config(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
     """Stores a detector of the splits of the configuration again: a newly fitted one if their files are available,
     otherwise the one from before the first calibration. Returns and raises as `recalibrate`."""
     from core.devices import memory
     from inference.detector.file import load_detector
     from inference.detector.stored import available_splits, fit_from, load_splits, open_model, refuse_training_rows
 
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, scoring = open_model(loaded, root=root)
     path = detector_path(scoring.path)
     available = available_splits(config, root)
     if "calibration" not in available and (original := original_path(path)).is_file():
@@ -100,7 +100,7 @@ def from_config(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | No
     return _replace(path, detector, root=root)
 
 
-def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = None) -> dict[str, Any]:
+def undo(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
     """Restores the detector from before the latest calibration; the latest becomes the previous one. No data is
     needed. Returns as `recalibrate`.
 
@@ -109,7 +109,7 @@ def undo(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None = No
     """
     from inference.detector.file import load_detector
 
-    model = root / (checkpoint or loaded.config.logging.checkpoint_path)
+    model = root / loaded.config.logging.checkpoint_path
     path = detector_path(model)
     previous = previous_path(path)
     if not previous.is_file():
@@ -224,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="landfall calibrate", description="Fits the detector to newer reference data; the model does not change."
     )
     parser.add_argument("--stream", choices=STREAMS, required=True, help="stream of the detector")
-    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    add_checkpoint_argument(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--undo", action="store_true", help="restore the detector from before the latest calibration")
     instead.add_argument("--from-config", action="store_true", help="fit to the configuration's own splits again")
@@ -242,11 +242,11 @@ def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         )
     if arguments.owns_process and not arguments.undo:
         prepare_process(loaded.config)
-    root = root_of(arguments)
+    root, loaded = root_of(arguments), loaded.with_checkpoint(arguments.checkpoint)
     with Lock(command="landfall calibrate") as lock:
-        lock.take(root / (arguments.checkpoint or loaded.config.logging.checkpoint_path), key="--checkpoint")
+        lock.take(root / loaded.config.logging.checkpoint_path, key="--checkpoint")
         finish(root)
-        outcome = calibrate(loaded, root=root, checkpoint=arguments.checkpoint)
+        outcome = calibrate(loaded, root=root)
     print_json(outcome, indent=2)
     return EXIT_OK
 

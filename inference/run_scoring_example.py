@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from core.checkpoint import describe
-from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
 from core.data.in_use import streams_off
@@ -63,43 +63,28 @@ class ScoringResult:
         return self.paths.timeline
 
 
-def score_stream(
-    loaded: LoadedConfig,
-    *,
-    root: Path,
-    checkpoint: Path | str | None = None,
-    detector: DetectorKind = "model",
-) -> ScoringResult:
+def score_stream(loaded: LoadedConfig, *, root: Path, detector: DetectorKind = "model") -> ScoringResult:
     """Scores the test split and writes table, events, figures and summary.
 
-    checkpoint: relative to `root`; default: `logging.checkpoint_path`. detector: "model" uses the detector of the
-    checkpoint, and fits one if there is none that matches; "charts" fits control charts to the reference splits of the
-    configuration, and needs no checkpoint.
-    Raises UsageError for a checkpoint with control charts, CheckpointError for a checkpoint that is missing, damaged or
-    of another configuration, DataError for data that cannot be scored or is too small to set a threshold, and
-    StoppedError after a signal, or near the wall-time limit if a restart has more time.
+    detector: "model" uses the detector of the checkpoint, and fits one if there is none that matches; "charts" fits
+    control charts to the reference splits of the configuration, and needs no checkpoint.
+    Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration, DataError for data
+    that cannot be scored or is too small to set a threshold, and StoppedError after a signal, or near the wall-time
+    limit if a restart has more time.
     """
-    if detector == "charts" and checkpoint is not None:
-        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
-    with (
-        StopRequest(loaded.config.timeout_hours, keeps_nothing=True),
-        scoring_lock(loaded, root, checkpoint, detector=detector),
-    ):
-        return _score_stream(loaded, root=root, checkpoint=checkpoint, kind=detector)
+    with StopRequest(loaded.config.timeout_hours, keeps_nothing=True), _locked(loaded.config, root, detector):
+        return _score_stream(loaded, root=root, kind=detector)
 
 
 @contextmanager
-def scoring_lock(
-    loaded: LoadedConfig, root: Path, checkpoint: Path | str | None, *, detector: DetectorKind = "model"
-) -> Iterator[None]:
+def _locked(config: AnyConfig, root: Path, detector: DetectorKind) -> Iterator[None]:
     """While it is held, no other command replaces the model or writes its detector and scores.
 
     Raises LockedError if one does.
     """
-    config = loaded.config
     with Lock(command=f"landfall score --stream {config.stream}") as lock:
         if detector == "model":
-            lock.take_if_writable(root / (checkpoint or config.logging.checkpoint_path), key="--checkpoint")
+            lock.take_if_writable(root / config.logging.checkpoint_path, key="--checkpoint")
         lock.take(ScoringPaths.of(config, root=root).summary, key="logging.artifacts_dir")
         finish(root)
         yield
@@ -118,13 +103,13 @@ class _Scoring(NamedTuple):
     sources: Fingerprint
 
 
-def _by_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> _Scoring:
+def _by_model(loaded: LoadedConfig, *, root: Path) -> _Scoring:
     from core.devices import memory
     from inference.detector.stored import detector_and_data, open_model
     from inference.entries import SplitErrors
     from inference.model_errors import model_errors
 
-    config, model = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, model = open_model(loaded, root=root)
     # Computed before anything is read: if a file changes while scoring runs, the scores are then out of date.
     sources = made_of(loaded.config, root=root, checkpoint=model.path, checkpoint_sha256=model.sha256)
     with memory.applied(model.plan):
@@ -148,9 +133,7 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
     return _Scoring(data.config, detector, data, errors, plan, None, sources)
 
 
-def _score_stream(
-    loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None, kind: DetectorKind
-) -> ScoringResult:
+def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
     from inference.detector.score_table import score_table, write_scores
     from inference.events.documents import write_event_documents
     from inference.events.finding import find_events
@@ -158,10 +141,8 @@ def _score_stream(
     from inference.events.timeline import plot_timeline
     from inference.events.views import ScoredSplit, attribute_of
 
-    if kind == "charts":
-        config, detector, data, errors, plan, model, sources = _by_charts(loaded, root=root)
-    else:
-        config, detector, data, errors, plan, model, sources = _by_model(loaded, root=root, checkpoint=checkpoint)
+    scoring = _by_charts(loaded, root=root) if kind == "charts" else _by_model(loaded, root=root)
+    config, detector, data, errors, plan, model, sources = scoring
     windows, threshold = data.splits["test"], detector.threshold
     test, charts_alone = detector.score_with_baseline(errors, windows)
     scores = score_table(
@@ -213,9 +194,7 @@ def _log_result(summary: dict[str, Any]) -> None:
         log.warning("%s", summary["threshold"]["departure"])
 
 
-def why_not_current(
-    config: AnyConfig, *, root: Path, checkpoint: Path | str | None = None, detector: DetectorKind = "model"
-) -> list[str]:
+def why_not_current(config: AnyConfig, *, root: Path, detector: DetectorKind) -> list[str]:
     """The reasons why the scores on disk are out of date; empty if they are current.
 
     Raises CheckpointError if there is no checkpoint and the detector needs one.
@@ -223,7 +202,7 @@ def why_not_current(
     summary = read_summary(config, root=root)
     if detector == "charts":
         return reasons_to_score(summary, config, root=root, checkpoint=None, checkpoint_sha256=None)
-    path = root / (checkpoint or config.logging.checkpoint_path)
+    path = root / config.logging.checkpoint_path
     return reasons_to_score(summary, config, root=root, checkpoint=path, checkpoint_sha256=describe(path)["sha256"])
 
 
@@ -233,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="landfall score", description="Scores the test split of a stream and finds events."
     )
     parser.add_argument("--stream", choices=STREAMS, help="stream to score (default: every stream in use)")
-    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    add_checkpoint_argument(parser)
     parser.add_argument(
         "--detector",
         choices=DETECTOR_KINDS,
@@ -264,23 +243,24 @@ def _score_streams(arguments: argparse.Namespace) -> int:
 
 
 def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
+    root, detector, loaded = root_of(arguments), arguments.detector, loaded.with_checkpoint(arguments.checkpoint)
+    if detector == "charts" and arguments.checkpoint is not None:
+        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
     if arguments.unless_current:
-        reasons = why_not_current(
-            loaded.config, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector
-        )
+        reasons = why_not_current(loaded.config, root=root, detector=detector)
         if not reasons:
             log.info("%s: the scores are current", loaded.config.stream)
             return EXIT_OK
         log.info("%s: scores are recomputed: %s", loaded.config.stream, "; ".join(reasons))
     if arguments.owns_process:
         prepare_process(loaded.config)
-    result = score_stream(loaded, root=root_of(arguments), checkpoint=arguments.checkpoint, detector=arguments.detector)
+    result = score_stream(loaded, root=root, detector=detector)
     if arguments.json:
         text = json.dumps(result.summary, indent=2)
     else:
         from inference.score_text import score_text
 
-        events_file = relative(result.paths.events, root_of(arguments))
+        events_file = relative(result.paths.events, root)
         text = score_text(result.summary, result.events, config=loaded.config, events_file=events_file)
     sys.stdout.write(text + "\n")
     return EXIT_OK

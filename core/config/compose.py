@@ -13,7 +13,7 @@ import functools
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,13 @@ class LoadedConfig:
     config: AnyConfig
     source: str
     origins: Mapping[str, str]
+
+    def with_checkpoint(self, file: Path | str | None) -> LoadedConfig:
+        """With the model of another file, relative to the workspace; None changes nothing."""
+        if not file:
+            return self
+        logging = self.config.logging.model_copy(update={"checkpoint_path": str(file)})
+        return replace(self, config=self.config.model_copy(update={"logging": logging}))
 
 
 def local_config_file(stream: Stream) -> str:

@@ -42,13 +42,12 @@ log = logging.getLogger(__name__)
 _NUM_NAMED = 3
 
 
-def open_model(loaded: LoadedConfig, *, root: Path, checkpoint: Path | str | None) -> tuple[AnyConfig, ScoringModel]:
-    """The configuration with the size of the model, and the model of a checkpoint, ready to score. checkpoint: relative
-    to `root`; default: `logging.checkpoint_path`.
+def open_model(loaded: LoadedConfig, *, root: Path) -> tuple[AnyConfig, ScoringModel]:
+    """The configuration with the size of its model, and the model, ready to score.
 
     Raises CheckpointError for a checkpoint that is missing, damaged or of another configuration.
     """
-    path = root / (checkpoint or loaded.config.logging.checkpoint_path)
+    path = root / loaded.config.logging.checkpoint_path
     config = size_as_trained(loaded, describe(path)["config"], load_tiers(root))
     plan = _prepared(config)
     scoring = load_scoring_model(path, plan, config=config)

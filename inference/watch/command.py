@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.checkpoint import detector_path
-from core.cli import add_config_arguments, root_of, run_command, with_config
+from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError, UsageError
@@ -32,9 +32,7 @@ log = logging.getLogger(__name__)
 _DETECTORS, _RUNTIMES = ("model", "charts"), ("torch", "onnx")
 
 
-def open_monitor(
-    loaded: LoadedConfig, *, root: Path, detector: str, checkpoint: Path | str | None = None, runtime: str = "torch"
-) -> Monitor:
+def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, runtime: str = "torch") -> Monitor:
     """A monitor with the stored detector of a model, or with control charts fitted to the reference splits of the
     configuration. runtime: `torch` or `onnx`; `onnx` and charts alone do not import torch.
 
@@ -44,7 +42,7 @@ def open_monitor(
     if loaded.config.scoring.look_ahead:
         raise UsageError("a monitor cannot look ahead", hint="scoring.look_ahead=false, and score again to fit for it")
     with_charts = detector == "charts"
-    opened, fitted = _with_charts(loaded, root) if with_charts else _with_model(loaded, root, checkpoint, runtime)
+    opened, fitted = _with_charts(loaded, root) if with_charts else _with_model(loaded, root, runtime)
     fitted = fitted.with_alarms(opened.config.scoring)
     log.info("%s", fitted.threshold.statement)
     return opened.monitor(fitted, root)
@@ -85,16 +83,14 @@ def _with_charts(loaded: LoadedConfig, root: Path) -> tuple[_Opened, Detector]:
     return _Opened(data.config, data.channels, scaler=data.scaler, rate_hz=data.sampling_rate_hz), detector
 
 
-def _with_model(
-    loaded: LoadedConfig, root: Path, checkpoint: Path | str | None, runtime: str
-) -> tuple[_Opened, Detector]:
+def _with_model(loaded: LoadedConfig, root: Path, runtime: str) -> tuple[_Opened, Detector]:
     from inference.detector.file import load_stored
 
     with Lock(command="landfall watch") as lock:
-        path = root / (checkpoint or loaded.config.logging.checkpoint_path)
+        path = root / loaded.config.logging.checkpoint_path
         lock.take_if_writable(path, key="--checkpoint")
         finish(root)
-        opened = _on_onnx(loaded, root, path) if runtime == "onnx" else _on_torch(loaded, root, path)
+        opened = _on_onnx(loaded, root) if runtime == "onnx" else _on_torch(loaded, root)
         detector, reason = load_stored(detector_path(path))
     reason = reason or detector.mismatch(opened.config, opened.model.sha256)
     if reason:
@@ -103,19 +99,19 @@ def _with_model(
     return opened, detector
 
 
-def _on_torch(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
+def _on_torch(loaded: LoadedConfig, root: Path) -> _Opened:
     from inference.detector.stored import open_model
     from inference.detector_graph import TorchPredictor
 
-    config, scoring = open_model(loaded, root=root, checkpoint=checkpoint)
+    config, scoring = open_model(loaded, root=root)
     model = TorchPredictor(scoring, config.scoring.batch_size)
     return _Opened(config, scoring.channels, model, scoring.scaler, scoring.sampling_rate_hz)
 
 
-def _on_onnx(loaded: LoadedConfig, root: Path, checkpoint: Path) -> _Opened:
+def _on_onnx(loaded: LoadedConfig, root: Path) -> _Opened:
     from inference.predictor import open_exported
 
-    config, model = open_exported(loaded, root=root, checkpoint=checkpoint)
+    config, model = open_exported(loaded, root=root)
     return _Opened(config, model.channels, model, model.scaler, model.facts["sampling_rate_hz"])
 
 
@@ -135,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--runtime", choices=_RUNTIMES, default="torch",
         help="onnx: ONNX Runtime computes the model that `landfall export-model` wrote, without PyTorch",
     )  # fmt: skip
-    parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+    add_checkpoint_argument(parser)
     parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
     parser.add_argument("--webhook", metavar="URL", help="post each event to this address, as JSON")
     parser.add_argument("--command", metavar="COMMAND", help="run this for each event, with the JSON as its input")
@@ -180,7 +176,7 @@ def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         raise UsageError("--once cannot be used with --mqtt, which never ends", hint="omit --mqtt, or --once")
     if arguments.owns_process:
         prepare_process(loaded.config)
-    _follow(arguments, loaded, root_of(arguments))
+    _follow(arguments, loaded.with_checkpoint(arguments.checkpoint), root_of(arguments))
     return EXIT_OK
 
 
@@ -196,9 +192,7 @@ def _follow(arguments: argparse.Namespace, loaded: LoadedConfig, root: Path) -> 
         delivery = Delivery(paths.events, paths.delivered, webhook=arguments.webhook, command=arguments.command)
     with Lock(command="landfall watch") as lock:
         lock.take(paths.state, key="logging.artifacts_dir")
-        monitor = open_monitor(
-            loaded, root=root, detector=arguments.detector, checkpoint=arguments.checkpoint, runtime=arguments.runtime
-        )
+        monitor = open_monitor(loaded, root=root, detector=arguments.detector, runtime=arguments.runtime)
         watch = Watch(
             monitor, root=root, keeps_scores=arguments.scores, limit=arguments.limit,
             finished_after_s=arguments.finished_after, complete_after_s=arguments.complete_after,

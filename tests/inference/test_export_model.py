@@ -47,7 +47,7 @@ def exported(exported_once, tmp_path) -> Path:
 
 def test_the_graph_gives_the_errors_of_scoring(trained):
     """Also of windows with missing values, and at the end of a file."""
-    config, scoring = open_model(configuration("patchtst", trained), root=trained, checkpoint=None)
+    config, scoring = open_model(configuration("patchtst", trained), root=trained)
     windows = load_splits(config, scoring, ("test",), root=trained).splits["test"]
     wanted = split_errors(scoring, windows, batch_size=16, look_ahead=False)
     values_nc = windows.series.rows_nc
@@ -65,7 +65,7 @@ def test_the_graph_gives_the_errors_of_scoring(trained):
 @pytest.mark.nightly
 @pytest.mark.parametrize("stream", CHECKPOINTS)
 def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(stream, exported):
-    config, scoring = open_model(configuration(stream, exported), root=exported, checkpoint=None)
+    config, scoring = open_model(configuration(stream, exported), root=exported)
     by_onnx = OnnxPredictor(exported_path(scoring.path), num_threads=1, batch_size=7)
     values_btc = np.random.default_rng(5).normal(0.2, 3.0, (17, config.data.window, len(scoring.channels)))
     values_btc[3, 5:9, 0], values_btc[4, -2:, 1], values_btc[6, :, 2] = np.nan, np.nan, np.nan

@@ -15,7 +15,7 @@ from tests.inference.trained_workspace import configuration
 @pytest.fixture(scope="module")
 def opened(trained_once):
     def open_stream(stream):
-        config, scoring = open_model(configuration(stream, trained_once), root=trained_once, checkpoint=None)
+        config, scoring = open_model(configuration(stream, trained_once), root=trained_once)
         return scoring, load_splits(config, scoring, ("validation",), root=trained_once).splits["validation"]
 
     return open_stream

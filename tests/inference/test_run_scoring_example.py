@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,17 @@ def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
     assert results[0].summary["detection"]["auroc"] > 0.9
     loud = scores[scores["recording"] == "data/vib/test_loud.npy"]
     assert (loud["top_channel"] == "z").mean() > 0.9
+
+
+@pytest.mark.slow
+def test_a_model_of_another_file_is_scored_with_its_own_detector(trained, tmp_path):
+    for suffix in (".pt", ".json"):
+        shutil.move(trained / f"checkpoints/patchtst_ssl{suffix}", tmp_path / f"other{suffix}")
+    words = ("patchtst", "--checkpoint", str(tmp_path / "other.pt"), "scoring.model_weight=0")
+    assert run(trained, *words) == EXIT_OK
+    assert (tmp_path / "other.detector.npz").is_file()
+    assert run(trained, *words, "--unless-current") == EXIT_OK
+    assert not (trained / "checkpoints/patchtst_ssl.detector.npz").exists()
 
 
 @pytest.mark.slow

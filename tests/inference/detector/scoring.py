@@ -22,7 +22,7 @@ class Scored(NamedTuple):
 
 def score(root: Path, stream: str, *overrides: str) -> Scored:
     """Like `landfall score`, without its files."""
-    config, scoring = open_model(configuration(stream, root, *overrides), root=root, checkpoint=None)
+    config, scoring = open_model(configuration(stream, root, *overrides), root=root)
     detector, data = detector_and_data(config, scoring, root=root)
     windows = data.splits["test"]
     return Scored(detector, detector.score(model_errors(config, scoring, windows, "test"), windows))

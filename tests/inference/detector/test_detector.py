@@ -76,7 +76,7 @@ def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, override
 )
 def test_the_benchmark_uses_the_scores_of_the_detector(trained, stream, overrides):
     loaded = configuration(stream, trained, *overrides)
-    config, scoring = open_model(loaded, root=trained, checkpoint=None)
+    config, scoring = open_model(loaded, root=trained)
     data = load_splits(config, scoring, ("train", "validation", "calibration", "test"), root=trained)
     share = config.scoring.model_weight
     (judged,) = benchmarked(Trained(scoring, config, 0.0), data, {"ours": share})
@@ -286,7 +286,7 @@ def test_the_charts_know_how_quiet_the_calibration_data_is():
 
 def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):
     def data_of(root: Path, *overrides: str):
-        config, scoring = open_model(configuration("patchtst", root, *overrides), root=root, checkpoint=None)
+        config, scoring = open_model(configuration("patchtst", root, *overrides), root=root)
         splits = load_splits(config, scoring, ("calibration", "test"), root=root).splits
         return digest_of_split(splits["calibration"])
 

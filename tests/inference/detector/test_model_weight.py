@@ -144,6 +144,6 @@ def of_runs(windows: WindowSet, rows: int) -> WindowSet:
 
 def reference(root, stream):
     """The calibration windows, the configuration, the model, and all splits."""
-    config, scoring = open_model(configuration(stream, root), root=root, checkpoint=None)
+    config, scoring = open_model(configuration(stream, root), root=root)
     splits = load_splits(config, scoring, ("train", "validation", "calibration", "test"), root=root).splits
     return reference_of(splits)["calibration"], config, scoring, splits
