@@ -22,7 +22,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import Pages, gathered
-from inference.charts.reference_rows import folds_of, moments
+from inference.charts.reference_rows import Sums, folds_of, moments
 from inference.running import Running
 
 # Share of a channel's own variance that is added to each regressor's. From 0.01 to 1 the mean VUS-PR of the development
@@ -94,7 +94,7 @@ class LaggedRows(Running):
 
 
 @dataclass
-class _Moments:
+class _Moments(Sums):
     """Sums over rows of products: of regressors (F, F), of regressors with rows and with own past (F, C), of own past
     with rows, and of own past with itself (C,)."""
 
@@ -118,11 +118,6 @@ class _Moments:
             found.oo_c += (own_nc**2).sum(axis=0)
         return found
 
-    def plus(self, other: _Moments, sign: int = 1) -> _Moments:
-        return _Moments(
-            *(mine + sign * its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True))
-        )
-
     def weights(self, persistence_c: np.ndarray) -> np.ndarray:
         """The weights (F, C). The constant is the last regressor: it is not penalised, and its entry of `xx_ff` is the
         number of rows."""
@@ -144,9 +139,7 @@ def fit(
     blank = Autoregression(lags, *moments(values_nc, segments_k2), np.zeros(num_channels), np.zeros(size))
     folds = folds_of(segments_k2)
     of_fold = [_Moments.of(blank.rows(values_nc, ranges_k2), *size) for ranges_k2 in folds]
-    of_all = of_fold[0]
-    for each in of_fold[1:]:
-        of_all = of_all.plus(each)
+    of_all = _Moments.total(of_fold)
     persistence_c = (of_all.oz_c / np.maximum(of_all.oo_c, 1e-9)).clip(0.0, 1.0)
 
     def learned(found: _Moments) -> Autoregression:
@@ -154,7 +147,7 @@ def fit(
 
     def out_of_fold() -> Iterator[np.ndarray]:
         for own, ranges_k2 in zip(of_fold, folds, strict=True):
-            without = learned(of_all.plus(own, -1) if len(folds) > 1 else of_all)
+            without = learned(of_all - own if len(folds) > 1 else of_all)
             for rows in without.rows(values_nc, ranges_k2):
                 yield without.residual(rows).astype(np.float32)
 

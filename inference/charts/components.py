@@ -20,7 +20,7 @@ import numpy as np
 
 from core.data.blocks import blocks, gathered, slices
 from core.data.medians import median
-from inference.charts.reference_rows import rows_of_folds
+from inference.charts.reference_rows import Sums, rows_of_folds
 
 VARIANCE_KEPT = 0.9
 _VALUES_AT_A_TIME = 2**20
@@ -40,8 +40,8 @@ class Components:
         return np.where(np.isnan(z_nc), np.nan, (np.nan_to_num(z_nc) - self.centre_c) @ self.left_cc)
 
 
-@dataclass(frozen=True)
-class _Moments:
+@dataclass
+class _Moments(Sums):
     """Number, sum (C,) and sum of products (C, C) of rows."""
 
     count: int
@@ -52,10 +52,6 @@ class _Moments:
     def of(cls, z_nc: np.ndarray) -> _Moments:
         filled = (np.nan_to_num(piece_nc) for piece_nc in _pieces(z_nc))
         return cls.total([cls(len(rows_nc), rows_nc.sum(axis=0), rows_nc.T @ rows_nc) for rows_nc in filled])
-
-    @classmethod
-    def total(cls, each: Sequence[_Moments]) -> _Moments:
-        return cls(*(sum(part) for part in zip(*(vars(found).values() for found in each), strict=True)))
 
     def components(self) -> Components:
         centre_c = self.sum_c / self.count

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from core.data.blocks import Pages
-from inference.charts.reference_rows import folds_of, moments
+from inference.charts.reference_rows import Sums, folds_of, moments
 from inference.running import Ewma, Running
 
 LAGS = 3
@@ -119,17 +119,17 @@ class CrossChannelRegression:
         plain = cls.without_weights(*moments(values_nc, segments_k2))
         folds = folds_of(segments_k2)
         present = [_Moments.of(plain.rows(values_nc, fold_k2), num_channels) for fold_k2 in folds]
-        precision_ff = _total(present).precision(_best_penalty(present, num_channels))
+        precision_ff = _Moments.total(present).precision(_best_penalty(present, num_channels))
         fill_cc = _weights(precision_ff, num_channels)[:-1]
         filling = replace(plain, fill_cc=fill_cc, lags=lags, mean_spans=mean_spans, squares=squares)
         of_fold = [_Moments.of(filling.rows(values_nc, fold_k2), None) for fold_k2 in folds]
         penalty = _best_penalty(of_fold, num_channels)
-        everything = _total(of_fold)
+        everything = _Moments.total(of_fold)
 
         def learned(found: _Moments) -> Self:
             return replace(filling, precision_ff=found.precision(penalty))
 
-        others = [learned(everything.minus(each)) if len(folds) > 1 else learned(everything) for each in of_fold]
+        others = [learned(everything - each) if len(folds) > 1 else learned(everything) for each in of_fold]
         return learned(everything), others, folds
 
     @classmethod
@@ -172,7 +172,7 @@ class LaggedRows(Running):
 
 
 @dataclass
-class _Moments:
+class _Moments(Sums):
     """Sums of the products of regressors over rows (F, F), and number of rows. The first C regressors are the rows."""
 
     xx_ff: np.ndarray
@@ -187,14 +187,8 @@ class _Moments:
             if present_channels is not None:
                 x_nf = np.concatenate([x_nf[:, :present_channels], x_nf[:, -1:]], axis=1)
             mine = cls(x_nf.T @ x_nf, len(x_nf))
-            found = mine if found is None else found.plus(mine)
+            found = mine if found is None else found + mine
         return found
-
-    def plus(self, other: _Moments) -> Self:
-        return type(self)(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
-
-    def minus(self, other: _Moments) -> Self:
-        return type(self)(*(mine - its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def mean_square(self, weight_fc: np.ndarray) -> np.ndarray:
         """Mean squared residual of these rows under other weights, (C,)."""
@@ -205,13 +199,6 @@ class _Moments:
         """The inverse of the mean products (F, F), with a ridge penalty for all regressors but the constant."""
         penalty_f = np.append(np.full(len(self.xx_ff) - 1, penalty), 1e-9)
         return np.linalg.inv(self.xx_ff / self.count + np.diag(penalty_f))
-
-
-def _total(each: Sequence[_Moments]) -> _Moments:
-    total = each[0]
-    for found in each[1:]:
-        total = total.plus(found)
-    return total
 
 
 def _weights(precision_ff: np.ndarray, num_channels: int) -> np.ndarray:
@@ -234,11 +221,11 @@ def _best_penalty(of_fold: Sequence[_Moments], num_channels: int) -> float:
     """The penalty with the least log mean square on rows left out, averaged over channels."""
     if len(of_fold) < 2:
         return PENALTIES[0]
-    everything = _total(of_fold)
+    everything = _Moments.total(of_fold)
 
     def error(penalty: float) -> float:
         left_out = [
-            fold.mean_square(_weights(everything.minus(fold).precision(penalty), num_channels)) for fold in of_fold
+            fold.mean_square(_weights((everything - fold).precision(penalty), num_channels)) for fold in of_fold
         ]
         return float(np.log(np.maximum(np.mean(left_out, axis=0), RESIDUAL_FLOOR**2)).mean())
 

@@ -14,8 +14,12 @@ Suffixes: n row, c channel, k segment or fold.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import add, sub
+from typing import Self
 
 import numpy as np
 
@@ -28,6 +32,21 @@ FOLDS = 4
 # is 0.
 CONSTANT_SHARE = 0.01
 _VALUES_AT_A_TIME = 2**20
+
+
+@dataclass
+class Sums:
+    """Sums over rows, which can be added and subtracted: those of all rows, of a fold, or of all but a fold."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(sub, vars(self).values(), vars(other).values()))
+
+    @classmethod
+    def total(cls, each: Iterable[Self]) -> Self:
+        return reduce(add, each)
 
 
 def moments(values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
