@@ -14,7 +14,7 @@ from pathlib import Path
 from core.config.schema import AnyConfig
 from core.data.files import data_stem, expand, is_present
 from core.data.store import Store
-from core.workspace import CODE_ROOT, relative
+from core.workspace import CODE_ROOT, relative, sha256_of
 
 # Kind of input → item → its digest, or its value if that is short.
 Fingerprint = dict[str, dict[str, str]]
@@ -47,13 +47,13 @@ def _item(name: str, before: str | None, now: str | None) -> str:
 # ------------------------------------------------------------------------------------------------------ kinds of inputs
 def file_digests(files: Iterable[str], root: Path) -> dict[str, str]:
     """SHA-256 of each file that exists, by its path relative to `root`."""
-    return {name: sha256_of_bytes((root / name).read_bytes()) for name in files if (root / name).is_file()}
+    return {name: sha256_of(root / name) for name in files if (root / name).is_file()}
 
 
 def code_digests(packages: Iterable[str]) -> dict[str, str]:
     """SHA-256 of each source file of packages of Landfall."""
     files = (file for package in packages for file in sorted((CODE_ROOT / package).rglob("*.py")))
-    return {relative(file, CODE_ROOT): sha256_of_bytes(file.read_bytes()) for file in files}
+    return {relative(file, CODE_ROOT): sha256_of(file) for file in files}
 
 
 def package_versions() -> dict[str, str]:
@@ -72,7 +72,3 @@ def data_digests(config: AnyConfig, patterns: Iterable[str], *, root: Path) -> I
     facts = {file.with_name("dataset.json") for file in sensors}
     for file in sorted(sensors | {file for file in same_stem | facts if is_present(file)}):
         yield relative(file, folder), store.digest_of_bytes(file)
-
-
-def sha256_of_bytes(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -15,13 +15,12 @@ from core.checkpoint import detector_path
 from core.config.compose import flatten
 from core.config.schema import AnyConfig
 from core.data.annotations import labelled_spans
-from core.data.entries import sha256_of
 from core.data.files import matches
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.errors import DataError
 from core.fingerprints import Fingerprint, changes, code_digests, data_digests, package_versions
 from core.secrets.redaction import redacted
-from core.workspace import json_digest
+from core.workspace import json_digest, sha256_of
 
 # Prefixes of settings that affect the scores, the thresholds, the events, or the output files.
 _DECIDING = ("scoring.", "data.", "dqvl.enabled", "dqvl.hard.", "model.", "scalogram.")

@@ -24,7 +24,7 @@ import numpy as np
 
 from core.data.blocks import blocks
 from core.reading import json_object_or_none, read_json_object
-from core.workspace import temporary_folder, write_json
+from core.workspace import sha256_of, temporary_folder, write_json
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +104,6 @@ def _atomic_folder(path: Path) -> Iterator[Path]:
             except OSError:
                 if not path.exists():
                     raise
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def state_of(path: Path) -> dict[str, int]:

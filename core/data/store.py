@@ -27,7 +27,7 @@ import numpy as np
 from core.config.schema import AnyConfig
 from core.data.blocks import IN_MEMORY, are_adjacent, as_one
 from core.data.dialects import sniff
-from core.data.entries import UNREADABLE, read_entry, sha256_of, state_of, write_entry
+from core.data.entries import UNREADABLE, read_entry, state_of, write_entry
 from core.data.files import (
     PLAIN_TEXT_SUFFIXES,
     data_suffix,
@@ -43,7 +43,7 @@ from core.errors import DataError
 from core.numbers import size_in_words
 from core.reading import json_object_or_none
 from core.secrets.redaction import redacted_text
-from core.workspace import json_digest, relative, write_json
+from core.workspace import json_digest, relative, sha256_of, write_json
 
 log = logging.getLogger(__name__)
 

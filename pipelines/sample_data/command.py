@@ -25,7 +25,7 @@ import pandas as pd
 from core.cli import run_command
 from core.errors import EXIT_OK, DataError, UsageError
 from core.reading import read_json_object
-from core.workspace import SAMPLES, write_bytes, write_json
+from core.workspace import SAMPLES, sha256_of, write_bytes, write_json
 from pipelines.sample_data import chamber, rig
 
 log = logging.getLogger(__name__)
@@ -145,8 +145,7 @@ def _manifest(root: Path) -> dict[str, Any]:
 
 def _is_complete(root: Path, manifest: dict[str, Any]) -> bool:
     return bool(manifest.get("files")) and all(
-        (root / entry["path"]).is_file()
-        and hashlib.sha256((root / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
+        (root / entry["path"]).is_file() and sha256_of(root / entry["path"]) == entry["sha256"]
         for entry in manifest["files"]
     )
 

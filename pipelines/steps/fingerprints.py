@@ -16,11 +16,10 @@ from core.fingerprints import (
     data_digests,
     file_digests,
     package_versions,
-    sha256_of_bytes,
 )
 from core.reading import read_json_object
 from core.secrets.redaction import redacted
-from core.workspace import json_digest, relative
+from core.workspace import json_digest, relative, sha256_of
 from pipelines.steps.table import Order, Step
 
 # Parameters that affect only the name of a run or its display.
@@ -55,7 +54,7 @@ def _configuration(loaded: LoadedConfig, root: Path, sections: Sequence[str]) ->
     if config.training.start_from:
         yield from file_digests((config.training.start_from,), root).items()
     for file in sorted((root / "configs/hardware").rglob("*.yaml")):
-        yield relative(file, root), sha256_of_bytes(file.read_bytes())
+        yield relative(file, root), sha256_of(file)
 
 
 def _cells(root: Path, notebook: str) -> dict[str, str]:
