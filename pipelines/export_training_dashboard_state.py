@@ -111,7 +111,7 @@ def export_state(
         pipeline=nodes,
         streams=streams,
         checklist=checklist,
-        device=read_device(root, problems, artifacts=[config.logging.artifacts_dir for config in configs.values()]),
+        device=read_device(root, [config.logging.artifacts_dir for config in configs.values()], problems),
         migration=migration,
         runs=summary,
         fleet=FLEET if (out.parent / FLEET).is_file() else None,
@@ -140,12 +140,13 @@ def describe_stream(
     scores, detections = read_scores(root, config, problems)
     if detections is not None:
         publish_events(root, config, detections.events, data, problems)
+    open_events = detections.total - detections.acknowledged if detections is not None else 0
     quality = read_reports(root, config, problems)
     checkpoint = read_checkpoint(root, config, problems)
     common = {
         "title": title,
         "subject": subject,
-        "light": light_of(checkpoint, scores, detections and detections.total - detections.acknowledged),
+        "light": light_of(checkpoint, scores, open_events),
         "checkpoint": checkpoint,
         "scores": scores,
         "detections": detections,
@@ -214,9 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(_export, parser, argv)
 
 
-def loaded_configs(
-    root: Path, files: Mapping[Stream, str], overrides: Sequence[str] = ()
-) -> dict[Stream, LoadedConfig]:
+def loaded_configs(root: Path, files: Mapping[Stream, str], overrides: Sequence[str]) -> dict[Stream, LoadedConfig]:
     """The configurations of the streams. If a local configuration is missing or invalid, it is left out, the latter
     with a warning: the default folders are then used, so that an export is always possible. Raises UsageError for an
     invalid file of another name.

@@ -59,7 +59,7 @@ def memory_of(run: RunStream) -> MemoryUse | None:
 
 
 # -------------------------------------------------------------------------------------------------------------- report
-def read_device(root: Path, problems: Problems, *, artifacts: Iterable[str] = ("artifacts",)) -> DeviceState | None:
+def read_device(root: Path, artifacts: Iterable[str], problems: Problems) -> DeviceState | None:
     """The device record of the latest run in one of the folders; None if there is none."""
     path = max((root / folder / RECORD_FILE for folder in artifacts), key=changed_at)
     record = read_model(path, DeviceRecord, problems)

@@ -216,8 +216,8 @@ def _with_stage(node: PipelineNode, stage: StageNow | None) -> PipelineNode:
 
 
 # ---------------------------------------------------------------------------------------------------- light of a stream
-def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int | None = None) -> Light:
-    """The most urgent state. open_events: number of events that are not acknowledged; default: all."""
+def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_events: int) -> Light:
+    """The most urgent state. open_events: number of events that are not acknowledged."""
     if scores is None:
         if checkpoint is None:
             return Light(state="no model", detail="There is no model for this machine: train one first.")
@@ -228,11 +228,11 @@ def light_of(checkpoint: Checkpoint | None, scores: ScoreSummary | None, open_ev
         source = "an older model than the one in use" if scores.run_id else "a time before the model in use"
         detail = f"The scores are from {source}: run `landfall score`."
         return Light(state="stale", detail=detail, warnings=warnings)
-    count, searched = scores.events if open_events is None else open_events, counted(scores.recordings, "recording")
-    events = f"{counted(count, 'open event')} in {searched}."
+    searched = counted(scores.recordings, "recording")
+    events = f"{counted(open_events, 'open event')} in {searched}."
     if scores.threshold and scores.threshold.departure:
         return Light(state="drift", detail=f"{events} {scores.threshold.departure}.", warnings=warnings)
-    if count:
+    if open_events:
         return Light(state="open events", detail=events, warnings=warnings)
     known = "every event is acknowledged" if scores.events else "no score stayed above the threshold"
     return Light(state="no event", detail=f"In {searched} {known}.", warnings=warnings)

@@ -23,10 +23,10 @@ _URGENCY = {state: place for place, state in enumerate(get_args(MachineState))}
 _HEADS = ("machine", "state", "events", "severity", "newest data", "what needs attention")
 
 
-def fleet_state(fleet: Fleet, root: Path, machines: Sequence[Machine] | None = None) -> FleetState:
-    """The states of the machines, the most urgent first. machines: the machines to include; default: all."""
+def fleet_state(fleet: Fleet, root: Path, machines: Sequence[Machine]) -> FleetState:
+    """The states of some machines of a fleet, the most urgent first."""
     now, limit = datetime.now(UTC), timedelta(hours=fleet.stale_after_hours)
-    rows = [_machine(each, root, now, limit) for each in (machines or fleet.machines)]
+    rows = [_machine(each, root, now, limit) for each in machines]
     rows.sort(key=lambda row: (_URGENCY[row.state], -(row.severity or 0.0), row.id))
     return FleetState(generated_at=now, machines=rows)
 

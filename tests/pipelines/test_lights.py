@@ -28,18 +28,18 @@ def scores(**facts) -> ScoreSummary:
 @pytest.mark.parametrize(
     "checkpoint, found, open_events, state",
     [
-        (None, None, None, "no model"),
-        (MODEL, None, None, "no scores"),
-        (MODEL, scores(run_id="old"), None, "stale"),
-        (MODEL, scores(run_id=None, scored_at=SINCE - timedelta(hours=1)), None, "stale"),
+        (None, None, 0, "no model"),
+        (MODEL, None, 0, "no scores"),
+        (MODEL, scores(run_id="old"), 3, "stale"),
+        (MODEL, scores(run_id=None, scored_at=SINCE - timedelta(hours=1)), 3, "stale"),
         # Control charts scored after the training, as requested.
-        (MODEL, scores(run_id=None, scored_at=SINCE + timedelta(hours=1)), None, "open events"),
-        (MODEL, scores(threshold=threshold(departure="most scores have grown")), None, "drift"),
-        (MODEL, scores(), None, "open events"),
+        (MODEL, scores(run_id=None, scored_at=SINCE + timedelta(hours=1)), 3, "open events"),
+        (MODEL, scores(threshold=threshold(departure="most scores have grown")), 3, "drift"),
+        (MODEL, scores(), 3, "open events"),
         (MODEL, scores(), 0, "no event"),
-        (MODEL, scores(events=0), None, "no event"),
+        (MODEL, scores(events=0), 0, "no event"),
         # Scores may outlive the model that made them.
-        (None, scores(), None, "open events"),
+        (None, scores(), 3, "open events"),
     ],
 )
 def test_the_most_urgent_state_decides(checkpoint, found, open_events, state):
@@ -48,7 +48,7 @@ def test_the_most_urgent_state_decides(checkpoint, found, open_events, state):
 
 @pytest.mark.parametrize("auroc, warned", [(0.52, True), (0.59, True), (0.61, False), (None, False)])
 def test_scores_near_chance_are_a_warning(auroc, warned):
-    (found,) = [light_of(MODEL, scores(detection={"auroc": auroc})).warnings]
+    (found,) = [light_of(MODEL, scores(detection={"auroc": auroc}), 0).warnings]
     assert bool(found) == warned
     assert not warned or f"{auroc:.2f}" in found[0]
 
@@ -56,7 +56,7 @@ def test_scores_near_chance_are_a_warning(auroc, warned):
 @pytest.mark.parametrize("low, warned", [(0.03, True), (0.01, False)])
 def test_more_false_alarms_than_stated_are_a_warning(low, warned):
     achieved = FalseAlarms(rate=0.05, low=low, high=0.1, scores=50, bursts=1)
-    assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved))).warnings) == warned
+    assert bool(light_of(MODEL, scores(threshold=threshold(achieved=achieved)), 0).warnings) == warned
 
 
 def test_drift_does_not_hide_open_events():

@@ -70,7 +70,8 @@ def plant(workspace):
 
 def test_machines_are_ranked_by_what_needs_attention(plant):
     names = ("fine", "silent", "failing", "new", "small", "large", "drifting", "seen")
-    state = fleet_state(Fleet(tuple(map(machine, names)), 24.0), plant)
+    fleet = Fleet(tuple(map(machine, names)), 24.0)
+    state = fleet_state(fleet, plant, fleet.machines)
     assert [(row.id, row.state) for row in state.machines] == [
         ("large", "open events"), ("small", "open events"), ("drifting", "drift"), ("silent", "stale"),
         ("failing", "failed"), ("new", "no model"), ("fine", "no event"), ("seen", "no event"),
