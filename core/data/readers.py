@@ -48,12 +48,13 @@ _BYTES_PER_STAMP = 300
 
 
 class Source(NamedTuple):
-    """A file to read."""
+    """A file to read, with the facts of its sidecar."""
 
     path: Path
     stream: Stream
     settings: Data
     scratch: Path | None
+    facts: dict[str, Any]
 
 
 class _Read(NamedTuple):
@@ -63,7 +64,6 @@ class _Read(NamedTuple):
     channels: tuple[str, ...]
     times: Times | None
     notes: list[str]
-    facts: dict[str, Any]
 
 
 def read_recordings(
@@ -80,7 +80,7 @@ def read_recordings(
     if not path.is_file():
         raise DataError("the file does not exist", path=path, hint=f"see the folder {path.parent}")
     refuse_foreign(path)
-    source, file_id = Source(path, stream, settings, scratch), relative(path, root)
+    source, file_id = Source(path, stream, settings, scratch, facts_of(path)), relative(path, root)
     read = reader(source)
     if read.values.ndim == 2:
         return [_recording(source, read, file_id, read.values)]
@@ -97,7 +97,7 @@ def _recording(source: Source, read: _Read, file_id: str, values_tc: np.ndarray)
         channels=read.channels,
         sampling_rate_hz=rate_hz,
         time_source=time_source,
-        healthy=is_healthy(read.facts),
+        healthy=is_healthy(source.facts),
         notes=(*read.notes, *notes),
     )
 
@@ -124,7 +124,7 @@ def _from_tables(source: Source, tables: Iterable[Table], chosen: Sequence[str])
         notes |= dict.fromkeys(table.notes)
     values_tc, names, found = channels.whole()
     whole = times.whole()
-    return _Read(values_tc, names, whole, [*notes, *found, *(whole.notes if whole else ())], facts_of(path))
+    return _Read(values_tc, names, whole, [*notes, *found, *(whole.notes if whole else ())])
 
 
 class _TimeColumn:
@@ -227,8 +227,8 @@ READERS: dict[Stream, dict[str, Callable[[Source], _Read]]] = {
 
 def _from_array(source: Source, array: Array) -> _Read:
     path, settings = source.path, source.settings
-    facts, notes, num_axes = facts_of(path), [], array.shape[-1]
-    axes = tuple(facts.get("axes") or ())
+    notes, num_axes = [], array.shape[-1]
+    axes = tuple(source.facts.get("axes") or ())
     channels = axes if len(axes) == num_axes else _AXES[:num_axes]
     if axes and channels != axes:
         notes.append(f"the sidecar names {len(axes)} axes, the array has {num_axes}: they are called {channels}")
@@ -244,7 +244,7 @@ def _from_array(source: Source, array: Array) -> _Read:
         first_row += len(block)
         rows.add(block)
     notes += sentinels.notes(dict(enumerate(chosen)), unit="row" if len(array.shape) == 2 else "record")
-    return _Read(rows.whole(), tuple(chosen), None, notes, facts)
+    return _Read(rows.whole(), tuple(chosen), None, notes)
 
 
 # --------------------------------------------------------------------------------------------------------------- times
@@ -259,7 +259,7 @@ def _timing(
     stamped = read.times is not None and read.times.source == "timestamp"
     rate_hz, notes = _rate(
         {
-            "its sidecar": declared_rate(source.path, read.facts),
+            "its sidecar": declared_rate(source.path, source.facts),
             "its time stamps": sampling_rate(read.times.time_ns, quantised=is_vibration) if stamped else None,
             "data.sampling_rate_hz": source.settings.sampling_rate_hz,
         }
