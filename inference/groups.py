@@ -8,7 +8,6 @@ per recording, or `POOLED`. Suffixes: n row, k segment, r recording, s score ent
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -71,20 +70,6 @@ def groups(reference: Collection[WindowSet], own_past: Collection[str]) -> list[
         return Group(key, reference_k2[holds(reference_k2)], holds)
 
     return [group(key, np.array([place[key]])) for key in own_past] or [group(POOLED, everyone)]
-
-
-def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
-    """The groups of a data set: the reference segments (K, 2) of each, and a function that computes which rows of given
-    segments belong to it, bool (S,). One group if a recording of `test` has too few reference rows for its own."""
-    reference = reference_of(splits).values()
-    own_past = scored_per_recording(reference)
-    tested = recordings_in(splits["test"]) if "test" in splits else ()
-    found = groups(reference, own_past if set(tested) <= set(own_past) else ())
-    return [(group.reference_k2, partial(_rows_held, group)) for group in found]
-
-
-def _rows_held(group: Group, segments_k2: np.ndarray) -> np.ndarray:
-    return np.repeat(group.holds(segments_k2), segments_k2[:, 1] - segments_k2[:, 0])
 
 
 def reference_of(splits: Mapping[SplitName, WindowSet]) -> dict[SplitName, WindowSet]:

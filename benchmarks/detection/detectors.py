@@ -18,11 +18,12 @@ from benchmarks.detection.unit import place
 from core.config.compose import LoadedConfig, load_config, local_config_file, with_values
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import StreamData
+from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.charts.reference_rows import CONSTANT_SHARE
 from inference.detector.split_scores import SplitScores
-from inference.groups import groups_of, reference_of, rows_of
+from inference.groups import Group, Membership, groups, recordings_in, reference_of, rows_of, scored_per_recording
 from inference.running import Ewma
 from inference.scoring import ScoringModel
 
@@ -178,15 +179,29 @@ Simple = Callable[[Rows, Rows], tuple[np.ndarray, np.ndarray]]
 """A function of normal rows and rows to score that returns the scores of both."""
 
 
+def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, Membership]]:
+    """The groups of a data set: the reference segments (K, 2) of each, and a function that computes which rows of given
+    segments belong to it, bool (S,). One group if a recording of `test` has too few reference rows for its own."""
+    reference = reference_of(splits).values()
+    own_past = scored_per_recording(reference)
+    tested = recordings_in(splits["test"]) if "test" in splits else ()
+    found = groups(reference, own_past if set(tested) <= set(own_past) else ())
+    return [(group.reference_k2, partial(_rows_held, group)) for group in found]
+
+
+def _rows_held(group: Group, segments_k2: np.ndarray) -> np.ndarray:
+    return np.repeat(group.holds(segments_k2), segments_k2[:, 1] - segments_k2[:, 0])
+
+
 def simple_methods(data: StreamData) -> Iterator[Scored]:
     """Baselines on the rows of process sensors: fitted to all rows that are not scored."""
     normal_k2, test_k2 = _normal_rows(data), data.splits["test"].segments.rows_k2
     values_nc = data.splits["test"].series.rows_nc
-    groups = groups_of(data.splits)
+    of_data = groups_of(data.splits)
     for detector, method in SIMPLE.items():
         start = time.perf_counter()
         normal_s, test_s = (np.full(len(rows_of(each)), np.nan) for each in (normal_k2, test_k2))
-        for own_k2, of_group in groups:
+        for own_k2, of_group in of_data:
             mine = of_group(test_k2)
             z = _standardised(values_nc[rows_of(own_k2)], values_nc[rows_of(test_k2)[mine]])
             segments = _segments_of(own_k2), _segments_of(test_k2)[mine]

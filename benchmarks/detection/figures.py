@@ -11,11 +11,12 @@ import pandas as pd
 
 from benchmarks.detection.detectors import Scored
 from benchmarks.detection.sets import BenchmarkSet, Unit
+from benchmarks.detection.vus import vus_pr
 from core.config.schema import Scoring
 from core.errors import DataError
 from inference.detector.score_table import sample_of
 from inference.events.figures import event_figures
-from inference.metrics import auroc, average_precision, detection_metrics, vus_pr
+from inference.metrics import auroc, average_precision, detection_metrics
 from inference.thresholds import calibrate
 
 RATES = (0.001, 0.01, 0.05)

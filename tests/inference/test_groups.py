@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.detection.detectors import groups_of
 from inference.detector.group_scales import fit_group_scales
 from inference.detector.split_scores import SplitScores
-from inference.groups import OWN_ROWS, groups_of, reference_of, scored_per_recording
+from inference.groups import OWN_ROWS, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, plant
 
 

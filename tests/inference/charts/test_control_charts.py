@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from benchmarks.detection.detectors import groups_of
 from core.config.charts import ProcessCharts
 from inference.charts import autoregression, control_charts
 from inference.charts.control_charts import fit
 from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
-from inference.groups import POOLED, groups_of, reference_of, scored_per_recording
+from inference.groups import POOLED, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
 from tests.support import IN_NIGHTLY
 
