@@ -137,16 +137,12 @@ _OF_DATASETS = re.compile(
     r"streaming|table|tasks|utils)\b"
 )
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
-_VARIANTS = {
-    "opencv-python": ("opencv-python-headless", "opencv-contrib-python", "opencv-contrib-python-headless"),
-    "tensorflow": ("tensorflow-gpu", "tensorflow-cpu", "tf-nightly", "tf-nightly-gpu", "tensorflow-macos"),
-    "faiss-cpu": ("faiss-gpu", "faiss"),
-    "scikit-learn": ("sklearn",),
-    "pillow": ("pillow-simd",),
-    "psycopg2-binary": ("psycopg2",),
-    "beautifulsoup4": ("bs4",),
-    "spacy": ("spacy-nightly",),
-}
+# Packages with the same module: other builds of one, and other names.
+_BUILD = re.compile(
+    r"(?:-(?:gpu|cpu|nightly|headless|binary|simd|macos|rocm|directml|openvino|silicon|cu\d+|cuda[\dx]*))+$"
+)
+_VARIANTS = {"opencv-contrib-python": "opencv-python", "tf": "tensorflow", "sklearn": "scikit-learn"}
+_VARIANTS |= {"bs4": "beautifulsoup4"}
 _IMPORT = re.compile(
     r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+(?P<module>[A-Za-z_][\w.]*)[ \t]+import[ \t]+(?P<parts>[^\n#;]*)"
     r"|import[ \t]+(?P<modules>[A-Za-z_][^\n#;]*))",
@@ -165,7 +161,7 @@ def preinstalled_packages(
     """The packages that cells import or call in `commands`, and no cell installs, sorted; `installed`: the installed
     ones. A module that is in no table and not installed here as a package of its name, such as a file of the notebook,
     is omitted: another package on the index could have its name."""
-    known = {normal_name(name) for name in installed}
+    known = {_any_build(name) for name in installed}
     own = _own_modules(sources)
     found = {
         package
@@ -174,9 +170,13 @@ def preinstalled_packages(
         if module.partition(".")[0] not in own and (package := _package(module))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
-    return sorted(
-        package for package in found if not {normal_name(package), *_VARIANTS.get(normal_name(package), ())} & known
-    )
+    return sorted(package for package in found if _any_build(package) not in known)
+
+
+def _any_build(package: str) -> str:
+    """One name for all packages with the same module."""
+    name = _BUILD.sub("", normal_name(package))
+    return _VARIANTS.get(name, name)
 
 
 def _called(command: shell.Command) -> str:

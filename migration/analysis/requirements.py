@@ -16,6 +16,7 @@ from migration.analysis.imports import (
     spacy_models,
 )
 from migration.analysis.names import ColabNames
+from migration.colab.paths import DEFAULT_MOUNTS, find_paths
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
@@ -260,11 +261,11 @@ class _Lines:
             old.notes = old.notes if new.notes else {}
             old.add_extras(new.extras)
             return
+        new.add_extras(old.extras)
         new.earlier = dict(old.earlier)
         if old.bounds and old.text != new.text:
             new.earlier[old.text] = None
         new.earlier.pop(new.text, None)
-        new.add_extras(old.extras)
         self.entries[key] = new
 
     def _say(self, text: str, why: str) -> None:
@@ -288,8 +289,10 @@ def _name_in(url: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """The text on one line, with `{…}` for Python expressions."""
+    """The text on one line, with `{…}` for Python expressions, and the names of the folders as the cells have them."""
     line = " ".join(text.replace("\\\n", " ").replace(FIELD, "{…}").split()).rstrip("\\")
+    names = [Edit(span.start, span.end, f"${span.folder.upper()}_DIR") for span in find_paths(line, DEFAULT_MOUNTS)]
+    line = re.sub(r'"(\$(?:WORK|DRIVE)_DIR)"', r"\1", edited(line, names))
     return line if len(line) <= _WIDTH else line[:_WIDTH] + " …"
 
 

@@ -12,6 +12,7 @@ from migration.notebook.texts import Edit
 from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import last_name, walk
 
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
 _ASKS = re.compile(r"exists|is_?dir|is_?file|islink|ismount|is_mount|join|Path|get|listdir|len")
 
 
@@ -128,10 +129,13 @@ def _is_only_test(source: CellSource, node: ast.stmt) -> bool:
 
 
 def _with_blanks(source: CellSource, edit: Edit) -> Edit:
-    """A removal at the end of a cell includes the blank lines before it."""
-    if edit.text or source.text[edit.end :].strip():
+    """A removal at the end of a cell includes the blank lines before it, one at the start those after it."""
+    if edit.text:
         return edit
-    return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
+    if not source.text[edit.end :].strip():
+        return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
+    blank = _BLANK_LINES.match(source.text, edit.end)
+    return Edit(0, blank.end(), "") if blank and not edit.start else edit
 
 
 def line_span(source: CellSource, first: ast.stmt, last: ast.stmt) -> tuple[int, int]:

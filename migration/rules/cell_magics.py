@@ -15,6 +15,8 @@ from migration.rules.rule import Example, Match, Rule
 _RUNS_CELL = RUNS_CELL | {"mprun", "lprun", "debug"}
 _HASH_COMMENTS = _RUNS_CELL | {"bash", "sh", "shell", "script", "system", "sx", "perl", "ruby", "R", "julia", "octave"}
 _HASH_COMMENTS |= {"python", "python2", "python3", "pypy", "cython", "cython_pyximport", "cython_inline"}
+# The program reads the cell as its input, as in `%%bash -c 'cat > file'`.
+_IS_INPUT = re.compile(r"[ \t]*%%(?:bash|sh|script|system|sx)\b.*(?:\s-c\b|>|\b(?:cat|tee)\b)")
 _STACKED = re.compile(
     r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)(?P<line>[ \t]*%%(?P<name>[^\s?]+)[ \t]*[^\n]*)(?P<end>\n|$)"
 )
@@ -42,7 +44,7 @@ def _moved_below(found: re.Match[str]) -> Match:
     comments."""
     name, above, prose = found["name"], found["above"], ""
     edits = [Edit(found.start("above"), found.end("above"), "")]
-    if name in _HASH_COMMENTS:
+    if name in _HASH_COMMENTS and not _IS_INPUT.match(found["line"]):
         keeps, fate = Keeps.EXACT, "it moves below"
         edits.append(Edit(found.end(), found.end(), above if found["end"] else "\n" + above.rstrip("\n")))
     else:
@@ -89,7 +91,7 @@ RULES: tuple[Rule, ...] = (
         name="comment above a cell magic",
         matches="`#@title …`, `#@markdown …` or any comment above `%%magic`",
         writes="the magic in line 1, the comment below it, or in a Markdown cell above where it would become content "
-        "(`%%writefile`)",
+        "(`%%writefile`, `%%bash -c 'cat > file'`)",
         keeps=Keeps.EXACT,
         find=_find_comments_above,
         trigger=holding("%%", like=r"#.*\n\s*%%"),

@@ -208,7 +208,9 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edits = take_out(source, taken)
             mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
             if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
-                others = [node for node in taken if node not in mounting and len(taken) < len(block.statements)]
+                line_above = source.text.split("\n")[mounting[0].lineno - 2]
+                is_apart = len(taken) < len(block.statements) or (block.owner is None and line_above.startswith("#"))
+                others = [node for node in taken if is_apart and node not in mounting]
                 shown = [node for node in taken if node not in others]
                 edits = _shown(source, block, shown, f'print("The drive is the folder", {facts.drive})')
                 edits = tuple(sorted({*edits, *(take_out(source, others) if others else ())}))

@@ -53,9 +53,12 @@ _COLAB_MACHINE = re.compile(
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )
-# Folders that a user makes there on Colab; not the routes of a web server, and no text appended to another.
+# Folders that a user makes at the root on Colab, and the root as the current folder; not the routes of a web server,
+# and no text appended to another.
 _AT_ROOT = re.compile(
-    r"(?<!get)(?<!post)(?<!route)[=(:,]\s*[rf]?[\"'](?P<path>/(?:models|outputs|checkpoints)/[^\"'\s]*)"
+    r"(?:(?<!get)(?<!post)(?<!route)[=(:,]\s*[rf]?[\"'](?=/(?:models|outputs|checkpoints)/)|\bchdir\(\s*[\"'](?=/[\"'])"
+    r"|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
+    re.MULTILINE,
 )
 
 
@@ -183,13 +186,13 @@ RULES: tuple[Rule, ...] = (
         "LF831",
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
-        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`",
+        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`, `%cd /`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
         holding(
             *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
-            *("/models/", "/outputs/", "/checkpoints/"),
+            *("/models/", "/outputs/", "/checkpoints/", "%cd /", "chdir("),
         ),
         example=Example('open("/root/.config/x")'),
     ),

@@ -22,7 +22,8 @@ SHELL_MAGICS = frozenset(
     {"sx", "system", "shell", "sh", "bash", "pip", "conda", "mamba", "micromamba", "uv", "ls", "ll", "lf", "lk"}
     | {"ldir", "lx", "cat", "cp", "mv", "rm", "mkdir", "rmdir", "man", "less", "more"}
 )
-_WHOLE_ARGUMENT = frozenset({"cd", "pushd", "env", "set_env", "load", "loadpy", "pycat", "edit", "writetemplate"})
+_REMOVES_QUOTES = SHELL_MAGICS | {"run", "save", "macro", "history", "hist", "notebook", "logstart", "prun", "timeit"}
+_REMOVES_QUOTES |= {"writefile", "file", "script", "tensorboard", "alias"}
 _RUNS_CODE = frozenset({"time", "timeit", "prun", "memit", "mprun", "lprun"})
 _SAFE_IN_QUOTES = re.compile(r"[^'\"$`\\!{}]*")
 _BRACES = re.compile(r"\{[^{}\n]*\}")
@@ -162,8 +163,9 @@ def _name(span: PathSpan, facts: NotebookFacts) -> str:
 def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts) -> list[Place]:
     """The folders named in the arguments `text[start:end]` of a magic.
 
-    Some magics use the rest of the line unchanged; the others split it into words, where a folder with a space in its
-    name must be quoted. IPython replaces no `$name` inside single quotes, so these become double ones.
+    Some magics split the line into words and remove quotes: there a folder with a space in its name must be quoted. For
+    the others quotes are a part of the path. IPython replaces no `$name` inside single quotes, so these become double
+    ones.
     """
     region = text[start:end]
     spans = find_paths(region, facts.mounts)
@@ -173,7 +175,7 @@ def _arguments(text: str, start: int, end: int, name: str, facts: NotebookFacts)
     words = [word for command in script.commands for word in (*command.assignments, *command.words)]
 
     def replaced(span: PathSpan) -> Edit:
-        if script.quotes[span.start] == "u" and name not in _WHOLE_ARGUMENT:
+        if script.quotes[span.start] == "u" and name in _REMOVES_QUOTES:
             word = next((word for word in words if word.start <= span.start < word.end), None)
             rest = region[span.end : word.end] if word and word.end >= span.end else ""
             if _SAFE_IN_QUOTES.fullmatch(rest) and not find_paths(rest, facts.mounts):

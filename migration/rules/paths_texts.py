@@ -19,7 +19,7 @@ from migration.rules.rule import Match
 
 _WRITES_FILE = frozenset({"writefile", "file"})
 _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
-_COMMAND = re.compile(r"(?:#+[ \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
+_COMMAND = re.compile(r"(?:#[# \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 # An entry of a dictionary only in a comment: elsewhere it may be JSON.
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
@@ -46,8 +46,11 @@ def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The comments of a Python cell that name a folder, and its docstrings and other strings that nothing uses."""
     if not source.is_python or source.is_program or not may_name_folder(source.masked, facts.mounts):
         return
+    continues = False
     for start, end in read_cell(source)[1]:
-        yield from _prose(source.text, start, end, facts, "a comment names {0}")
+        line = source.text[start:end]
+        yield from _prose(source.text, start, end, facts, "a comment names {0}", continues=continues)
+        continues = line.endswith("\\") and (continues or _COMMAND.match(line) is not None)
     for literal in (one for group in groups(source) if group.use == "text" for one in group.literals):
         for line in re.compile(r"[^\n]+").finditer(source.text, *literal.body):
             yield from _prose(source.text, *line.span(), facts, "a docstring or bare string names {0}")
@@ -59,9 +62,12 @@ def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield from _prose(source.text, *line.span(), facts, "the text names {0}")
 
 
-def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) -> Iterator[Match]:
+def _prose(
+    text: str, start: int, end: int, facts: NotebookFacts, message: str, *, continues: bool = False
+) -> Iterator[Match]:
     """The positions of folders in one line of prose. Their names mean nothing where no cell defines them, or in a
-    statement about Colab; a call that mounts the drive exists only there."""
+    statement about Colab; a call that mounts the drive exists only there. `continues`: the line above is a command that
+    continues in this one."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:
@@ -71,7 +77,11 @@ def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) 
         yield Match(start, end, message.format("a folder of Colab"), action=action, keeps=Keeps.EQUIVALENT)
         return
     links = [found.span() for found in _LINK.finditer(line)]
-    code = [edit for edit in _code_edits(line, facts) if not any(low < edit.start < high for low, high in links)]
+    code = [
+        edit
+        for edit in _code_edits(line, facts, continues=continues)
+        if not any(low < edit.start < high for low, high in links)
+    ]
     for edit in code:
         inside = [span for span in spans if edit.start <= span.start < edit.end]
         yield changed(Edit(start + edit.start, start + edit.end, edit.text), message, inside)
@@ -83,13 +93,14 @@ def _prose(text: str, start: int, end: int, facts: NotebookFacts, message: str) 
             yield changed(Edit(start + span.start, start + span.end, name), message, [span])
 
 
-def _code_edits(line: str, facts: NotebookFacts) -> list[Edit]:
+def _code_edits(line: str, facts: NotebookFacts, *, continues: bool) -> list[Edit]:
     """The edits of a command or of string literals that a line of prose shows."""
     if _FORM.match(line):
         return []
-    if found := _COMMAND.match(line):
-        inner = CellSource(found["command"])
-        at = found.start("command")
+    found = _COMMAND.match(line)
+    if found or continues:
+        inner = CellSource(found["command"] if found else f"!{line[1:]}")
+        at = found.start("command") if found else 0
         edits = [edit for command in inner.commands for edit in command_edits(inner, command, facts)]
         return [Edit(at + edit.start, at + edit.end, edit.text) for edit in sorted(edits)]
     edits = []

@@ -271,6 +271,8 @@ def test_a_text_keeps_the_cell_that_it_describes():
 
     assert last("a = 0", text, mount, text) == text["source"]
     assert last(use, f"# Mount it.\n{apart}", text) == f"# Mount it.\n{shown}"
+    noted = mount.replace("\n", "\n\n# Mount it.\n")
+    assert last(use, noted, text) == f"# Mount it.\n{shown}"
     assert last(use, text, mount, text) == shown
     assert last(use, f"# Mount it.\n{mount}\n\na = 1", text) == f"# Mount it.\n{shown}\n\na = 1"
     assert last(use, f"# Load it.\n{mount}\na = 1", text) == "# Load it.\na = 1"

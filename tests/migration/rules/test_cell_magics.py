@@ -33,6 +33,8 @@ def _rewrite(text, *, rules=RULES, language="python"):
         ("# a\n%%bigquery df\nSELECT 1", "%%bigquery df\nSELECT 1", "equivalent"),
         ("# a\n%%latex\n$x$", "%%latex\n$x$", "equivalent"),
         ("# a\n%%writefile f.txt\nbody\n", "%%writefile f.txt\nbody\n", "equivalent"),
+        ("# a\n%%bash -c 'cat > f.sv'\nbody\n", "%%bash -c 'cat > f.sv'\nbody\n", "equivalent"),
+        ("# a\n%%script tee f.txt\nbody\n", "%%script tee f.txt\nbody\n", "equivalent"),
         ("# a\n%%my_magic\nbody\n", "%%my_magic\nbody\n", "equivalent"),
     ],
 )

@@ -60,6 +60,8 @@ def _found(text):
         ("home = 'source /usr/local/amber.sh'", ["LF831"]),
         ("folder = f'/models/{name}_epochs'", ["LF831"]),
         ("args = {'output_dir': '/outputs/'}", ["LF831"]),
+        ("%cd /\nopen('a', 'w')", ["LF831"]),
+        ("os.chdir('/')", ["LF831"]),
     ],
 )
 def test_access_outside_the_folders_is_reported(text, rules):
@@ -92,6 +94,7 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!curl -fsSL https://a.example/install.sh | sh",
         "# !sudo ls",
         "x = 'usr/local/cuda'",
+        "%cd /\n%cd a",
         "x = base + '/models/x'",
         "x = 'models/x', './outputs/y'",
         "@app.get('/models/{name}')\ndef f(): pass",

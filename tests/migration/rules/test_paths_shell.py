@@ -55,6 +55,8 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ("%env A=/content/a", "%env A=$WORK_DIR/a"),
         ("%run /content/a.py --b=/content/b", '%run "$WORK_DIR/a.py" --b="$WORK_DIR/b"'),
         ("%tensorboard --logdir '/content/l o'", '%tensorboard --logdir "$WORK_DIR/l o"'),
+        ("%alias a /content/a", '%alias a "$WORK_DIR/a"'),
+        ("%%own_magic -o /content/a.txt\nb", "%%own_magic -o $WORK_DIR/a.txt\nb"),
         ("%load /content/a.py", "%load $WORK_DIR/a.py"),
         ("%pip install -r /content/r.txt", '%pip install -r "$WORK_DIR"/r.txt'),
         ("%cp /content/a /content/drive/My\\ Drive", '%cp "$WORK_DIR"/a "$DRIVE_DIR"'),
