@@ -64,8 +64,11 @@ _ABOUT_COLAB = {
             r"\[(?:google )?colab(?:oratory)?\]\((?:https?:)?//colab\.research\.google\.com/?(?:[?#][^()\s]*)?\)",
         ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
-        ("file", r"\bfiles? (?:icon|panel|pane|tab|explorer|browser)\b"),
-        ("folder", r"\bfolder (?:icon|panel|pane|tab|explorer|browser)\b"),
+        ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
+        ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
+        ("copy path", r"\bcopy path\b"),
+        ("authorization code", r"\bauthorization code\b"),
+        ("storage", r"\bcolab(?:'s)? storage\b"),
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
