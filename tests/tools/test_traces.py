@@ -39,6 +39,13 @@ def _both(original, migrated, human=()):
         (("call", "f({'PATH': '/a', 'COLAB_GPU': '1', 'X': '2'})"), ("call", "f({'PATH': '/b:/a', 'X': '2'})")),
         (("print", "Mounted at /content/drive"), ("print", "The drive is the folder /started/drive")),
         (("print", "<f at 0x7f01aa22bb33>"), ("print", "<f at 0x7f44aa55bb66>")),
+        (("print", "a b: <X object at 7fe689eeb890>"), ("print", "a b: <X object at 7f7f68314450>")),
+        (
+            ("print", "done CPU times: user 67 us, sys: 0 ns, total: 67 us\nWall time: 70 us"),
+            ("print", "done CPU times: user 1.2 s, sys: 3 ms, total: 1.2 s\nWall time: 1.3 s"),
+        ),
+        (("process", "cp /content/drive/'My Drive'/a b"), ("process", 'cp "$DRIVE_DIR"/a b')),
+        (("process", "apt-get update && ls"), ("process", "ls")),
     ],
 )
 def test_differences_between_machines_are_ignored(original, migrated):

@@ -19,12 +19,12 @@ _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PW
 _VARIABLES_SHOWN = re.compile(rf"'(?:{_OWN_VARIABLES.pattern}|COLAB_\w+)': '[^']*'(?:, )?")  # os.environ as an argument
 # What Colab prints about a drive, or a migrated notebook in its place, and what differs by chance.
 _SHOWN_BY_COLAB = re.compile(
-    r"Mounted at|Drive already mounted|The drive is the folder ‹drive›|CPU times: |Wall time: "
-    r"|Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
+    r"Mounted at|Drive already mounted|The drive is the folder ‹drive›|Out\[\d+\]: <(?:google\.colab|cv2_imshow)"
 )
 _PROMPT = re.compile(r"^Out\[\d+\]: ")
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_CHANCE = re.compile(r"(?:0x|(?<=object at ))[0-9a-f]{6,}|CPU times: .*? total: [\d.]+ \w+|Wall time: [\d.]+ \w+")
 _BACKGROUND = re.compile(r'\(trap "" HUP; \(?(?P<command>.*?)\)?(?: > /dev/null)?(?: 2>&1)? &\)$', re.DOTALL)
+_REFRESHES = re.compile(r"apt(?:-get)? (?:-\S+ )*update\b")  # installs nothing
 _INSTALLS = re.compile(r"(?:uv )?pip3? (?:install|uninstall|download)|(?:conda|mamba|npm|apt|apt-get)\b")
 _FUNCTION = re.compile(r"((?:[^(]|\(\))*)\(")  # `a.B().c` of `a.B().c(1, 2)`
 _LASTING = re.compile(
@@ -33,6 +33,7 @@ _LASTING = re.compile(
     re.IGNORECASE,
 )
 _FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
+_MY_DRIVE = r"(?:My\\? ?Drive|'My ?Drive'|\"My ?Drive\")"
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
 
 
@@ -112,7 +113,7 @@ def _plain_all(effects: Sequence[Effect], start: str) -> list[Effect]:
 def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     """An effect without the parts that may differ between the machines; empty if all of it may differ."""
     _, kind, text = effect
-    text = _ADDRESS.sub("0x", _with_folders(_VARIABLES_SHOWN.sub("", text), start))
+    text = _CHANCE.sub("", _with_folders(_VARIABLES_SHOWN.sub("", text), start))
     if kind == "environment" and _OWN_VARIABLES.match(text):
         return []
     if kind == "secret" and _OWN_VARIABLES.fullmatch(text):
@@ -123,7 +124,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
         return []  # the mount point
     if kind in ("read", "write") and text.endswith(("landfall_runtime.py", ".pyc")):
         return []
-    if kind == "print" and _SHOWN_BY_COLAB.match(text):
+    if kind == "print" and (not text.strip() or _SHOWN_BY_COLAB.match(text)):
         return []
     if kind == "module path" and text == "‹work›":
         return []  # is on Colab's module path by default
@@ -139,11 +140,11 @@ def _with_folders(text: str, start: str) -> str:
         variable = rf"\$\{{?(?:LANDFALL_)?{name}\}}?"
         text = re.sub(f'"{variable}"|{variable}', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
-        text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
-        text = re.sub(r"(?<![\w.])/g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
-        text = re.sub(r"(?<![\w./])(?:\./)?g?drive/My\\? ?Drive(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?drive(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w.])/g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w./])(?:\./)?g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
         return re.sub(r"(?<![\w./:])(/?)/content(?![\w-])", r"\1‹work›", text)
-    text = re.sub(r"(?:/started/drive|‹drive›)(?:/My\\? ?Drive)?(?![\w-])", "‹drive›", text)
+    text = re.sub(rf"(?:/started/drive|‹drive›)(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
     return text.replace("/started", "‹work›")
 
 
@@ -164,7 +165,7 @@ def _process(text: str) -> Iterable[tuple[str, str]]:
         words = re.sub(r"^(?:\S*/)?pip3?(?= )", "pip", words)
         # Colab's pip installs for the kernel with or without it; a virtual environment refuses it.
         words = re.sub(r"^(pip install\b.*?) --user(?= |$)", r"\1", words)
-        if words and words != "true":
+        if words and words != "true" and not _REFRESHES.match(words):
             kind = "install" if _INSTALLS.match(words) else "fetch" if _FETCHES.match(words) else "process"
             yield kind, words
 
