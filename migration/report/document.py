@@ -36,6 +36,8 @@ BREAKS |= {"LF563", "LF823", "LF831", "LF841", "LF901", "LF902"}
 _ONE_DECISION = frozenset({"LF561"})
 # Rules whose changes with the same reason are one item.
 _ONE_ITEM = frozenset({"LF603"})
+# Rules with the same action for different findings, of which each is an item.
+_BY_MESSAGE = frozenset({"LF822"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
@@ -259,7 +261,7 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
     first: dict[tuple[str, ...], int] = {}
     joined: list[FoundItem] = []
     for item in items:
-        key = (item.rule, item.action, *[item.message] * item.changed)
+        key = (item.rule, item.action, *[item.message] * (item.changed or item.rule in _BY_MESSAGE))
         is_own = item.changed and item.rule not in _ONE_DECISION
         is_own = is_own or item.keeps != "needs-human" or not item.action
         if item.cell is None or (is_own and item.rule not in _ONE_ITEM):

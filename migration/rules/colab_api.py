@@ -214,7 +214,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 shown = [node for node in taken if node not in others]
                 edits = _shown(source, block, shown, f'print("The drive is the folder", {facts.drive})')
                 edits = tuple(sorted({*edits, *(take_out(source, others) if others else ())}))
-            yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here else "")
+            yield Match(*span, message, edits, _MOUNT_ACTION if mounts_here and "drive" in facts.folders else "")
 
 
 def _dropped_imports(source: CellSource, facts: NotebookFacts, paths: Collection[str]) -> set[int]:

@@ -47,7 +47,11 @@ _ABOUT_COLAB = {
         ("google colab", r"\bstart(?:ing)? google colab\b(?!\.\w)"),
         ("colab ", r"\bcolab sessions?\b|\bcolab (?:from )?disconnect"),
         ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
-        ("session", r"\brestart\w*\b[^.\n]{0,20}\bsession\b|\bsession\b[^.\n]{0,30}\brestart"),
+        (
+            "session",
+            r"\brestart\w*\b[^.\n]{0,20}\bsession\b|\bsession\b[^.\n]{0,30}\brestart"
+            r"|\b(?:deleted|lost|persist\w*)\b[^.\n]{0,40}\bsession\b",
+        ),
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
         ("ランタイム", r"ランタイム"),
         ("런타임", r"런타임"),
@@ -67,6 +71,8 @@ _ABOUT_COLAB = {
         ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("copy path", r"\bcopy path\b"),
+        ("key icon", r"\bkey icon\b"),
+        ("vm disk", r"\bvm disk\b"),
         ("authorization code", r"\bauthorization code\b"),
         ("storage", r"\bcolab(?:'s)? storage\b"),
     )

@@ -45,7 +45,7 @@ _LAST = re.compile(r"cp|mv|ln|install|rsync|gunzip")
 _ANY = re.compile(r"rm|rmdir|mkdir|touch|chmod|chown|tee|truncate")
 _NAMED = re.compile(r"tar|unzip|wget|curl|aria2c|conda|mamba|pip[\d.]*|cmake|git|gdown|bash|sh|configure")
 _TARGET = re.compile(
-    r"-[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
+    r"-[a-zA-Z]*[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~:/-])(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"

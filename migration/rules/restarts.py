@@ -16,6 +16,9 @@ from migration.rules.rule import Example, Match, Rule
 
 _NOTE = "# The kernel was restarted here."
 _ACTION = "restart the kernel here if freshly installed packages are not picked up, then continue with the next cell"
+_GUARD_ACTION = (
+    "restart the kernel if the condition holds, and run this cell again: its code below runs without a restart here"
+)
 _SAYS_SO = "; reword the message above, which says that the kernel restarts"
 _TRIGGER = holding(
     *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
@@ -33,8 +36,11 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             start, end = source.span(found[0])[0], source.span(found[-1])[1]
             message = f"`{ast.unparse(found[0])}` restarts the kernel"
             printed = source.segment(before) if (before := _statement_before(block, found[0])) else ""
-            action = _ACTION + _SAYS_SO * bool(re.match(r"print\(.*restart", printed, re.IGNORECASE))
-            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), action)
+            is_guard = re.search(r"\bagain\b|\bre-?run", printed, re.IGNORECASE) and isinstance(block.owner, ast.If)
+            action = _GUARD_ACTION if is_guard else _ACTION
+            action += _SAYS_SO * bool(re.match(r"print\(.*restart", printed, re.IGNORECASE))
+            keeps = Keeps.NEEDS_HUMAN if is_guard else None
+            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), action, keeps)
 
 
 def _statement_before(block: Block, node: ast.stmt) -> ast.stmt | None:

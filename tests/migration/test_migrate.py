@@ -392,3 +392,8 @@ def test_a_finding_names_the_parameter_of_the_drive():
         findings = migrate(notebook_of(text)).findings
         action = next(found.action for found in findings if found.rule == "LF203")
         assert action.endswith(f"the folder of the parameter `{name}`")
+
+
+def test_a_finding_names_no_parameter_that_the_notebook_lacks():
+    found = migrate(notebook_of("from google.colab import drive\ndrive.mount('/content/drive')\na = 1")).findings
+    assert [each.action for each in found if each.rule == "LF203"] == [""]

@@ -135,6 +135,12 @@ def test_repeated_manual_steps_are_one_item():
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
 
 
+def test_different_changes_of_the_machine_are_items_of_their_own():
+    changes = {"rule": "LF822", "message": "sudo"}
+    items = found_items([_found(1, **changes), _found(1, **changes | {"message": "npm"}), _found(4, **changes)])
+    assert [(item.message, item.also) for item in items] == [("sudo", (4,)), ("npm", ())]
+
+
 def test_form_fields_that_stay_for_one_reason_are_one_item():
     stays = {"rule": "LF603", "keeps": Keeps.EQUIVALENT, "message": "m", "changed": True, "before": "a", "after": "b"}
     findings = [_found(1, **stays), _found(1, **{**stays, "line": 2}), _found(4, **stays)]

@@ -47,6 +47,7 @@ def _found(text):
         ("!ln -s $DRIVE_DIR /mydrive", ["LF822"]),
         ("!git clone https://a.example/b.git /b", ["LF822"]),
         ("!git lfs clone -q -b main https://a.example/b /opt/b", ["LF822"]),
+        ("!bash Miniconda3.sh -bfp /usr/local", ["LF822"]),
         ("!rm -rf *", ["LF823"]),
         ("!rm -r $WORK_DIR", ["LF823"]),
         ("!cd sub && ls || rm -rf ~/", ["LF822", "LF823"]),

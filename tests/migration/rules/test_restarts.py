@@ -73,6 +73,13 @@ def test_a_message_about_the_restart_is_named(before, is_named):
     assert ("reword the message above" in finding.action) is is_named
 
 
+def test_a_condition_that_ends_the_cell_by_a_restart_needs_a_human():
+    before = "if old:\n    print('Restarting: run this cell again.')\n    os.kill(os.getpid(), 9)\na()"
+    (finding,) = _one(before)[1]
+    assert finding.keeps is Keeps.NEEDS_HUMAN
+    assert "run this cell again" in finding.action
+
+
 def test_a_cell_that_is_not_python_is_unchanged():
     source = CellSource("print 1\nexit()")
     assert rewrite(source, cell_type="code", rules=restarts.RULES, facts=collect_facts([source])) == (source, [])
