@@ -210,7 +210,8 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
                 line_above = source.text.split("\n")[mounting[0].lineno - 2]
                 is_apart = len(taken) < len(block.statements) or (block.owner is None and line_above.startswith("#"))
-                others = [node for node in taken if is_apart and node not in mounting]
+                rows = {node.lineno for node in mounting}
+                others = [node for node in taken if is_apart and node.lineno not in rows]
                 shown = [node for node in taken if node not in others]
                 edits = _shown(source, block, shown, f'print("The drive is the folder", {facts.drive})')
                 edits = tuple(sorted({*edits, *(take_out(source, others) if others else ())}))

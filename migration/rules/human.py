@@ -51,7 +51,8 @@ _OLD_PRINT = re.compile(
 )
 # Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
 _FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)")
-_NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", *ONLY_ON_COLAB})
+_ASKS_FOR_COLAB = re.compile(r"_?(?:(?:is|in|on|am|i|if|are|we|running|detect|check)_)+(?:google_)?colab")
+_NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
     r"google\.colab|(?<!<)/content\b|#[ \t]*@(?:param|title|markdown)|COLAB_|/g?drive/My ?Drive|tensorflow_version"
     r"|^%%shell\b",
@@ -116,11 +117,13 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Imports of modules that are made for Colab by their names."""
+    """Imports of modules, and calls of their functions, that are made for Colab by their names."""
     removed = facts.colab.cell(source).removed
     for node in source.nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "_" in node.func.attr:
+            names += [node.func.attr] if not _ASKS_FOR_COLAB.fullmatch(node.func.attr) else []
         for name in names if id(node) not in removed else ():
             if _FOR_COLAB.search(name) and path_below(name) is None and name not in _NOT_FOR_COLAB:
                 message = f"`{name}` is made for Colab by its name, and may import `google.colab`"
@@ -192,11 +195,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF842",
         "module for Colab",
-        "`import colab_utils`, `from a.colab_tools import b`",
+        "`import colab_utils`, `from a.colab_tools import b`, `a.colab_play(…)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"\b(?:import|from)\s[^\n]*(?<![a-zA-Z])colab(?![a-zA-Z])"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)(?<![a-zA-Z])colab(?![a-zA-Z])"),
         example=Example("import colab_utils"),
     ),
     Rule(

@@ -273,6 +273,9 @@ def test_a_text_keeps_the_cell_that_it_describes():
     assert last(use, f"# Mount it.\n{apart}", text) == f"# Mount it.\n{shown}"
     noted = mount.replace("\n", "\n\n# Mount it.\n")
     assert last(use, noted, text) == f"# Mount it.\n{shown}"
+    in_a_row = mount.replace("\n", "; ")
+    assert last(use, f"# Mount it.\n{in_a_row}", text) == f"# Mount it.\n{shown}"
+    assert last(use, f"# Mount it.\n{in_a_row}\n\na = 1", text) == f"# Mount it.\n{shown}\n\na = 1"
     assert last(use, text, mount, text) == shown
     assert last(use, f"# Mount it.\n{mount}\n\na = 1", text) == f"# Mount it.\n{shown}\n\na = 1"
     assert last(use, f"# Load it.\n{mount}\na = 1", text) == "# Load it.\na = 1"
