@@ -47,6 +47,8 @@ GRID: Mapping[Stream, Mapping[str, tuple[float, ...]]] = {
         "scoring.charts.process.tolerated_drift": (1.5, 1.0, 1.25, 3.0),
         "scoring.charts.process.lags": (3, 1, 6, 12),
         "scoring.charts.process.residual_floor": (0.1, 0.03, 0.3),
+        "scoring.charts.process.cross_channel_limit": (10.0, 3.0, 6.0, 30.0),
+        "scoring.charts.process.shared_weight": (1.0, 0.0, 3.0),
     },
     "swinmae": {
         "scoring.model_weight": (0.5, 0.0, 0.1, 0.3),
