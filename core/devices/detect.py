@@ -27,6 +27,11 @@ from core.process_memory import MIB
 log = logging.getLogger(__name__)
 
 _REDUCED = ("float16", "bfloat16")
+# Values of ONEDNN_MAX_CPU_ISA with which oneDNN, the library of torch's matrix products, emulates bfloat16, 20 times as
+# slow as float32 (oneDNN developer guide, "CPU Dispatcher Control").
+_LIMITS_WITHOUT_BFLOAT16 = frozenset(
+    {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI"}
+)
 # The communication library of each kind of device; Apple's GPU has none.
 _COLLECTIVES: dict[DeviceKind, str] = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 
@@ -179,7 +184,10 @@ def detect_cpu(torch: Any = torch) -> DeviceCapabilities:
     """Cores and memory that this process may use. The CPU needs no test operation."""
     memory, cores, physical = memory_mb(), usable_cores(), physical_cores()
     reason = f"{counted(cores, 'core')} may be used ({physical} physical), {gib(memory.total_mb)} of memory"
-    claimed = ("bfloat16",) if BFLOAT16_FLAGS & cpu_flags() else ()
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    if limit in _LIMITS_WITHOUT_BFLOAT16:
+        reason += f", ONEDNN_MAX_CPU_ISA = {limit} excludes bfloat16"
+    claimed = ("bfloat16",) if BFLOAT16_FLAGS & cpu_flags() and limit not in _LIMITS_WITHOUT_BFLOAT16 else ()
     dtypes = native_dtypes(torch.device("cpu"), claimed, torch)
     return DeviceCapabilities(
         kind="cpu",

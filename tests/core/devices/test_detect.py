@@ -286,6 +286,15 @@ def test_bfloat16_of_a_cpu_needs_its_instructions(monkeypatch, flags, native):
     assert found.supports_mixed_precision is native
 
 
+@pytest.mark.parametrize("limit, native", [("AVX2", False), ("avx512_core", False), ("AVX512_CORE_BF16", True)])
+def test_bfloat16_of_a_cpu_needs_that_its_library_may_use_them(monkeypatch, limit, native):
+    monkeypatch.setattr(detect, "cpu_flags", lambda: frozenset({"avx512_bf16"}))
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    found = detect_cpu()
+    assert ("bfloat16" in found.native_dtypes) is native
+    assert ("excludes bfloat16" in found.reason) is not native
+
+
 # --------------------------------------------------------------------------------------------------------- the system
 @pytest.mark.parametrize(
     "detector, namespace", [(detect_cuda, "cuda"), (detect_mps, "mps"), (detect_xpu, "xpu")], ids=["cuda", "mps", "xpu"]
