@@ -108,7 +108,8 @@ class CalibrationSample:
     score_n: float32 (N,) without NaN, grouped by segment, in order of time. segment_n: int64 (N,), the number of each
     score's segment, ascending. seconds_per_score: None if the recordings have no time. span: smoothing span, in scores.
     changed: file ids of the recordings without scores here, because they changed within the calibration data.
-    chart_mean: the mean score of the control charts in this data; in all reference data it is about 1.
+    chart_mean: the mean score of the control charts in this data, which is about 1 in all reference data; relative to
+    the latter where rare rows, such as commands, make it much lower.
     margin: factor of a threshold for which there is too little data; 1, or more where faults have much higher scores.
     """
 

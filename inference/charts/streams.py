@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,12 @@ class ReferenceFeatures:
         cut = {name: each_wcf[index_w] for name, each_wcf in self.features["calibration"].items()}
         windows = {**self.windows, "calibration": self.windows["calibration"].subset(index_w)}
         return ReferenceFeatures(windows, {**self.features, "calibration": cut})
+
+    def errors(self, charts: ChartSet, reference: Mapping[SplitName, WindowSet]) -> Iterator[np.ndarray]:
+        """The errors (S, C) of each reference split by charts of all of them."""
+        for name, split in reference.items():
+            own = (self.features[name],) if self.windows else ()
+            yield charts.errors(self.windows.get(name, split), *own)
 
 
 def reference_features(config: AnyConfig, reference: Mapping[SplitName, WindowSet]) -> ReferenceFeatures:

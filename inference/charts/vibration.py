@@ -165,11 +165,12 @@ class VibrationChartSet:
         """Events are attributed by the errors of the axes, which no regression mixes."""
         return
 
-    def errors(self, windows: WindowSet) -> np.ndarray:
+    def errors(self, windows: WindowSet, features: Features | None = None) -> np.ndarray:
         """Errors of windows, about 1 for reference windows: float32 (W, C). The sum of all charts is divided among the
-        axes by their distances."""
+        axes by their distances. features: features of the windows, if they are already computed."""
         self.terms.warn_outside(windows)
-        features = {**features_of(windows, self.settings), _TERMS: _terms_of(self.terms, windows)}
+        features = features or features_of(windows, self.settings)
+        features = {**features, _TERMS: _terms_of(self.terms, windows)}
         averaged = smoothed(features, windows, self.span)
         distances = _distances(self.charts, averaged)
         return self._errors(distances, variance_left(windows, self.span))

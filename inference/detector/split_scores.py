@@ -6,7 +6,7 @@ Suffixes: s score entry, n entry of a piece, c channel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,6 +143,17 @@ def score_split(
         top_channel_s[piece] = np.where(observed_nc.any(axis=1), largest_n, -1)
         normalised_sc[piece] = normalised_nc
     return SplitScores(score_s, normalised_sc, top_channel_s, errors.row_s, errors.rows_per_entry, model_share_s)
+
+
+def mean_of_charts(splits: Iterable[np.ndarray]) -> float:
+    """Mean score of the charts alone, as of `score_split`; NaN without any. splits: errors (S, C) of each split."""
+    total, count = 0.0, 0
+    for chart_sc in splits:
+        for piece in slices(chart_sc, num_values=_VALUES_AT_A_TIME):
+            score_n = _mean_of_observed(np.minimum(chart_sc[piece], ERROR_CAP))
+            total += float(np.nansum(score_n))
+            count += int(np.count_nonzero(~np.isnan(score_n)))
+    return total / count if count else np.nan
 
 
 def _fused(model_nc: np.ndarray, chart_nc: np.ndarray, model_weight: float) -> tuple[np.ndarray, np.ndarray]:

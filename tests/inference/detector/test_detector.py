@@ -269,9 +269,11 @@ def test_an_unknown_recording_is_scored_by_all_references(caplog):
 
 @pytest.mark.slow
 def test_the_charts_know_how_quiet_the_calibration_data_is():
-    """Their mean is about 1 in all reference data, and less in a part with smaller disturbances."""
+    """Their mean is about 1 in all reference data, and less in a part with smaller disturbances. It is compared with
+    that of all reference data where the charts of rare commands make both small."""
     values_nc = plant(1600, 3)
     quiet_nc = np.concatenate([values_nc[:1200], 50 + 0.5 * (values_nc[1200:] - 50)])
+    commands_nc = (np.random.default_rng(4).random((1600, 5)) < [0.1, 0.1, 0.002, 0.002, 0.002]).astype(float)
     config = PatchTSTConfig(**WHERE, scoring={"model_weight": 0.0, "smoothing_span": 10})
 
     def chart_mean(values_nc: np.ndarray) -> float:
@@ -282,6 +284,7 @@ def test_the_charts_know_how_quiet_the_calibration_data_is():
 
     assert chart_mean(values_nc) == pytest.approx(1.0, abs=0.2)
     assert 0.1 < chart_mean(quiet_nc) < 0.5
+    assert chart_mean(commands_nc) > 0.6  # the mean itself is 0.26
 
 
 def test_the_identity_of_data_depends_on_content_not_on_path(trained, tmp_path):
