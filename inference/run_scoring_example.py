@@ -136,7 +136,7 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
 def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
     from inference.detector.score_table import score_table, write_scores
     from inference.events.documents import write_event_documents
-    from inference.events.finding import find_events
+    from inference.events.finding import LINES, find_events
     from inference.events.panels import write_panels
     from inference.events.timeline import plot_timeline
     from inference.events.views import ScoredSplit, attribute_of
@@ -162,9 +162,10 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     with atomic_file(paths.scores) as part:
         write_scores(scores, part)
         paths.summary.unlink(missing_ok=True)
-    write_text(paths.events, events.drop(columns="channels").to_csv(index=False, lineterminator="\n"))
+    table = events.drop(columns=list(LINES))
+    write_text(paths.events, table.drop(columns="channels").to_csv(index=False, lineterminator="\n"))
     write_text(
-        paths.events_json, events.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
+        paths.events_json, table.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
     )
     plot_timeline(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,

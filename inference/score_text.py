@@ -11,6 +11,7 @@ from core.config.schema import AnyConfig
 from core.data.dataset import path_shown
 from core.numbers import aligned, counted, duration_in_words, in_percent, plain, ratio_in_words
 from core.secrets.redaction import printable, redacted_text
+from inference.events.finding import worst_events
 from inference.metrics import is_near_chance
 from inference.summary import title_of
 
@@ -24,9 +25,8 @@ def score_text(
     """events: as `inference.events.finding.find_events` returns them. Peaks are multiples of the threshold. Recordings
     are paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
     lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
-    worst = events.sort_values("severity", ascending=False, kind="stable")
     if len(events):
-        rows = [_HEAD, *(_row(event, config) for event in worst.head(_MOST_EVENTS).to_dict("records"))]
+        rows = [_HEAD, *(_row(event, config) for event in worst_events(events).head(_MOST_EVENTS).to_dict("records"))]
         lines += ["", *(f"  {line}" for line in aligned(rows))]
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")

@@ -147,7 +147,7 @@ def _charts_alone(
     scores: pd.DataFrame, charts_alone: SplitScores | None, detector: Detector, settings: Scoring
 ) -> dict[str, Any] | None:
     """Metrics of the control charts without the model, with their own threshold."""
-    from inference.events.finding import event_spans
+    from inference.events.finding import event_lines
 
     if charts_alone is None:
         return None
@@ -156,7 +156,7 @@ def _charts_alone(
     table = scores.assign(score=charts_alone.score_s, threshold=threshold.value, alarm=alarm_s)
     return {
         "alarms": int(alarm_s.sum()),
-        "events": len(event_spans(table, settings)[0]),
+        "events": len(event_lines(table, settings)[0]),
         "threshold": threshold.to_json(),
         "detection": _detection(table, threshold.value, settings),
     }

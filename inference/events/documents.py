@@ -45,7 +45,8 @@ def write_event_documents(folder: Path, scored: ScoredSplit, events: pd.DataFram
     """
     shutil.rmtree(folder, ignore_errors=True)
     written = []
-    for event, first, last in worst_events(scored.table, events, WORST_EVENTS[scored.stream]):
+    for event in worst_events(events).head(WORST_EVENTS[scored.stream]).itertuples():
+        first, last = event.first_line, event.last_line
         with scored.computing():
             parts = _parts(scored, first, last)
         component, share = scored.component(first, last)

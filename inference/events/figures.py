@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from inference.events.finding import event_spans
+from inference.events.finding import event_lines
 from inference.metrics import ratio
 
 _SHIFTS, _SEED = 1000, 0
@@ -50,7 +50,7 @@ class LabelledFaults:
             early = np.arange(max(0, first - settings.event_gap - 1), first)
             fault_s[early[(recording_s[early] == recording_s[first]) & (fault_s[early] < 0)]] = fault
             fault_s[first : last + 1] = fault
-        start_e, last_e = (line_e[labelled_s[line_e]] for line_e in event_spans(scores, settings))
+        start_e, last_e = (line_e[labelled_s[line_e]] for line_e in event_lines(scores, settings))
         score_s = scores["score"].to_numpy()
         peak_e = [first + np.nanargmax(score_s[first : last + 1]) for first, last in zip(start_e, last_e, strict=True)]
         return cls(first_f, last_f, start_e, np.array(peak_e, dtype=np.int64), fault_s)

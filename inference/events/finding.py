@@ -7,7 +7,7 @@ event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -18,10 +18,12 @@ import pandas as pd
 from core.config.schema import Scoring
 from core.data.blocks import release
 from core.numbers import duration_in_words, in_percent, ratio_in_words
-from inference import alarms
+from inference.alarms import event_spans
 from inference.running import Running
 
 TOP_CHANNELS = 3
+# Columns with the lines of an event in the score table, which no file contains.
+LINES = ("first_line", "last_line")
 _VALUES_AT_A_TIME = 2**20
 
 
@@ -43,9 +45,9 @@ def find_events(
     channel_error_sc: (S, C) normalised errors of the channels, one line per line of the table. attribute: attributes
     an event to channels; None: by the errors.
     Columns: those of `event_table`, and event_id (from 1) · label_overlap: share of its scores that are labelled
-    anomalous, missing where the recording has no labels.
+    anomalous, missing where the recording has no labels · `LINES`: first and last line in the score table.
     """
-    first_e, last_e = event_spans(scores, settings)
+    first_e, last_e = event_lines(scores, settings)
     columns = (scores[name].to_numpy() for name in ("row", "time", "seconds", "score", "alarm"))
     rows = ScoredRows(*columns, channel_error_sc, np.empty((len(scores), 0)))
     figures = EventFigures.of(rows, first_e, last_e)
@@ -56,36 +58,20 @@ def find_events(
     overlap_e = means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
     events.insert(0, "event_id", np.arange(1, len(events) + 1))
     events.insert(events.columns.get_loc("sentence"), "label_overlap", overlap_e)
-    return events
+    return events.assign(**dict(zip(LINES, (first_e, last_e), strict=True)))
 
 
-def event_spans(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
-    """Lines of the first and last score of each event of a score table (`inference.alarms.event_spans`)."""
+def event_lines(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:
+    """First and last line of each event in a score table (`inference.alarms.event_spans`): int64 (E,) each."""
     if scores.empty:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     score_s, threshold = scores["score"].to_numpy(), float(scores["threshold"].iloc[0])
-    return alarms.event_spans(score_s, threshold, scores["segment"].to_numpy(), scores["seconds"].to_numpy(), settings)
+    return event_spans(score_s, threshold, scores["segment"].to_numpy(), scores["seconds"].to_numpy(), settings)
 
 
-def event_lines(scores: pd.DataFrame, events: pd.DataFrame) -> np.ndarray:
-    """First and last line of each event in the score table: int64 (E, 2)."""
-    line_e2 = np.empty((len(events), 2), dtype=np.int64)
-    seconds_e2 = events[["start_seconds", "end_seconds"]].to_numpy(dtype=np.float64)
-    positions, first = events.groupby("recording").indices, 0
-    for name, part in scores.groupby("recording", sort=False, observed=True):
-        mine_e = positions.get(name, [])
-        line_e2[mine_e] = first + np.searchsorted(part["seconds"].to_numpy(), seconds_e2[mine_e])
-        first += len(part)
-    return line_e2
-
-
-def worst_events(scores: pd.DataFrame, events: pd.DataFrame, most: int) -> Iterator[tuple[Any, int, int]]:
-    """Up to `most` events of the greatest severity, the worst first: the line of `events` with the columns as
-    attributes, and the first and last line in the score table."""
-    line_e2 = event_lines(scores, events)
-    worst = np.argsort(-events["severity"].to_numpy(dtype=np.float64), kind="stable")[:most]
-    for event, (first, last) in zip(events.iloc[worst].itertuples(), line_e2[worst].tolist(), strict=True):
-        yield event, first, last
+def worst_events(events: pd.DataFrame) -> pd.DataFrame:
+    """The events in order of severity, the worst first."""
+    return events.sort_values("severity", ascending=False, kind="stable")
 
 
 # -------------------------------------------------------------------------------------------------------------- figures

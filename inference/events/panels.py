@@ -53,7 +53,8 @@ def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, roo
         if re.fullmatch(rf"{stream}_event_\d+", old.stem):
             old.unlink()
     panels = []
-    for event, first, last in worst_events(scored.table, events, WORST_EVENTS):
+    for event in worst_events(events).head(WORST_EVENTS).itertuples():
+        first, last = event.first_line, event.last_line
         with scored.computing():
             if stream == "patchtst":
                 figure = _channels_figure(scored, first, last)

@@ -21,7 +21,7 @@ from core.data.blocks import slices
 from core.numbers import ratio_in_words
 from core.pictures import label_decades, literal, save_png, tidy
 from core.thinning import kept, runs_of
-from inference.events.finding import event_lines
+from inference.events.finding import LINES
 
 SCORE, THRESHOLD, EVENT = "#4477aa", "#222222", "#ee6677"
 _LABEL, _SEVERITY = "#aa3377", "#882255"
@@ -92,7 +92,7 @@ def plot_timeline(
     panels = [_panel_of(table) for table in recordings] if len(recordings) <= _MAX_PANELS else _end_to_end(recordings)
     if panels[-1].x_label:  # only below the last panel
         panels[:-1] = [replace(panel, x_label="") for panel in panels[:-1]]
-    line_e2 = event_lines(scores, events)
+    line_e2 = events[list(LINES)].to_numpy()
     shown = _worst_channels(channel_error_sc, line_e2)
     limits = _limits(scores["score"].to_numpy(), threshold)
 

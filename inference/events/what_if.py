@@ -10,7 +10,7 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from inference.events.detail import WhatIf
-from inference.events.finding import event_spans
+from inference.events.finding import event_lines
 from inference.thresholds import CalibrationSample
 
 # Number of thresholds, and the quantile of the calibration scores at which they begin.
@@ -30,7 +30,7 @@ def what_if(sample: CalibrationSample, table: pd.DataFrame, threshold: float, se
     found = []
     for value in values.tolist():
         normal = sample.false_alarms(value, settings)
-        first_e, _ = event_spans(table.assign(threshold=value), settings)
+        first_e, _ = event_lines(table.assign(threshold=value), settings)
         found.append(
             WhatIf(
                 threshold=value,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from core.config.schema import Scoring
 from inference.events import timeline
-from inference.events.finding import event_lines, find_events
+from inference.events.finding import LINES, find_events
 from inference.events.timeline import plot_timeline
 from tests.support import IN_NIGHTLY, most_nightly
 
@@ -78,11 +78,10 @@ def test_the_line_breaks_at_gaps_unscored_points_and_recordings():
     assert (np.isnan(line_x) == np.isnan(line_y)).all()
 
 
-def test_events_are_found_again_among_the_lines(make_table):
+def test_events_name_their_lines_in_the_score_table(make_table):
     table = make_table({"b": [0, 2, 2, 0, 0], "a": [0, 0, 2, 0], "c": [0, 2]})
     events = find_events(table, Scoring(), channel_error_sc=np.ones((11, 1)), channels=["only"])
-    assert event_lines(table, events).tolist() == [[1, 2], [7, 7], [10, 10]]
-    assert event_lines(table, events[:0]).shape == (0, 2)
+    assert events[list(LINES)].to_numpy().tolist() == [[1, 2], [7, 7], [10, 10]]
 
 
 def test_the_channels_shown_are_those_of_the_events():

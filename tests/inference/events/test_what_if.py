@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from core.config.schema import Scoring
-from inference.events.finding import event_spans
+from inference.events.finding import event_lines
 from inference.events.what_if import what_if
 from inference.thresholds import CalibrationSample
 
@@ -29,7 +29,7 @@ def test_counts_equal_those_of_scoring_at_each_threshold():
     assert 4.0 in [each.threshold for each in found]
     assert np.all(np.diff([each.threshold for each in found]) > 0)
     for each in found:
-        first_e, _ = event_spans(table.assign(threshold=each.threshold), SETTINGS)
+        first_e, _ = event_lines(table.assign(threshold=each.threshold), SETTINGS)
         assert each.events == len(first_e)
         assert each.per_day == pytest.approx(sample.num_events(each.threshold, SETTINGS) / sample.days)
         assert each.per_day_high > each.per_day
