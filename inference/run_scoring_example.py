@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from core.checkpoint import describe
 from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
@@ -28,17 +28,19 @@ from core.stopping import StopRequest
 from core.switching import finish
 from core.workspace import atomic_file, relative, write_json, write_text
 from inference.provenance import detector_sha256, made_of, reasons_to_score
-from inference.summary import ScoringPaths, charts_alone_in_words, read_summary, summary_of, title_of
+from inference.summary import (
+    ScoringInputs,
+    ScoringPaths,
+    Summary,
+    charts_alone_in_words,
+    read_summary,
+    summary_of,
+    title_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from core.data.dataset import StreamData
-    from core.devices.plan import DevicePlan
-    from core.fingerprints import Fingerprint
-    from inference.detector.detector import Detector
-    from inference.entries import SplitErrors
-    from inference.scoring import ScoringModel
     from inference.thresholds import CalibratedThreshold
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ class ScoringResult:
     scores: pd.DataFrame
     events: pd.DataFrame
     threshold: CalibratedThreshold
-    summary: dict[str, Any]
+    summary: Summary
     paths: ScoringPaths
 
     @property
@@ -90,20 +92,7 @@ def _locked(config: AnyConfig, root: Path, detector: DetectorKind) -> Iterator[N
         yield
 
 
-class _Scoring(NamedTuple):
-    """Everything that is needed to score the test split. errors: errors of the model on its windows. model: None for
-    control charts alone. sources: the inputs of the scores (`inference.provenance`)."""
-
-    config: AnyConfig
-    detector: Detector
-    data: StreamData
-    errors: SplitErrors
-    plan: DevicePlan
-    model: ScoringModel | None
-    sources: Fingerprint
-
-
-def _by_model(loaded: LoadedConfig, *, root: Path) -> _Scoring:
+def _by_model(loaded: LoadedConfig, *, root: Path) -> ScoringInputs:
     from core.devices import memory
     from inference.detector.stored import detector_and_data, open_model
     from inference.entries import SplitErrors
@@ -120,17 +109,17 @@ def _by_model(loaded: LoadedConfig, *, root: Path) -> _Scoring:
         else:
             log.info("the model has weight 0 and is not run: control charts score alone")
             errors = SplitErrors.without_model(config.stream, data.splits["test"])
-    return _Scoring(config, detector, data, errors, model.plan, model, sources)
+    return ScoringInputs(config, detector, data, errors, model.plan, model, sources)
 
 
-def _by_charts(loaded: LoadedConfig, *, root: Path) -> _Scoring:
+def _by_charts(loaded: LoadedConfig, *, root: Path) -> ScoringInputs:
     from inference.detector.stored import charts_and_data
     from inference.entries import SplitErrors
 
     sources = made_of(loaded.config, root=root, checkpoint=None, checkpoint_sha256=None)
     detector, data, plan = charts_and_data(loaded.config, root=root)
     errors = SplitErrors.without_model(detector.stream, data.splits["test"])
-    return _Scoring(data.config, detector, data, errors, plan, None, sources)
+    return ScoringInputs(data.config, detector, data, errors, plan, None, sources)
 
 
 def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
@@ -141,8 +130,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     from inference.events.timeline import plot_timeline
     from inference.events.views import ScoredSplit, attribute_of
 
-    scoring = _by_charts(loaded, root=root) if kind == "charts" else _by_model(loaded, root=root)
-    config, detector, data, errors, plan, model, sources = scoring
+    inputs = _by_charts(loaded, root=root) if kind == "charts" else _by_model(loaded, root=root)
+    config, detector, data, errors, _, model, sources = inputs
     windows, threshold = data.splits["test"], detector.threshold
     test, charts_alone = detector.score_with_baseline(errors, windows)
     scores = score_table(
@@ -154,10 +143,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     )
 
     paths = ScoringPaths.of(config, root=root)
-    summary = summary_of(
-        scores, events, detector, charts_alone, config.scoring, windows.series.recordings,
-        model=model, plan=plan, paths=paths, root=root,
-    )  # fmt: skip
+    summary = summary_of(inputs, scores, events, charts_alone, root=root)
     # The old summary is removed first and the new one is written last: a summary never describes other files.
     with atomic_file(paths.scores) as part:
         write_scores(scores, part)
@@ -186,7 +172,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     return ScoringResult(scores, events, threshold, summary, paths)
 
 
-def _log_result(summary: dict[str, Any]) -> None:
+def _log_result(summary: Summary) -> None:
     log.info("%s", title_of(summary))
     if compared := charts_alone_in_words(summary):
         log.info("%s", compared)

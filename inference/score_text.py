@@ -13,18 +13,16 @@ from core.numbers import aligned, counted, duration_in_words, in_percent, plain,
 from core.secrets.redaction import printable, redacted_text
 from inference.events.finding import worst_events
 from inference.metrics import is_near_chance
-from inference.summary import title_of
+from inference.summary import Summary, title_of
 
 _MOST_EVENTS, _MOST_CHANNELS, _MOST_MISSED = 10, 3, 3
 _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 
 
-def score_text(
-    summary: Mapping[str, Any], events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None
-) -> str:
+def score_text(summary: Summary, events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None) -> str:
     """events: as `inference.events.finding.find_events` returns them. Peaks are multiples of the threshold. Recordings
     are paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
-    lines = [title_of(dict(summary)), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
+    lines = [title_of(summary), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
     if len(events):
         rows = [_HEAD, *(_row(event, config) for event in worst_events(events).head(_MOST_EVENTS).to_dict("records"))]
         lines += ["", *(f"  {line}" for line in aligned(rows))]
@@ -34,7 +32,7 @@ def score_text(
     return "\n".join(printable(redacted_text(line)) for line in lines)
 
 
-def against_labels(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def against_labels(summary: Summary) -> list[tuple[str, str]]:
     """The results on labelled data, with and without the model, as pairs of name and text; empty without labels."""
     if not summary.get("detection"):
         return []
@@ -85,7 +83,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}" if value >= 0.001 else "less than 0.001"
 
 
-def detection_table(summary: Mapping[str, Any]) -> pd.DataFrame:
+def detection_table(summary: Summary) -> pd.DataFrame:
     """The most important metrics of a scoring, from its summary, each with its meaning; empty without labels."""
     found = summary["detection"]
     rows = [] if not found else _detection_rows(found)

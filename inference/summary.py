@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from pydantic import Field
 
 from core.checkpoint import detector_path
-from core.config.schema import AnyConfig, Scoring
+from core.config.schema import AnyConfig, Scoring, Stream
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
@@ -22,10 +22,13 @@ from inference.thresholds import CalibratedThreshold, departure
 if TYPE_CHECKING:
     import pandas as pd
 
+    from core.data.dataset import StreamData
     from core.data.recording import Recording
     from core.devices.plan import DevicePlan
+    from core.fingerprints import Fingerprint
     from inference.detector.detector import Detector
     from inference.detector.split_scores import SplitScores
+    from inference.entries import SplitErrors
     from inference.scoring import ScoringModel
 
 
@@ -83,33 +86,74 @@ class ScoringPaths:
         )
 
 
-def read_summary(config: AnyConfig, *, root: Path) -> dict[str, Any] | None:
+class ScoringInputs(NamedTuple):
+    """Everything that is needed to score the test split. errors: errors of the model on its windows. model: None for
+    control charts alone. sources: the inputs of the scores (`inference.provenance`)."""
+
+    config: AnyConfig
+    detector: Detector
+    data: StreamData
+    errors: SplitErrors
+    plan: DevicePlan
+    model: ScoringModel | None
+    sources: Fingerprint
+
+
+class Summary(TypedDict):
+    """The file. Paths are relative to the workspace. Counts, threshold, detection and what_if: see `ScoreSummary`.
+
+    run_id, checkpoint, checkpoint_sha256: of the model; None without one: the metrics are those of the charts.
+    detector: its kind, "charts" without a model, its file, and some fields of `inference.detector.detector.Detector`.
+    charts_alone: events, alarms, threshold and detection of the control charts; None without a model or these scores.
+    panels: the figures of the worst events. files: all files of the scoring. made_of: its inputs
+    (`inference.provenance`).
+    """
+
+    schema_version: int
+    stream: Stream
+    run_id: str | None
+    checkpoint: str | None
+    checkpoint_sha256: str | None
+    scored_at: str
+    device: dict[str, Any]
+    scores: int
+    recordings: int
+    alarms: int
+    events: int
+    unscored_rows: int
+    threshold: dict[str, Any]
+    detector: dict[str, Any]
+    detection: Detection | None
+    what_if: list[dict[str, Any]]
+    missed_faults: list[dict[str, Any]]
+    charts_alone: dict[str, Any] | None
+    timeline: dict[str, str]
+    panels: NotRequired[list[dict[str, Any]]]
+    files: NotRequired[list[str]]
+    made_of: NotRequired[Fingerprint]
+
+
+def read_summary(config: AnyConfig, *, root: Path) -> Summary | None:
     """The summary of the latest scoring, or None if there is none that can be read."""
     return json_object_or_none(ScoringPaths.of(config, root=root).summary)
 
 
-def summary_of(
-    scores: pd.DataFrame,
-    events: pd.DataFrame,
-    detector: Detector,
-    charts_alone: SplitScores | None,
-    settings: Scoring,
-    recordings: Sequence[Recording],
-    *,
-    model: ScoringModel | None,
-    plan: DevicePlan,
-    paths: ScoringPaths,
-    root: Path,
-) -> dict[str, Any]:
-    """The result of a scoring. charts_alone: scores of the control charts alone, for the same lines as `scores`.
+def is_by_charts(summary: Summary | None) -> bool:
+    """Whether control charts scored without a model."""
+    return summary is not None and summary.get("detector", {}).get("kind") == "charts"
 
-    Without a model, `run_id`, `checkpoint`, `checkpoint_sha256`, `detector.file` and `charts_alone` are None, and
-    `detector.kind` is "charts": the metrics are those of the charts.
-    """
+
+def summary_of(
+    inputs: ScoringInputs, scores: pd.DataFrame, events: pd.DataFrame, charts_alone: SplitScores | None, *, root: Path
+) -> Summary:
+    """The result of a scoring. charts_alone: scores of the control charts alone, for the same lines as `scores`. The
+    files are not written yet, so `panels`, `files` and `made_of` are missing."""
     from inference.detector.score_table import sample_of
     from inference.events.what_if import what_if
 
+    detector, model, settings = inputs.detector, inputs.model, inputs.config.scoring
     threshold, num_scored = detector.threshold, int(scores["score"].notna().sum())
+    recordings = inputs.data.splits["test"].series.recordings
     detection = _detection(scores, threshold.value, settings)
     scored = sample_of(scores, span=settings.smoothing_span)
     return {
@@ -119,7 +163,7 @@ def summary_of(
         "checkpoint": relative(model.path, root) if model is not None else None,
         "checkpoint_sha256": model.sha256 if model is not None else None,
         "scored_at": utc_now(),
-        "device": plan.to_json(),
+        "device": inputs.plan.to_json(),
         "scores": num_scored,
         "recordings": int(scores["recording"].nunique()),
         "alarms": int(scores["alarm"].sum()),
@@ -139,7 +183,7 @@ def summary_of(
         "what_if": [each.model_dump() for each in what_if(detector.sample, scores, threshold.value, settings)],
         "missed_faults": _missed_faults(scores, settings, recordings) if detection else [],
         "charts_alone": _charts_alone(scores, charts_alone, detector, settings),
-        "timeline": {"png": relative(paths.timeline, root)},
+        "timeline": {"png": relative(ScoringPaths.of(inputs.config, root=root).timeline, root)},
     }
 
 
@@ -162,7 +206,7 @@ def _charts_alone(
     }
 
 
-def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None] | None:
+def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> Detection | None:
     """Metrics of the scores that have a label, and of events; None without any label. An undefined metric is None,
     because JSON has no NaN."""
     from inference.events.figures import event_figures
@@ -192,7 +236,7 @@ def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence
 
 
 # ------------------------------------------------------------------------------------------------------------- in words
-def title_of(summary: dict[str, Any]) -> str:
+def title_of(summary: Summary) -> str:
     unscored = f", {summary['unscored_rows']} unscored" if summary["unscored_rows"] else ""
     by = f"run {summary['run_id']}" if summary["checkpoint"] else "control charts alone"
     return (
@@ -201,7 +245,7 @@ def title_of(summary: dict[str, Any]) -> str:
     )
 
 
-def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
+def charts_alone_in_words(summary: Summary) -> str | None:
     """The results of the control charts alone and with the model, in one sentence; None if they are unknown."""
     alone = summary["charts_alone"]
     if alone is None:
@@ -209,7 +253,7 @@ def charts_alone_in_words(summary: dict[str, Any]) -> str | None:
     return f"control charts alone: {_figures_in_words(alone)}; with the model: {_figures_in_words(summary)}"
 
 
-def _figures_in_words(found: dict[str, Any]) -> str:
+def _figures_in_words(found: Mapping[str, Any]) -> str:
     detection = found["detection"] or {}
     words = counted(found["events"], "event")
     if detection.get("faults_total"):

@@ -12,15 +12,13 @@ from core.config.schema import TITLES, Stream
 from core.numbers import counted
 from core.page import SINGLE_FILE, STATE, has_page
 from core.workspace import relative
-from inference.run_scoring_example import read_summary
 from inference.score_text import against_labels
+from inference.summary import Summary, is_by_charts, read_summary
 from pipelines.checklist import REPORT, Checklist
 from pipelines.serve_dashboard import DEFAULT_PORT, HOST
 from pipelines.validate_training_outputs import as_text
 
 _NOTEBOOKS = "artifacts/notebooks"
-
-Summary = dict[str, Any]
 
 
 def scoring_summaries(configs: Mapping[Stream, LoadedConfig], root: Path) -> dict[Stream, Summary | None]:
@@ -48,8 +46,7 @@ def summary_text(
 
 # ---------------------------------------------------------------------------------------------------- what was found
 def _found(stream: Stream, summary: Summary | None) -> str:
-    by_charts = summary is not None and summary.get("detector", {}).get("kind") == "charts"
-    lines = [f"  {TITLES[stream][1]}, {stream}{', control charts alone' if by_charts else ''}"]
+    lines = [f"  {TITLES[stream][1]}, {stream}{', control charts alone' if is_by_charts(summary) else ''}"]
     if summary is None:
         lines.append("    nothing was scored")
     elif not summary.get("detection"):

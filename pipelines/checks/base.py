@@ -15,7 +15,7 @@ from core.config.schema import AnyConfig, Stream
 from core.errors import LandfallError, WriteError
 from core.git import tracked_files
 from core.secrets.redaction import printable, redacted
-from inference.summary import read_summary
+from inference.summary import is_by_charts, read_summary
 from pipelines.checklist import Group, Item, Status
 from pipelines.imported_models import is_imported, missing_splits
 
@@ -59,10 +59,8 @@ class Context:
 
     def has_no_model(self, stream: Stream) -> bool:
         """Whether control charts alone scored the stream and no model was trained, which they do not need."""
-        summary = read_summary(self.config(stream), root=self.root)
-        is_by_charts = summary is not None and summary.get("detector", {}).get("kind") == "charts"
-        path = self.checkpoint(stream)
-        return is_by_charts and not path.exists() and not sidecar_path(path).exists()
+        by_charts, path = is_by_charts(read_summary(self.config(stream), root=self.root)), self.checkpoint(stream)
+        return by_charts and not path.exists() and not sidecar_path(path).exists()
 
     def splits_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
         """The splits whose files are missing because the model was imported without them."""
