@@ -41,12 +41,12 @@ def encodable(value: str) -> str:
     return _MISLEADING.sub(lambda found: printable(found[0]), text)
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """`value` as JSON: keys as text, and values without a JSON type (dates, bytes) as text."""
     if isinstance(value, dict):
-        return {encodable(str(key)): plain(item) for key, item in value.items()}
+        return {encodable(str(key)): jsonable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     return value if value is None or isinstance(value, int | float) else encodable(str(value))
 
 

@@ -44,7 +44,7 @@ class EpochRecord:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DeviceReading:
     """memory_mb: MiB of the device that this process has reserved; allocators keep reserved memory, so occasional
     readings find the peak. gpu_utilisation: share of the time in which the GPU computed, 0 to 1; None if unknown."""
 
@@ -119,7 +119,7 @@ class RunLog:
         self._write("environment.json", json_text(redacted(record)))
 
     def steps(
-        self, epoch: int, records: Sequence[tuple[int, float, float, float]], *, reading: Reading | None = None
+        self, epoch: int, records: Sequence[tuple[int, float, float, float]], *, reading: DeviceReading | None = None
     ) -> None:
         """Step records (step, loss, learning rate, gradient norm), `step` counted from 1 over the whole run.
 

@@ -111,7 +111,7 @@ def undo(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
 
     model = root / loaded.config.logging.checkpoint_path
     path = detector_path(model)
-    previous = previous_path(path)
+    previous = previous_detector_path(path)
     if not previous.is_file():
         raise UsageError(f"there is no {previous.name}: nothing was calibrated", hint="`landfall calibrate` first")
     before = load_detector(previous)
@@ -127,7 +127,7 @@ def undo(loaded: LoadedConfig, *, root: Path) -> dict[str, Any]:
     return _report(path, before, root=root)
 
 
-def previous_path(path: Path) -> Path:
+def previous_detector_path(path: Path) -> Path:
     """The file of a detector that a calibration replaced."""
     return path.with_name(path.name.replace(".detector.", ".detector.previous."))
 
@@ -149,7 +149,7 @@ def _replace(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
     replaced, _ = load_stored(path)
     with _writing(path):
         if replaced is not None:  # an unreadable detector does not replace a readable one
-            for kept in (previous_path(path), *([original_path(path)] if replaced.change is None else [])):
+            for kept in (previous_detector_path(path), *([original_path(path)] if replaced.change is None else [])):
                 write_bytes(kept, path.read_bytes())
         save_detector(detector, path)
     return _report(path, detector, root=root)
@@ -204,7 +204,7 @@ def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows
 def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
     """The drift as a sentence. achieved: false alarms of the old threshold on the new data. rate: the limit for which
     the threshold was set. ratio: new high scores divided by old ones."""
-    from inference.thresholds import in_words, percent
+    from inference.thresholds import percent, rate_in_words
 
     found = "No clear drift"
     if achieved.low > rate:
@@ -212,7 +212,7 @@ def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
     elif achieved.high < rate and ratio < _QUIETER:
         found = "The process has become quieter"
     return (
-        f"{found}: with the old threshold {in_words(achieved)} of the new reference scores would have been false "
+        f"{found}: with the old threshold {rate_in_words(achieved)} of the new reference scores would have been false "
         f"alarms (limit: {percent(rate)}); high scores (90 % quantile) are {ratio_in_words(ratio)} times the "
         "old ones"
     )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from core.config.schema import Scoring
-from core.config.scoring import Threshold
+from core.config.scoring import ThresholdSettings
 from core.errors import DataError, UsageError
 from core.numbers import counted, duration_in_words, plain, ratio_in_words
 from inference.alarms import burst_sizes, event_spans
@@ -229,7 +229,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     return found.with_achieved(None)
 
 
-def _conformal(sample: CalibrationSample, options: Threshold) -> tuple[float, str]:
+def _conformal(sample: CalibrationSample, options: ThresholdSettings) -> tuple[float, str]:
     """The lowest calibration score that leaves room for one more burst: with k of n scores above it, and s alarms per
     burst, (k + s) / (n + s) is at most the requested rate. The expected rate of new scores is then at most that rate.
     If the sample is too small, the value is extrapolated from its highest bursts. Also returns the shortfall as text,
@@ -336,7 +336,7 @@ def _counts_down(most: int) -> list[int]:
     return [*np.unique(geometric)[::-1].tolist(), 0]
 
 
-def _peaks_over_threshold(sample: CalibrationSample, options: Threshold) -> tuple[float, str]:
+def _peaks_over_threshold(sample: CalibrationSample, options: ThresholdSettings) -> tuple[float, str]:
     """The score at which a generalised Pareto tail has the requested rate; it may exceed the largest calibration score.
 
     The excesses over a high quantile follow that distribution for most distributions of scores (Pickands, Annals of
@@ -374,7 +374,7 @@ def _generalised_pareto(excess_m: np.ndarray) -> tuple[float, float]:
     return float(shape), float(scale) * unit
 
 
-_METHODS: dict[str, tuple[str, Callable[[CalibrationSample, Threshold], tuple[float, str]]]] = {
+_METHODS: dict[str, tuple[str, Callable[[CalibrationSample, ThresholdSettings], tuple[float, str]]]] = {
     "conformal": ("conformal quantile", _conformal),
     "pot": ("peaks over threshold", _peaks_over_threshold),
 }
@@ -415,8 +415,8 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
         sentences.append("This was not tested: half of the calibration data is too little for a threshold")
     else:
         sentences.append(
-            f"Test: a threshold from the first half of the calibration data gave alarms in {in_words(achieved)} of the "
-            "second half"
+            "Test: a threshold from the first half of the calibration data gave alarms in "
+            f"{rate_in_words(achieved)} of the second half"
         )
         if achieved.low > threshold.false_alarm_rate:
             sentences.append("The process changed within the calibration data, so these figures do not hold")
@@ -442,7 +442,7 @@ def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, sc
     )
 
 
-def in_words(found: FalseAlarms) -> str:
+def rate_in_words(found: FalseAlarms) -> str:
     """Such as `0.8 % (0.2 to 1.9 %)`."""
     return f"{percent(found.rate)} ({_range(found.low, found.high, percent)})"
 

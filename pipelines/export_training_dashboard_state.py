@@ -36,7 +36,7 @@ from pipelines.dashboard.hardware import decisions_of, memory_of, read_device
 from pipelines.dashboard.inputs import read_checkpoint, read_scores
 from pipelines.dashboard.migrations import read_migration
 from pipelines.dashboard.publish import publish_events, remove_stale, write_document
-from pipelines.dashboard.quality import publish_quality, read_reports, summary_of
+from pipelines.dashboard.quality import publish_quality, quality_summary, read_reports
 from pipelines.dashboard.run_documents import RunRecord, RunsIndex, ShownRun
 from pipelines.dashboard.runs import read_runs, write_history
 from pipelines.dashboard.series import export_series
@@ -48,7 +48,7 @@ from pipelines.init_workspace import renew_page
 from pipelines.problems import Problems, read_model
 from pipelines.steps.records import read_last_run
 from pipelines.steps.stages import LivePipeline
-from pipelines.stream_configs import CONTRACT, LOCAL_FILES, add_stream_config_arguments, files_of
+from pipelines.stream_configs import CONTRACT, LOCAL_FILES, add_stream_config_arguments, config_files
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def describe_stream(
         "checkpoint": checkpoint,
         "scores": scores,
         "detections": detections,
-        "quality": summary_of(quality),
+        "quality": quality_summary(quality),
         "quality_file": publish_quality(stream, quality, data),
         "series": (export_series(root, config, detections.events, data, problems) if detections else None),
     }
@@ -240,7 +240,7 @@ def _export(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     root = root_of(arguments)
     out = arguments.out.resolve() if arguments.out else root / STATE
-    configs = loaded_configs(root, files_of(arguments), arguments.overrides)
+    configs = loaded_configs(root, config_files(arguments), arguments.overrides)
     off = streams_off_here(configs, root) if len(configs) == len(STREAMS) else {}
     with Lock(command="landfall export") as lock:
         lock.take(out, key="--out", wait_s=_WAIT_S)

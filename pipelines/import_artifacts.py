@@ -31,7 +31,7 @@ from core.names import is_run_id
 from core.reading import LARGEST_RATIO, unpacks_too_far
 from core.switching import finish, switch
 from core.workspace import relative, temporary_folder, utc_now
-from pipelines.imported_checks import Artifact, is_for, verify
+from pipelines.imported_checks import Artifact, is_for, verify_artifacts
 from pipelines.imported_models import measure_quality, record_import, streams_of
 from pipelines.stream_configs import add_stream_config_arguments
 
@@ -55,7 +55,7 @@ def import_artifacts(source: Path, *, root: Path, replace: bool = False) -> list
                 hint="files are recognised by their names, such as patchtst_ssl.pt next to patchtst_ssl.json",
             )
         _refuse_duplicates(artifacts, folder)
-        verify(artifacts, folder)
+        verify_artifacts(artifacts, folder)
         artifacts = [artifact for artifact in artifacts if not _is_stale_detector(artifact, artifacts)]
         with Lock(command="landfall import-artifacts") as lock:
             for target in dict.fromkeys(map(_locked_with, artifacts)):

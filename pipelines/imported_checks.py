@@ -29,7 +29,7 @@ _LARGEST_PICTURE = 50_000_000
 Check = Callable[[Artifact, dict[str, Path]], None]
 
 
-def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
+def verify_artifacts(artifacts: Sequence[Artifact], folder: Path) -> None:
     """Raises OutputError with every fault found, not only the first."""
     sources = {artifact.target: artifact.source for artifact in artifacts}
     faults = []

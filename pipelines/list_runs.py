@@ -29,7 +29,7 @@ _COLUMNS = ("", "run", "stream", "state", "epochs", "validation loss", "skill", 
             "faults found", "row AUROC", "tags")  # fmt: skip
 
 
-def runs_of(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
+def known_runs(root: Path, config: AnyConfig) -> list[dict[str, Any]]:
     """The runs of a stream, newest first, as JSON."""
     try:
         promoted = checkpoint.describe(root / config.logging.checkpoint_path)["run_id"]
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
-        runs = [run for config in chosen_configs(arguments, root) for run in runs_of(root, config)]
+        runs = [run for config in chosen_configs(arguments, root) for run in known_runs(root, config)]
         if arguments.json:
             print_json(runs, indent=2)
         elif not runs:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from core.documents import SCHEMA_VERSION, Document, Text, explain, plain
+from core.documents import SCHEMA_VERSION, Document, Text, explain, jsonable
 from core.reading import read_json
 from core.workspace import relative
 
@@ -41,7 +41,7 @@ def read_model(path: Path, model: type[Model], problems: Problems) -> Model | No
     """The JSON file as `model`; None if it is missing, damaged or of another schema version. The latter two are added
     to `problems`."""
     try:
-        values = plain(read_json(path))
+        values = jsonable(read_json(path))
         version = values.get("schema_version", SCHEMA_VERSION) if isinstance(values, dict) else SCHEMA_VERSION
         if version != SCHEMA_VERSION:
             raise ValueError(f"has schema version {version!r}; this version of Landfall reads {SCHEMA_VERSION}")

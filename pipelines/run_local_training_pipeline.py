@@ -40,7 +40,7 @@ from pipelines.steps.planning import Selection, reason_to_run
 from pipelines.steps.records import FOLDER, unfinished_run
 from pipelines.steps.running import How, Outcome, Run
 from pipelines.steps.table import STREAM_STEPS, Order, Step, pipeline_steps
-from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
+from pipelines.stream_configs import add_stream_config_arguments, config_files, configs_in_use
 from pipelines.validate_training_outputs import read_report
 
 log = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ def _lock_all(lock: Lock, order: Order, root: Path) -> None:
 
 
 def _order(arguments: argparse.Namespace, root: Path) -> Order:
-    files = files_of(arguments)
+    files = config_files(arguments)
     in_use, off = configs_in_use(files, arguments.overrides, root)
     run_id = arguments.run_id or (arguments.resume and unfinished_run(root)) or new_run_id()
     overrides = [*_same_data(in_use), *arguments.overrides]

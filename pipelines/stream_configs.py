@@ -35,7 +35,7 @@ def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, default=LOCAL_FILES[stream], metavar="FILE", dest=stream, help=text)
 
 
-def files_of(arguments: argparse.Namespace) -> dict[Stream, str]:
+def config_files(arguments: argparse.Namespace) -> dict[Stream, str]:
     return {stream: getattr(arguments, stream) for stream in FLAGS}
 
 

@@ -26,7 +26,7 @@ from pipelines.checklist import GROUP_TITLES, REPORT, Checklist, Item, Status
 from pipelines.checks import environment, runtime, static
 from pipelines.checks.base import Context
 from pipelines.colour import with_colour
-from pipelines.stream_configs import add_stream_config_arguments, configs_in_use, files_of
+from pipelines.stream_configs import add_stream_config_arguments, config_files, configs_in_use
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def command(arguments: argparse.Namespace) -> int:
         root = root_of(arguments)
-        context = Context(root, *configs_in_use(files_of(arguments), arguments.overrides, root))
+        context = Context(root, *configs_in_use(config_files(arguments), arguments.overrides, root))
         with Lock(command="landfall validate") as lock:
             lock.take(root / REPORT, key="--repo-root")
             finish(root)

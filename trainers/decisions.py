@@ -48,7 +48,7 @@ def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecisi
     device, factor = manager.capabilities, context.config.device.tpu_batch_factor
     tier = tiers.tier_for(device.kind, device.nominal_gb, tpu_batch_factor=factor)
     config, loaded = context.config, context.loaded
-    if config.model.size == "auto" and (origin := origin_of(context)) is not None:
+    if config.model.size == "auto" and (origin := initial_sidecar(context)) is not None:
         resumed = context.saved is not None
         reason = "same as the resumed checkpoint" if resumed else "same as the checkpoint it starts from"
         return SizeDecision(size_as_trained(loaded, origin["config"], tiers), tier, reason)
@@ -56,7 +56,7 @@ def decide_model_size(context: RunContext, manager: DeviceManager) -> SizeDecisi
     return SizeDecision(config, tier, reason)
 
 
-def origin_of(context: RunContext) -> Mapping[str, Any] | None:
+def initial_sidecar(context: RunContext) -> Mapping[str, Any] | None:
     """The description of the checkpoint that a run resumes, or starts from; None for new weights."""
     start = context.config.training.start_from
     if context.saved is not None or not start:

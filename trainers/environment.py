@@ -14,7 +14,7 @@ from core.devices.backend import backend, torch_versions
 from core.devices.plan import DevicePlan
 from core.git import git_state
 from core.packages import version_of
-from core.runlog import Reading
+from core.runlog import DeviceReading
 
 RECORDED_PACKAGES = (
     "torch", "numpy", "pandas", "pyarrow", "hydra-core", "pydantic", "papermill", "nbformat", "matplotlib",
@@ -43,7 +43,7 @@ class Gauges:
         self._kind = kind
         self._next = 0.0
 
-    def read(self) -> Reading | None:
+    def read(self) -> DeviceReading | None:
         """None if the last reading is less than a second old. Reads from drivers and the system, never from the device,
         so queued work does not block it."""
         now = time.monotonic()
@@ -51,4 +51,4 @@ class Gauges:
             return None
         self._next = now + SECONDS_BETWEEN_READINGS
         device = backend(self._kind)
-        return Reading(round(device.reserved_mb(), 1), device.utilisation())
+        return DeviceReading(round(device.reserved_mb(), 1), device.utilisation())

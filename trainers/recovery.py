@@ -158,7 +158,7 @@ class Recovery:
         """
         # In all processes, because each may hold only a shard of every weight.
         losses = self.objective.loss_of_each(self.inputs, index_b, *purpose)
-        origins = origin_of(self.inputs.windows, index_b, losses, self.root)
+        origins = locate_windows(self.inputs.windows, index_b, losses, self.root)
         path = run.folder / f"skipped-step-{self.used + 1}.json"
         if self.is_main:
             save_skipped_step(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
@@ -200,7 +200,9 @@ def higher_precision(plan: DevicePlan) -> Precision | None:
 
 
 # --------------------------------------------------------------------------------------------------------------- origin
-def origin_of(windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float], root: Path) -> list[dict[str, Any]]:
+def locate_windows(
+    windows: WindowSet, index_b: torch.Tensor, losses: Sequence[float], root: Path
+) -> list[dict[str, Any]]:
     """The origin of each window of a step; first those whose own loss is not finite.
 
     rows: first and last row of the recording, counted from 0. window: its index among all. loss: of this window; None

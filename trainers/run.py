@@ -17,7 +17,7 @@ from core.config.schema import AnyConfig
 from core.data.dataset import TRAINING_SPLITS, StreamData, load_stream_data
 from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
-from core.data.overlap import rows_of
+from core.data.overlap import row_ranges
 from core.data.scaling import scaler_path
 from core.devices import memory
 from core.devices.backend import backend
@@ -34,7 +34,7 @@ from core.switching import finish
 from core.workspace import new_run_id, write_json
 from trainers import elastic
 from trainers.context import RunContext, Watcher
-from trainers.decisions import SizeDecision, decide_batch, decide_model_size, origin_of, start_report
+from trainers.decisions import SizeDecision, decide_batch, decide_model_size, initial_sidecar, start_report
 from trainers.distributed import World, process_group
 from trainers.environment import environment_record
 from trainers.loop import Trainer
@@ -162,7 +162,7 @@ def _train(context: RunContext, manager: DeviceManager, lock: Lock, stop: StopRe
 
     requested, run_id = context.run_id, saved["run_id"] if saved else context.run_id or new_run_id()
     lock.name_run(run_id)
-    if (origin := origin_of(context)) is not None:
+    if (origin := initial_sidecar(context)) is not None:
         started = as_trained(config, origin["config"], is_other_data=saved is None)
         context = replace(context, loaded=replace(context.loaded, config=started))
     data = load_stream_data(context.config, root=context.root, splits=TRAINING_SPLITS, run_id=run_id)
@@ -278,7 +278,7 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
         "data": {name: identity(data.splits[name]) for name in TRAINING_SPLITS},
-        "training_rows": rows_of(data.splits["train"]),
+        "training_rows": row_ranges(data.splits["train"]),
     }
     trainer = Trainer(model, train, validation, context=context, batch=batch, bundle=bundle)
     decisions = {

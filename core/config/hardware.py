@@ -18,8 +18,7 @@ from core.config.recipe import as_trained
 from core.config.renames import with_current_keys
 from core.config.schema import SCHEMAS, AnyConfig, Stream
 from core.errors import ConfigError, ConfigFault, UsageError
-from core.reading import UnreadableError
-from core.reading import read_yaml as read_yaml_file
+from core.reading import UnreadableError, read_yaml
 from core.workspace import CODE_ROOT, root_or
 
 log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def load_tiers(root: Path | None = None) -> Tiers:
     Raises UsageError for a file that is missing or not YAML, ConfigError with file and keys for wrong content.
     """
     root = root or root_or(CODE_ROOT)
-    table = read_yaml(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
+    table = read_validated(f"{HARDWARE_DIR}/tiers.yaml", TierTable, root=root)
     models = {stream: {size: _read_size(stream, size, root) for size in SIZE_NAMES} for stream in SCHEMAS}
     return Tiers(tiers=table.tiers, models=models)
 
@@ -96,10 +95,10 @@ def load_profile(name: str, root: Path) -> Execution:
     known = list_profiles(root)
     if name not in known:
         raise UsageError(f"there is no device profile {name!r}", hint=f"there are {', '.join(known)}")
-    return read_yaml(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
+    return read_validated(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
 
 
-def read_yaml(file: str, schema: type[S], *, root: Path) -> S:
+def read_validated(file: str, schema: type[S], *, root: Path) -> S:
     """A YAML file of the workspace, validated. Raises UsageError and ConfigError as `load_tiers` does."""
     return _validated(_yaml_values(file, root), schema, file)
 
@@ -118,7 +117,7 @@ def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
 
 def _yaml_values(file: str, root: Path) -> dict[str, Any]:
     try:
-        values = read_yaml_file(root / file)
+        values = read_yaml(root / file)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint="restore it from the repository") from error
     except UnreadableError as error:

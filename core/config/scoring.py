@@ -22,7 +22,7 @@ WITHOUT_EFFECT = {"batch_size", "allow_training_rows"}
 _MAX_TAIL_RATE = 0.1
 
 
-class Threshold(Section):
+class ThresholdSettings(Section):
     method: Literal["conformal", "pot"] = Field(
         "conformal",
         description="`conformal`: a quantile of the calibration scores, without assumptions. `pot` (peaks over "
@@ -80,7 +80,7 @@ class Scoring(Section):
         "windows of a file; 1 does not smooth.",
     )
     charts: Charts = Field(Charts(), description="Constants of the control charts.")
-    threshold: Threshold = Field(Threshold(), description="How the alarm threshold is calibrated.")
+    threshold: ThresholdSettings = Field(ThresholdSettings(), description="How the alarm threshold is calibrated.")
     allow_training_rows: bool = Field(
         False,
         description="Accept calibration rows that the model was trained on, with a warning; otherwise that is an "

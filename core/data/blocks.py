@@ -37,7 +37,7 @@ def blocks(array: np.ndarray, *, overlap: int = 0) -> Iterator[np.ndarray]:
     for start in range(0, len(array), size):
         yield array[start : start + size + overlap]
         if len(array) > size:
-            release(array)
+            release_pages(array)
 
 
 def slices(*arrays: np.ndarray, num_values: int) -> Iterator[slice]:
@@ -50,10 +50,10 @@ def slices(*arrays: np.ndarray, num_values: int) -> Iterator[slice]:
     for start in range(0, len(first), size):
         yield slice(start, min(start + size, len(first)))
         for array in arrays:
-            release(array)
+            release_pages(array)
 
 
-def release(array: np.ndarray) -> None:
+def release_pages(array: np.ndarray) -> None:
     """Releases the pages of a memory-mapped array from this process; the system may keep them in its cache. Changes of
     a copy-on-write array (all but those of `blank`) are lost."""
     mapped = _mapping_of(array)
@@ -75,7 +75,7 @@ class Pages:
             return
         self._num_bytes += num_bytes
         if self._num_bytes > _RELEASED_AFTER:
-            release(self.array)
+            release_pages(self.array)
             self._num_bytes = 0
 
 

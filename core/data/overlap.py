@@ -34,7 +34,7 @@ class SharedRows:
         return f"{self.start} to {self.stop} of {self.recording.file_id}"
 
 
-def rows_of(windows: WindowSet) -> list[dict[str, Any]]:
+def row_ranges(windows: WindowSet) -> list[dict[str, Any]]:
     """For each recording that a split has rows of: its identity (`head`, a number of rows or 0 for all, and `sha256` of
     them), and the half-open row ranges (`segments`), in order."""
     return [
@@ -44,7 +44,7 @@ def rows_of(windows: WindowSet) -> list[dict[str, Any]]:
 
 
 def shared_rows(before: Iterable[Mapping[str, Any]], windows: WindowSet) -> list[SharedRows]:
-    """The rows of a split that are also in another. before: what `rows_of` returned for that one."""
+    """The rows of a split that are also in another. before: what `row_ranges` returned for that one."""
     known: dict[tuple[int, str], list[list[int]]] = defaultdict(list)
     for entry in before:
         known[entry["head"], entry["sha256"]] += entry["segments"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from core.data.windows import WindowSet
-from inference.detector.score_table import recordings_of, starts_of
+from inference.detector.score_table import recordings_of, start_times_of
 from inference.entries import SplitErrors
 
 
@@ -40,7 +40,7 @@ def second_half(windows: WindowSet, errors: SplitErrors, own_past: Collection[st
     if len(paths) < 2:
         _cut(second_s, mine_s)
         return second_s
-    start_r = starts_of(series)
+    start_r = start_times_of(series)
     files = sorted(paths.values(), key=lambda indices: start_r[indices[0]])
     size_f = np.array([np.isin(recording_s, indices).sum() for indices in files])
     first = int(np.argmin(np.abs(np.cumsum(size_f)[:-1] - size_f.sum() / 2))) + 1

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.data.blocks import release
+from core.data.blocks import release_pages
 from core.data.labels import labels_of
 from core.data.recording import NS_PER_S
 from core.data.segments import recording_at
@@ -38,7 +38,7 @@ def score_table(
     """
     recording_s = recordings_of(series, scores.row_s)
     time_s = times_of(series, scores.row_s)
-    start_r = starts_of(series)
+    start_r = start_times_of(series)
     stamped_r = np.array([recording.time_source == "timestamp" for recording in series.recordings])
     label_s = _labels(series, scores.row_s, scores.rows_per_entry)
     return pd.DataFrame(
@@ -81,11 +81,11 @@ def times_of(series: Series, row_s: np.ndarray) -> np.ndarray:
     for index, mine in _by_recording(series, row_s):
         time_ns = series.recordings[index].time_ns
         time_s[mine] = time_ns[row_s[mine] - series.offsets_r[index]]
-        release(time_ns)
+        release_pages(time_ns)
     return time_s
 
 
-def starts_of(series: Series) -> np.ndarray:
+def start_times_of(series: Series) -> np.ndarray:
     """`time_ns` of the first row of each recording, 0 if it has no rows: int64 (R,)."""
     return np.array([recording.time_ns[0] if len(recording) else 0 for recording in series.recordings])
 

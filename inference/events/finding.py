@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from core.data.blocks import release
+from core.data.blocks import release_pages
 from core.numbers import duration_in_words, in_percent, ratio_in_words
 from inference.alarms import event_spans
 from inference.running import Running
@@ -193,7 +193,7 @@ def event_sums(values_sc: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) -
         begin_e = np.flatnonzero(np.diff(mine_m, prepend=-1))
         sum_ec[mine_m[begin_e]] += np.add.reduceat(np.where(known_mc, values_mc, 0.0), begin_e, axis=0)
         number_ec[mine_m[begin_e]] += np.add.reduceat(known_mc, begin_e, axis=0, dtype=np.int64)
-        release(values_sc)
+        release_pages(values_sc)
     return sum_ec, number_ec
 
 

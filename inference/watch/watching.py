@@ -82,7 +82,7 @@ class Watch:
         self._files: dict[Path, FollowedFile | FollowedRecording] = {}
         self._left_out: set[Path] = set()
         self._keeps_scores = keeps_scores
-        self._identity = identity(monitor)
+        self._identity = state_digest(monitor)
         self._stored_at = self._looked_at = self._tabled_at = -np.inf
         self._is_tabled = False  # whether the table has all closed events
         self._is_stored = True
@@ -259,7 +259,7 @@ def _score_lines(scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
         }
 
 
-def identity(monitor: Monitor) -> str:
+def state_digest(monitor: Monitor) -> str:
     """Digest of everything that affects scores and events: a state can only be continued with the same digest."""
     detector, config = monitor.detector, monitor.config
     made_of = {

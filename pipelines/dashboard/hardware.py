@@ -41,7 +41,7 @@ def _decisions(environment: Environment) -> Iterator[tuple[str, str | None, str 
         yield from environment.batch.decisions()
 
 
-def in_words(device: DevicePlan | None) -> str | None:
+def device_in_words(device: DevicePlan | None) -> str | None:
     """Hardware and precision: `NVIDIA RTX 4000 Ada · bf16-mixed`."""
     return device and f"{device.name} · {'fp32' if device.precision == '32' else device.precision}"
 

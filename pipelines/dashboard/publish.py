@@ -13,7 +13,7 @@ from core.workspace import remove_abandoned, write_text
 from inference.events.detail import EventDetail
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import Series
-from pipelines.dashboard.series import files_of
+from pipelines.dashboard.series import detail_files
 from pipelines.dashboard.state_documents import AnomalyEvent, DashboardState
 from pipelines.problems import Problems, read_model
 
@@ -64,4 +64,4 @@ def referenced_files(data: Path, state: DashboardState) -> Iterator[str]:
         events = stream.detections.events if stream.detections else []
         yield from filter(None, (stream.series, stream.quality_file, *(event.detail for event in events)))
         series = read_model(data / stream.series, Series, Problems(data)) if stream.series else None
-        yield from files_of(series) if series else ()
+        yield from detail_files(series) if series else ()

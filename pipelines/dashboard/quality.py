@@ -35,7 +35,7 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
     return [reports[file_id] for file_id in sorted(present or reports)]
 
 
-def summary_of(reports: Sequence[FileQuality]) -> QualitySummary | None:
+def quality_summary(reports: Sequence[FileQuality]) -> QualitySummary | None:
     """Number of kept, dropped and warned files, with the worst findings; None if no file was checked."""
     if not reports:
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from core.config.schema import STREAMS, AnyConfig, Stream
-from core.documents import Time, explain, plain
+from core.documents import Time, explain, jsonable
 from core.files import has_file, listed, skipped_by_glob
 from core.livefile import MAX_STEPS
 from core.names import is_run_id
@@ -25,7 +25,7 @@ from core.run_status import Best, EpochPoint, RunState, RunStatus, StepPoint
 from core.runlog import metrics_lines
 from core.thinning import kept
 from core.workspace import relative
-from pipelines.dashboard.hardware import in_words
+from pipelines.dashboard.hardware import device_in_words
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import Environment, RunEntry, RunRecord, RunsIndex, RunStream
 from pipelines.dashboard.state_documents import RunsSummary
@@ -151,7 +151,7 @@ def read_stream(folder: Path, now: datetime, problems: Problems) -> RunStream:
         "step_history": decimate(steps),
         "nan_steps": sum(step.loss is None for step in steps),
         "collapsed": has_collapsed(epochs),
-        "hardware": in_words(environment.device) if environment else None,
+        "hardware": device_in_words(environment.device) if environment else None,
         "environment": environment,
         "detection": read_model(folder / DETECTION, RunDetection, problems),
         "notes": read_model(folder / NOTES, RunNotes, problems),
@@ -223,7 +223,7 @@ def read_config(path: Path, problems: Problems) -> dict[str, Any] | None:
     if not isinstance(config, dict):
         problems.add(path, "not a mapping of keys to values")
         return None
-    return plain(config)
+    return jsonable(config)
 
 
 def decimate(points: Sequence[StepPoint]) -> list[StepPoint]:

@@ -74,7 +74,7 @@ def export_series(
         signature = _signature(table, events)
         known = read_model(data / name, Series, problems)
         is_current = known is not None and known.signature == signature
-        if is_current and all((data / file).is_file() for file in files_of(known)):
+        if is_current and all((data / file).is_file() for file in detail_files(known)):
             return name
         try:
             threshold, recordings = _read(table)
@@ -91,7 +91,7 @@ def export_series(
     return name
 
 
-def files_of(series: Series) -> Iterator[str]:
+def detail_files(series: Series) -> Iterator[str]:
     """The detail files of a series."""
     return (part.file for recording in series.recordings for part in recording.details)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.config.execution import DeviceKind
 from core.config.fields import Section
-from core.config.hardware import HARDWARE_DIR, read_yaml
+from core.config.hardware import HARDWARE_DIR, read_validated
 from core.devices.record import DeviceRecord
 from core.workspace import CODE_ROOT, root_or
 
@@ -26,7 +26,7 @@ class Costs(Section):
 
 def load_costs(root: Path | None = None) -> Costs:
     """The costs of a workspace; raises as `core.config.hardware.load_tiers` does."""
-    return read_yaml(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or root_or(CODE_ROOT))
+    return read_validated(f"{HARDWARE_DIR}/costs.yaml", Costs, root=root or root_or(CODE_ROOT))
 
 
 def cost_per_hour(record: DeviceRecord, costs: Costs) -> float:

@@ -34,7 +34,7 @@ BFLOAT16_TOLERANCE = 2e-2
 
 
 @dataclass(frozen=True)
-class Finding:
+class SubjectResult:
     """The result of one check on one subject: a device or a folder."""
 
     subject: str
@@ -61,7 +61,7 @@ class Check:
     """A check, and the remedy if it does not pass."""
 
     title: str
-    run: Callable[[CheckContext], Iterator[Finding]]
+    run: Callable[[CheckContext], Iterator[SubjectResult]]
     remedy: str
 
 
@@ -73,52 +73,52 @@ def run_checks(manager: DeviceManager, root: Path | None = None) -> list[CheckRe
 
 def _results(check: Check, context: CheckContext) -> Iterator[CheckResult]:
     try:
-        for finding in check.run(context):
-            remedy = check.remedy if finding.status in ("WARN", "FAIL") else None
-            yield CheckResult(check=check.title, **vars(finding), cure=remedy)
+        for result in check.run(context):
+            remedy = check.remedy if result.status in ("WARN", "FAIL") else None
+            yield CheckResult(check=check.title, **vars(result), cure=remedy)
     except Exception as error:  # a broken driver may raise any error, and the next checks must run
         yield CheckResult(check=check.title, subject="", status="FAIL", detail=_words(error), cure=check.remedy)
 
 
 # ------------------------------------------------------------------------------------------------------------- devices
-def unusable_platforms(context: CheckContext) -> Iterator[Finding]:
+def unusable_platforms(context: CheckContext) -> Iterator[SubjectResult]:
     broken = [found for found in context.manager.found if not found.usable]
     for found in broken:
-        yield Finding(found.kind, "WARN", f"{found.name}: {found.reason}")
+        yield SubjectResult(found.kind, "WARN", f"{found.name}: {found.reason}")
     if not broken:
-        yield Finding("all", "PASS", "all devices can be used")
+        yield SubjectResult("all", "PASS", "all devices can be used")
 
 
-def forward_and_backward(context: CheckContext) -> Iterator[Finding]:
+def forward_and_backward(context: CheckContext) -> Iterator[SubjectResult]:
     yield from _on_each(context.manager.devices, _train_step, "no device")
 
 
-def parity_with_cpu(context: CheckContext) -> Iterator[Finding]:
+def parity_with_cpu(context: CheckContext) -> Iterator[SubjectResult]:
     yield from _on_each(context.accelerators, _compare_with_cpu, "the CPU is the reference")
 
 
-def bfloat16_matmul(context: CheckContext) -> Iterator[Finding]:
+def bfloat16_matmul(context: CheckContext) -> Iterator[SubjectResult]:
     native = {found.kind for found in context.manager.found if "bfloat16" in found.native_dtypes}
     yield from _on_each(context.manager.devices, lambda device: _multiply_bfloat16(device, native), "no device")
 
 
-def pinned_memory(context: CheckContext) -> Iterator[Finding]:
+def pinned_memory(context: CheckContext) -> Iterator[SubjectResult]:
     gpus = [device for device in context.accelerators if device.type == "cuda"]
     yield from _on_each(gpus, _copy_pinned, "only a CUDA GPU reads pinned memory")
 
 
 def _on_each(
     devices: list[torch.device], work: Callable[[torch.device], tuple[bool, str]], none: str
-) -> Iterator[Finding]:
-    """One finding per device; a device that raises an error has failed, and the next one is checked."""
+) -> Iterator[SubjectResult]:
+    """One result per device; a device that raises an error has failed, and the next one is checked."""
     for device in devices:
         try:
             passed, detail = work(device)
         except Exception as error:
             passed, detail = False, _words(error)
-        yield Finding(str(device), "PASS" if passed else "FAIL", detail)
+        yield SubjectResult(str(device), "PASS" if passed else "FAIL", detail)
     if not devices:
-        yield Finding("–", "SKIP", none)
+        yield SubjectResult("–", "SKIP", none)
 
 
 class Trial(nn.Module):
@@ -198,7 +198,7 @@ def _difference(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 # --------------------------------------------------------------------------------------------------------------- disk
-def disk_write_speed(context: CheckContext) -> Iterator[Finding]:
+def disk_write_speed(context: CheckContext) -> Iterator[SubjectResult]:
     """Writes a file, flushes it to the disk, and removes it."""
     block = os.urandom(MIB)
     with tempfile.TemporaryFile(dir=context.root) as file:
@@ -208,23 +208,23 @@ def disk_write_speed(context: CheckContext) -> Iterator[Finding]:
         file.flush()
         os.fsync(file.fileno())
         speed = WRITE_SIZE_MIB / (time.perf_counter() - start)
-    yield Finding("workspace", grade(speed, WRITE_MIB_PER_S), f"{speed:.0f} MiB/s")
+    yield SubjectResult("workspace", grade(speed, WRITE_MIB_PER_S), f"{speed:.0f} MiB/s")
 
 
-def free_disk(context: CheckContext) -> Iterator[Finding]:
+def free_disk(context: CheckContext) -> Iterator[SubjectResult]:
     usage = shutil.disk_usage(context.root)
     free = usage.free / GIB
-    yield Finding("workspace", grade(free, FREE_DISK_GIB), f"{free:.1f} of {usage.total / GIB:.1f} GiB free")
+    yield SubjectResult("workspace", grade(free, FREE_DISK_GIB), f"{free:.1f} of {usage.total / GIB:.1f} GiB free")
 
 
-def shared_memory(context: CheckContext) -> Iterator[Finding]:
+def shared_memory(context: CheckContext) -> Iterator[SubjectResult]:
     folder = context.shared_memory
     if not folder.is_dir():
-        yield Finding(str(folder), "SKIP", "this system has no such folder")
+        yield SubjectResult(str(folder), "SKIP", "this system has no such folder")
         return
     usage = shutil.disk_usage(folder)
     free = usage.free / GIB
-    yield Finding(str(folder), grade(free, SHARED_MEMORY_GIB), f"{free:.2f} of {usage.total / GIB:.2f} GiB free")
+    yield SubjectResult(str(folder), grade(free, SHARED_MEMORY_GIB), f"{free:.2f} of {usage.total / GIB:.2f} GiB free")
 
 
 def grade(value: float, limits: tuple[float, float]) -> Status:

@@ -9,7 +9,7 @@ import pytest
 from core import livefile, runlog
 from core.livefile import LARGEST_SHARE, MAX_STEPS, LiveFile
 from core.page import LIVE, PAGE
-from core.runlog import EpochRecord, Reading, RunLog, SilentRunLog
+from core.runlog import DeviceReading, EpochRecord, RunLog, SilentRunLog
 from tests.dashboard.documents import validate
 
 STATUS = {"schema_version": 1, "stream": "patchtst", "run_id": "run-1", "state": "running"}
@@ -45,7 +45,7 @@ def step(number: int, loss: float | None) -> tuple[dict, str]:
 def test_the_live_file_covers_the_run_from_start_to_end(root, config):
     with RunLog(root, config, "run-1", steps=6, windows=48) as run:
         assert (read(root)["state"], read(root)["step"]) == ("running", 0)
-        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, float("nan"), 1e-3, 1.0)], reading=Reading(300.0, 0.5))
+        run.steps(1, [(1, 0.5, 1e-3, 2.0), (2, float("nan"), 1e-3, 1.0)], reading=DeviceReading(300.0, 0.5))
         run.epoch(EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0), best=EpochRecord(1, 0.3, 0.4, 1e-3, 1.25, 100.0))
     live = read(root)
     validate(live, "live-run")

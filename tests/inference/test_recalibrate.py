@@ -13,7 +13,7 @@ import pytest
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from core.numbers import ratio_in_words
 from inference.detector.file import load_detector
-from inference.recalibrate import drift_in_words, main, previous_path
+from inference.recalibrate import drift_in_words, main, previous_detector_path
 from inference.thresholds import FalseAlarms
 from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
@@ -63,7 +63,7 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
     assert change["high_score_ratio"] > 1.5
     assert "has drifted" in change["sentence"]
     assert all(name.split("/")[-1].startswith("newer") for name in change["learned_from"])
-    assert previous_path(file).read_bytes() == written
+    assert previous_detector_path(file).read_bytes() == written
     assert load_detector(file).change == change
 
     caplog.set_level(logging.INFO)
@@ -143,10 +143,10 @@ def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
     score(trained, "patchtst")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
     file = file_of(trained, "patchtst")
-    kept = previous_path(file).read_bytes()
+    kept = previous_detector_path(file).read_bytes()
     file.write_bytes(b"torn")
     assert calibrate(trained, "patchtst", *NEWER["patchtst"]) == EXIT_OK
-    assert previous_path(file).read_bytes() == kept
+    assert previous_detector_path(file).read_bytes() == kept
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_a_failed_calibration_changes_nothing(trained, capsys):
     assert calibrate(trained, "patchtst", "data.splits.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], "--checkpoint", "checkpoints/none.pt") == EXIT_OUTPUT
     assert file_of(trained, "patchtst").read_bytes() == written
-    assert not previous_path(file_of(trained, "patchtst")).exists()
+    assert not previous_detector_path(file_of(trained, "patchtst")).exists()
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ from inference.thresholds import (
     FalseAlarms,
     calibrate,
     departure,
-    in_words,
     number,
     percent,
     poisson_interval,
+    rate_in_words,
 )
 from tests.support import most_nightly
 
@@ -371,5 +371,5 @@ def test_numbers_have_two_digits_and_no_exponent(value, words):
 
 
 def test_shares_are_written_in_words():
-    assert in_words(FalseAlarms(0.0123, 0.00456, 0.98, 100, 3)) == "1.2 % (0.46 to 98 %)"
+    assert rate_in_words(FalseAlarms(0.0123, 0.00456, 0.98, 100, 3)) == "1.2 % (0.46 to 98 %)"
     assert percent(0.01) == "1 %"

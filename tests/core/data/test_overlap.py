@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.data.overlap import rows_of, shared_rows
+from core.data.overlap import row_ranges, shared_rows
 from core.data.recording import Recording
 from core.data.segments import window_starts
 from core.data.windows import Series, WindowSet
@@ -29,7 +29,7 @@ def split(*ranges: tuple[int, int, int], of: list[Recording]) -> WindowSet:
 
 
 def shared(train: WindowSet, calibration: WindowSet) -> list[tuple[str, int, int]]:
-    return [(each.recording.file_id, each.start, each.stop) for each in shared_rows(rows_of(train), calibration)]
+    return [(each.recording.file_id, each.start, each.stop) for each in shared_rows(row_ranges(train), calibration)]
 
 
 def test_adjacent_rows_are_not_shared():

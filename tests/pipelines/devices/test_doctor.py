@@ -15,7 +15,7 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from pipelines.devices import doctor
 from pipelines.devices.command import main
-from pipelines.devices.doctor import CHECKS, Check, CheckContext, Finding, agreement, grade, run_checks
+from pipelines.devices.doctor import CHECKS, Check, CheckContext, SubjectResult, agreement, grade, run_checks
 from pipelines.devices.document import CheckResult
 from tests.support.hardware import StandIn
 
@@ -61,16 +61,16 @@ def test_each_failed_device_has_a_remedy_and_the_others_are_checked(tmp_path):
 def test_a_broken_device_is_a_warning():
     broken = replace(ABSENT, usable=False, reason="no driver")
     (finding,) = doctor.unusable_platforms(CheckContext(manager(broken, CPU), Path()))
-    assert finding == Finding("xpu", "WARN", "Arc: no driver")
+    assert finding == SubjectResult("xpu", "WARN", "Arc: no driver")
 
 
 def test_a_check_that_raises_is_a_failed_line_and_the_next_one_runs(monkeypatch, tmp_path):
     def half_done(context):
-        yield Finding("cpu", "PASS", "first half")
+        yield SubjectResult("cpu", "PASS", "first half")
         raise KeyError("driver")
 
     def fine(context):
-        yield Finding("cpu", "PASS", "well")
+        yield SubjectResult("cpu", "PASS", "well")
 
     monkeypatch.setattr(doctor, "CHECKS", (Check("odd", half_done, "fix it"), Check("next", fine, "fix that")))
     assert run_checks(manager(CPU), tmp_path) == [
@@ -114,7 +114,7 @@ def test_a_device_agrees_with_the_cpu_within_tensor_core_accuracy(got, agrees):
 
 @pytest.mark.parametrize("status, code", [("PASS", 0), ("WARN", 0), ("SKIP", 0), ("FAIL", 1)])
 def test_only_failures_set_the_exit_code(monkeypatch, capsys, status, code):
-    checks = (Check("one", lambda context: iter([Finding("cpu", status, "so")]), "fix it"),)
+    checks = (Check("one", lambda context: iter([SubjectResult("cpu", status, "so")]), "fix it"),)
     monkeypatch.setattr(doctor, "CHECKS", checks)
     assert main(["--doctor", "--json"]) == code
     cure = "fix it" if status in ("WARN", "FAIL") else None
