@@ -15,6 +15,7 @@ from torch import Tensor
 from core.config.schema import AnyConfig
 from core.data.blocks import Pages, blank, slices
 from core.data.feed import Feed
+from core.data.segments import entries_of
 from core.data.splits import SCORING_SPLITS, SplitName
 from core.data.windows import WindowSet
 from core.devices.memory import until_it_fits
@@ -124,7 +125,7 @@ def _row_errors(
     """
     segments, stop_w, scratch = windows.segments, windows.starts_w + windows.window, windows.series.scratch
     segment_w = segments.at(stop_w - 1)
-    entry_w = torch.from_numpy(stop_w + (np.cumsum(segments.lengths_k) - segments.stop_k)[segment_w])
+    entry_w = torch.from_numpy(stop_w + (entries_of(segments.rows_k2) - segments.start_k)[segment_w])
     # The first entry to which each window contributes.
     fresh_w = torch.zeros_like(entry_w)
     if only_first:

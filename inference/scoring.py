@@ -85,8 +85,8 @@ class ScoringModel:
 
     config: the configuration it was trained with. sampling_rate_hz: rate of the training data, if known.
     mean_input: the mean training input, with the shape of one sample; None if the checkpoint does not have it.
-    sha256: digest of the checkpoint file. training_rows: as returned by `core.data.overlap.row_ranges`; None if an older
-    version of Landfall wrote the checkpoint.
+    sha256: digest of the checkpoint file. training_rows: as returned by `core.data.overlap.row_ranges`; None if an
+    older version of Landfall wrote the checkpoint.
     """
 
     model: nn.Module

@@ -21,6 +21,7 @@ from core.data.dataset import common_shape, files_of, path_shown, read_file, wit
 from core.data.operating_points import stated_points
 from core.data.quality import QualityFinding, QualityReport, judge
 from core.data.recording import NS_PER_S, Recording
+from core.data.segments import lengths_of, num_rows, offsets_of
 from core.data.splits import (
     SPLIT_NAMES,
     Span,
@@ -264,11 +265,11 @@ def _state(config: AnyConfig, name: SplitName, spans: Sequence[Span], recordings
         if recipe.is_open(config):  # windows are unknown
             segments_k2 = extended_k2 = np.concatenate([span.segments_s2(recordings) for span in spans])
         else:
-            offsets_r = np.concatenate([[0], np.cumsum([len(each) for each in recordings])]).astype(np.int64)
+            offsets_r = offsets_of(map(len, recordings))
             segments_k2, extended_k2 = ranges_of(name, spans, recordings, config, offsets_r)
             windows = len(starts_of(name, extended_k2, config))
-        rows = int((segments_k2[:, 1] - segments_k2[:, 0]).sum())
-        longest = int((extended_k2[:, 1] - extended_k2[:, 0]).max(initial=0))
+        rows = num_rows(segments_k2)
+        longest = int(lengths_of(extended_k2).max(initial=0))
     has_window = longest >= recipe.smallest_window(config)
     if name == "calibration" and config.stream == "swinmae" and windows is not None:
         is_enough = windows >= config.scoring.threshold.min_calibration

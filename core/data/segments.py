@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +23,7 @@ class Segments:
     @classmethod
     def of(cls, rows_k2: np.ndarray, offsets_r: np.ndarray) -> Segments:
         """Without the empty ones of `rows_k2`."""
-        return cls(rows_k2[rows_k2[:, 0] < rows_k2[:, 1]], offsets_r)
+        return cls(_without_empty(rows_k2), offsets_r)
 
     def __len__(self) -> int:
         return len(self.rows_k2)
@@ -37,7 +38,7 @@ class Segments:
 
     @property
     def lengths_k(self) -> np.ndarray:
-        return self.rows_k2[:, 1] - self.rows_k2[:, 0]
+        return lengths_of(self.rows_k2)
 
     @cached_property
     def recording_k(self) -> np.ndarray:
@@ -57,6 +58,37 @@ class Segments:
     def at(self, row_n: np.ndarray) -> np.ndarray:
         """Index of the segment that each row belongs to, (N,); the segments must be ascending."""
         return np.searchsorted(self.start_k, row_n, side="right") - 1
+
+
+def offsets_of(lengths_r: Iterable[int]) -> np.ndarray:
+    """Where recordings of these lengths start in a series, and where the last one ends: int64 (R + 1,)."""
+    return np.cumsum([0, *lengths_r], dtype=np.int64)
+
+
+def lengths_of(rows_k2: np.ndarray) -> np.ndarray:
+    """Number of rows in each range, (K,)."""
+    return rows_k2[:, 1] - rows_k2[:, 0]
+
+
+def num_rows(rows_k2: np.ndarray) -> int:
+    """Number of rows in all ranges."""
+    return int(lengths_of(rows_k2).sum())
+
+
+def entries_of(rows_k2: np.ndarray) -> np.ndarray:
+    """Index of each range's first row among the rows of all ranges, in order, (K,)."""
+    lengths_k = lengths_of(rows_k2)
+    return np.cumsum(lengths_k) - lengths_k
+
+
+def rows_between(rows_k2: np.ndarray, first: int, stop: int) -> np.ndarray:
+    """The ranges (K, 2) of the rows `first` to `stop`, excluded, counted along all ranges."""
+    shift_k1 = (rows_k2[:, 0] - entries_of(rows_k2))[:, np.newaxis]
+    return _without_empty(rows_k2.clip(first + shift_k1, stop + shift_k1))
+
+
+def _without_empty(rows_k2: np.ndarray) -> np.ndarray:
+    return rows_k2[rows_k2[:, 0] < rows_k2[:, 1]]
 
 
 def recording_at(offsets_r: np.ndarray, row_n: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from core.config.recipe import AUTO, smallest_window, usual_window
 from core.config.schema import AnyConfig
 from core.data.files import matches
 from core.data.recording import Recording
-from core.data.segments import window_starts
+from core.data.segments import lengths_of, window_starts
 from core.data.windows import Series, WindowSet
 from core.errors import DataError
 from core.numbers import counted
@@ -278,7 +278,7 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
     window = config.data.window
     segments_k2, extended_k2 = ranges_of(name, spans, series.recordings, config, series.offsets_r)
     starts_w = starts_of(name, extended_k2, config)
-    lengths_k, extended_k = (each[:, 1] - each[:, 0] for each in (segments_k2, extended_k2))
+    lengths_k, extended_k = map(lengths_of, (segments_k2, extended_k2))
     if num_lost := int(lengths_k[extended_k < window].sum()):
         log.warning(
             "%s: %d of %d rows are in segments shorter than a window of %d and are left out",

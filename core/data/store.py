@@ -39,6 +39,7 @@ from core.data.files import (
 from core.data.ingest import Reading, ingest
 from core.data.recording import Recording
 from core.data.scaling import Scaler
+from core.data.segments import offsets_of
 from core.errors import DataError
 from core.numbers import size_in_words
 from core.reading import json_object_or_none
@@ -255,7 +256,7 @@ def _load(entry: Path, path: Path, root: Path, digest: str) -> Reading | None:
     try:
         about, arrays = read_entry(entry)
         values_nc, time_n = arrays[_VALUES], arrays[_TIMES]
-        offsets_r = np.cumsum([0, *about["rows"]])
+        offsets_r = offsets_of(about["rows"])
         if not len(values_nc) == len(time_n) == offsets_r[-1]:
             raise ValueError("its arrays do not have the lengths of about.json")
         name = relative(path, root)

@@ -18,7 +18,7 @@ import numpy as np
 from core.data.blocks import Pages
 from core.data.recording import Recording
 from core.data.scaling import Scaler
-from core.data.segments import Segments, recording_at
+from core.data.segments import Segments, offsets_of, recording_at
 
 if TYPE_CHECKING:
     import torch
@@ -57,9 +57,8 @@ class Series:
         scratch: Path | None = None,
     ) -> Series:
         """`values_nc`: the rows of all recordings, float32 (N, C); copied only if it is not contiguous."""
-        offsets_r = np.concatenate([[0], np.cumsum([len(recording) for recording in recordings])]).astype(np.int64)
         values_nc = np.ascontiguousarray(values_nc)
-        return cls(values_nc, tuple(recordings), offsets_r, scaler, Pages(values_nc), scratch)
+        return cls(values_nc, tuple(recordings), offsets_of(map(len, recordings)), scaler, Pages(values_nc), scratch)
 
     @cached_property
     def values_nc(self) -> torch.Tensor:

@@ -43,6 +43,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import gathered, slices
+from core.data.segments import lengths_of
 from inference.charts import autoregression, components, cross_channel_regression
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
@@ -346,7 +347,7 @@ def fit(
     regression, residual_sc = autoregression.fit(values_nc, segments_k2, settings, scratch)
     z_sc = gathered(_standardised(regression, values_nc, segments_k2), scratch)
     projection, left_sc, drift = components.fit(z_sc, segments_k2, scratch)
-    end_k = np.cumsum(segments_k2[:, 1] - segments_k2[:, 0])
+    end_k = np.cumsum(lengths_of(segments_k2))
 
     def residuals() -> Iterator[np.ndarray]:
         return _pieces(residual_sc)

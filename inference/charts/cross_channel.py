@@ -16,6 +16,7 @@ from typing import Self
 
 import numpy as np
 
+from core.data.segments import num_rows, rows_between
 from inference.charts.cross_channel_regression import RESIDUAL_FLOOR, CrossChannelRegression, LaggedRows
 from inference.charts.operating_context import APART_SPANS, ContextFeatures, ResidualScale, mean_of_observed, recurrence
 from inference.charts.reference_rows import moments
@@ -160,7 +161,7 @@ def fit(
 
 def process_recurrence(values_nc: np.ndarray, segments_k2: np.ndarray, span: int) -> float:
     """`inference.charts.operating_context.recurrence` of reference rows; 0 for fewer than `FEWEST_ROWS`."""
-    if (segments_k2[:, 1] - segments_k2[:, 0]).sum() < FEWEST_ROWS:
+    if num_rows(segments_k2) < FEWEST_ROWS:
         return 0.0
     learned_k2 = _learned_rows(segments_k2, 1)
     plain = CrossChannelRegression.without_weights(*moments(values_nc, learned_k2))
@@ -183,15 +184,9 @@ def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:
 def _learned_rows(segments_k2: np.ndarray, num_parts: int) -> np.ndarray:
     """The segments (K, 2) of one of `num_parts` folds, or evenly spaced pieces of them if they have more rows than
     `_LEARNED_ROWS` divided by the number of folds."""
-    lengths_k = segments_k2[:, 1] - segments_k2[:, 0]
-    limit = _LEARNED_ROWS // num_parts
-    if lengths_k.sum() <= limit:
+    count, limit = num_rows(segments_k2), _LEARNED_ROWS // num_parts
+    if count <= limit:
         return segments_k2
-    first_k = np.cumsum(lengths_k) - lengths_k
-    start_p = np.linspace(0, lengths_k.sum() - limit // _PIECES, _PIECES).astype(np.int64)
-    pieces = []
-    for start in start_p:
-        low_k = np.maximum(start, first_k) - first_k + segments_k2[:, 0]
-        high_k = np.minimum(start + limit // _PIECES, first_k + lengths_k) - first_k + segments_k2[:, 0]
-        pieces.append(np.stack([low_k, high_k], axis=1)[low_k < high_k])
-    return np.concatenate(pieces)
+    size = limit // _PIECES
+    start_p = np.linspace(0, count - size, _PIECES).astype(np.int64)
+    return np.concatenate([rows_between(segments_k2, start, start + size) for start in start_p])

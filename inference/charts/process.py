@@ -18,6 +18,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import blank, slices
+from core.data.segments import entries_of, num_rows
 from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
@@ -26,7 +27,7 @@ from inference.charts.autoregression import Autoregression
 from inference.charts.control_charts import ControlCharts, RunningCharts
 from inference.charts.cross_channel import CrossChannelChart, RunningChart
 from inference.charts.cross_channel_regression import CrossChannelRegression
-from inference.charts.reference_rows import FOLDS, held_out, num_rows
+from inference.charts.reference_rows import FOLDS, held_out
 from inference.charts.switches import ScoreSwitches, scored_channels
 from inference.groups import OWN_ROWS, POOLED, Group, groups, keys_of
 
@@ -60,13 +61,12 @@ class ProcessChartSet:
 
     def errors(self, windows: WindowSet) -> np.ndarray:
         """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
-        values_nc, segments_k2, lengths_k = windows.series.rows_nc, windows.segments.rows_k2, windows.segments.lengths_k
-        error_sc = blank((lengths_k.sum(), values_nc.shape[1]), windows.series.scratch)
-        first_k = np.cumsum(lengths_k) - lengths_k
-        key_k = np.array(keys_of(windows, self.charts), dtype=object)
+        values_nc, segments_k2 = windows.series.rows_nc, windows.segments.rows_k2
+        error_sc = blank((num_rows(segments_k2), values_nc.shape[1]), windows.series.scratch)
+        entry_k, key_k = entries_of(segments_k2), np.array(keys_of(windows, self.charts), dtype=object)
         for key in dict.fromkeys(key_k):
             mine_k = key_k == key
-            self.charts[key].write(error_sc, first_k[mine_k], values_nc, segments_k2[mine_k])
+            self.charts[key].write(error_sc, entry_k[mine_k], values_nc, segments_k2[mine_k])
         return error_sc
 
     def running(self, file_id: str) -> RunningCharts | RunningChart:
@@ -187,9 +187,8 @@ def fit_process(
     """
     calibration, settings = reference["calibration"], settings or ProcessCharts()
     values_nc, scratch = calibration.series.rows_nc, calibration.series.scratch
-    calibration_k2, lengths_k = calibration.segments.rows_k2, calibration.segments.lengths_k
-    first_k = np.cumsum(lengths_k) - lengths_k
-    calibration_sc = blank((lengths_k.sum(), values_nc.shape[1]), scratch)
+    calibration_k2 = calibration.segments.rows_k2
+    calibration_sc = blank((num_rows(calibration_k2), values_nc.shape[1]), scratch)
     for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
         calibration_sc[piece] = np.nan
     if own_past:
@@ -211,7 +210,7 @@ def fit_process(
     for group in fitted:
         charts[group.key] = learned(group.reference_k2)
         mine_k = group.holds(calibration_k2)
-        mine_k2, line_k = calibration_k2[mine_k], first_k[mine_k]
+        mine_k2, line_k = calibration_k2[mine_k], entries_of(calibration_k2)[mine_k]
         fewest = cross_channel.FEWEST_ROWS if uses_context else 0
         for fitted_k2, scored_k2 in held_out(group.reference_k2, mine_k2, fewest=fewest):
             segment_k = np.searchsorted(mine_k2[:, 0], scored_k2[:, 0], side="right") - 1

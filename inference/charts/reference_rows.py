@@ -24,6 +24,7 @@ from typing import Self
 import numpy as np
 
 from core.data.blocks import Pages
+from core.data.segments import num_rows, rows_between
 
 log = logging.getLogger(__name__)
 
@@ -77,14 +78,9 @@ def pieces(values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarra
 
 def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:
     """The rows of all segments in `FOLDS` blocks of time, each a list of ranges (K, 2)."""
-    end_k = np.cumsum(segments_k2[:, 1] - segments_k2[:, 0])
-    bounds = np.linspace(0, end_k[-1], FOLDS + 1).astype(np.int64)
-    shift_k = segments_k2[:, 1] - end_k
-    folds = []
-    for low, high in pairwise(bounds):
-        ranges_k2 = segments_k2.clip((low + shift_k)[:, np.newaxis], (high + shift_k)[:, np.newaxis])
-        folds.append(ranges_k2[ranges_k2[:, 0] < ranges_k2[:, 1]])
-    return [fold for fold in folds if len(fold)]
+    bounds = np.linspace(0, num_rows(segments_k2), FOLDS + 1).astype(np.int64)
+    folds = [rows_between(segments_k2, first, stop) for first, stop in pairwise(bounds)]
+    return [fold_k2 for fold_k2 in folds if len(fold_k2)]
 
 
 def rows_of_folds(values_nc: np.ndarray, segments_k2: np.ndarray) -> list[np.ndarray]:
@@ -122,8 +118,3 @@ def held_out(
         scored_k2 = clipped_k2[clipped_k2[:, 0] < clipped_k2[:, 1]]
         if len(scored_k2):
             yield rest_k2[np.argsort(rest_k2[:, 0])], scored_k2
-
-
-def num_rows(segments_k2: np.ndarray) -> int:
-    """Number of rows in segments (K, 2)."""
-    return int((segments_k2[:, 1] - segments_k2[:, 0]).sum())

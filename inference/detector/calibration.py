@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from core.data.segments import lengths_of
 from core.data.windows import WindowSet
 from inference.detector.score_table import recordings_of, start_times_of
 from inference.entries import SplitErrors
@@ -64,7 +65,7 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
         ends = (np.diff(row_m) != 1) | (np.diff(errors.segment_s[chosen_s]) != 0)
         first_k = np.concatenate([[0], np.flatnonzero(ends) + 1])
         segments_k2 = np.stack([row_m[first_k], row_m[np.append(first_k[1:], len(row_m)) - 1] + 1], axis=1)
-        segment_s = np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
+        segment_s = np.repeat(np.arange(len(segments_k2)), lengths_of(segments_k2))
         start_w = windows.starts_w
         segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
         inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])

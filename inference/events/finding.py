@@ -19,6 +19,7 @@ from core.config.schema import Scoring
 from core.data.blocks import release_pages
 from core.numbers import duration_in_words, in_percent, ratio_in_words
 from inference.alarms import event_spans
+from inference.groups import rows_of
 from inference.running import Running
 
 TOP_CHANNELS = 3
@@ -207,9 +208,8 @@ def _moments(regressor_sf: np.ndarray, first_e: np.ndarray, last_e: np.ndarray) 
 
 def _members(first_e: np.ndarray, last_e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The index of each score of an event, and the number of its event: int64 (M,) each."""
-    length_e = last_e - first_e + 1
-    event_m = np.repeat(np.arange(len(first_e)), length_e)
-    return np.arange(len(event_m)) + (first_e - np.cumsum(length_e) + length_e)[event_m], event_m
+    event_m = np.repeat(np.arange(len(first_e)), last_e - first_e + 1)
+    return rows_of(np.stack([first_e, last_e + 1], axis=1)), event_m
 
 
 def means(sum_ec: np.ndarray, number_ec: np.ndarray) -> np.ndarray:
