@@ -1,6 +1,7 @@
 """Commands that work on a complete workspace. Modules import only modules above them in this list, which has the lowest
 first:
 
+- `folders`: files in folders that change meanwhile
 - `problems`: reads documents; what cannot be read is listed
 - `checklist`: the results of all checks
 - `colour`: colours of reports on a terminal

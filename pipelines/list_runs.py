@@ -14,12 +14,12 @@ from core import checkpoint, promotion
 from core.cli import print_json, root_of, run_command
 from core.config.schema import AnyConfig
 from core.errors import EXIT_OK, CheckpointError, UsageError
-from core.files import has_file, skipped_by_glob
 from core.names import is_run_id
 from core.numbers import aligned
 from core.run_facts import DETECTION, RunDetection, read_notes
 from core.run_status import RunStatus
 from core.secrets.redaction import printable
+from pipelines.folders import has_file, skipped_by_glob
 from pipelines.problems import Problems, read_model
 from pipelines.stream_configs import add_run_arguments, chosen_configs
 

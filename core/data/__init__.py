@@ -19,7 +19,6 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `dialects`: encoding, delimiter and decimal sign of csv files
 - `tables`: csv and parquet files in blocks
 - `channels`: which columns are channels
-- `growing`: csv files to which rows are appended
 - `sampling`: sampling rates and even times
 - `readers`: files to recordings
 - `annotations`: time spans that a user labelled on the dashboard

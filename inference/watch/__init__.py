@@ -9,6 +9,7 @@
 - `state_file`: the stored state
 - `delivery`: sends events to a webhook or a command
 - `mqtt`: writes rows of an MQTT broker to csv files
+- `growing_table`: csv files to which rows are appended
 - `followed_file`: the rows, scores and events of one growing file of process sensors
 - `followed_recording`: the scores and events of one complete recording of vibration
 - `watching`: all files of a stream

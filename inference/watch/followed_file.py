@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from core.data.growing import GrowingTable, NewRows
 from core.data.recording import NS_PER_S
 from core.errors import DataError
 from inference.detector.split_scores import SplitScores
 from inference.running import Running
+from inference.watch.growing_table import GrowingTable, NewRows
 from inference.watch.monitor import Monitor, Scored
 from inference.watch.running_detector import RunningDetector
 from inference.watch.running_events import RunningEvents

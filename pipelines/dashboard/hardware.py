@@ -11,13 +11,13 @@ from core.devices.capabilities import DeviceCapabilities
 from core.devices.plan import DevicePlan
 from core.devices.record import RECORD_FILE, DeviceRecord
 from core.errors import LandfallError
-from core.files import changed_at
 from core.numbers import gib
 from pipelines.dashboard.run_documents import Environment, RunStream
 from pipelines.dashboard.state_documents import Decision, DeviceState, MemoryUse
 from pipelines.devices.advice import advice_for
 from pipelines.devices.costs import cost_per_hour, load_costs
 from pipelines.devices.frameworks import installed_frameworks
+from pipelines.folders import changed_at
 from pipelines.problems import Problems, read_model
 
 

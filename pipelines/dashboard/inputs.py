@@ -10,12 +10,12 @@ from pydantic import BaseModel
 from core.checkpoint import sidecar_path
 from core.config.schema import AnyConfig
 from core.data.annotations import Annotation, annotation_of, annotations_file, of_data
-from core.files import changed_at, has_file
 from core.names import RunId
 from core.workspace import relative
 from inference.provenance import data_root_of
 from inference.summary import ScoreSummary, ScoringPaths, Threshold, read_summary
 from pipelines.dashboard.state_documents import AnomalyEvent, Checkpoint, Detections
+from pipelines.folders import changed_at, has_file
 from pipelines.problems import Problems, read_model
 
 WORST_EVENTS = 50

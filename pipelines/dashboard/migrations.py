@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from core.files import changed_at, listed
 from core.workspace import relative
 from migration.report.document import FoundItem, NotebookReport, Report, place_of
 from migration.report.kept import FOLDER
 from migration.rules.table import RULES
 from pipelines.dashboard.state_documents import MigratedNotebook, MigrationState, RuleCount
+from pipelines.folders import changed_at, paths_in
 from pipelines.problems import Problems, read_model
 
 # A notebook, and the file of its report; None if it was migrated again in memory.
@@ -36,7 +36,7 @@ def read_migration(root: Path, problems: Problems) -> MigrationState | None:
 def _kept(root: Path, problems: Problems) -> dict[str, Reported]:
     """The migrated notebooks, from the newest report of each."""
     reports: dict[str, Reported] = {}
-    for path in sorted(listed(root / FOLDER, "*.json"), key=changed_at):
+    for path in sorted(paths_in(root / FOLDER, "*.json"), key=changed_at):
         report = read_model(path, Report, problems)
         for notebook in report.notebooks if report else ():
             if notebook.output is not None and (root / notebook.output).is_file():

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
-from core.files import changed_at, has_file, listed, skipped_by_glob
 from pipelines.dashboard.detail_documents import FileQuality, Quality
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
+from pipelines.folders import changed_at, has_file, paths_in, skipped_by_glob
 from pipelines.problems import Problems, read_model
 
 WORST_MESSAGES = 5
@@ -27,7 +27,7 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
     for path, reason in skipped_by_glob(folder):
         problems.add(path, reason)
     # Oldest first, so that the newest report of a file replaces older ones.
-    for path in sorted(listed(folder, "*.json"), key=changed_at):
+    for path in sorted(paths_in(folder, "*.json"), key=changed_at):
         report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report

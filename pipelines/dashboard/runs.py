@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from core.config.schema import STREAMS, AnyConfig, Stream
 from core.documents import Time, explain, jsonable
-from core.files import has_file, listed, skipped_by_glob
 from core.livefile import MAX_STEPS
 from core.names import is_run_id
 from core.promotion import WEIGHTS_FILE
@@ -29,6 +28,7 @@ from pipelines.dashboard.hardware import device_in_words
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.run_documents import Environment, RunEntry, RunRecord, RunsIndex, RunStream
 from pipelines.dashboard.state_documents import RunsSummary
+from pipelines.folders import has_file, paths_in, skipped_by_glob
 from pipelines.problems import Problems, read_model
 from pipelines.stream_configs import CONTRACT
 
@@ -59,7 +59,7 @@ def read_runs(
         skipped = dict(skipped_by_glob(log_dir))
         for path, reason in skipped.items():
             problems.add(path, reason)
-        for folder in listed(log_dir, "*/"):
+        for folder in paths_in(log_dir, "*/"):
             if folder in skipped:
                 continue
             if is_run_id(folder.name):
@@ -82,7 +82,7 @@ def _log_folders(root: Path, configs: Mapping[Stream, AnyConfig]) -> Iterator[tu
     """Streams and the folders of their runs: first those of the configurations."""
     own = {root / config.logging.log_dir: stream for stream, config in configs.items()}
     yield from ((stream, folder) for folder, stream in own.items())
-    for folder in listed(root / "runs", "*/"):
+    for folder in paths_in(root / "runs", "*/"):
         stream = next((stream for stream in STREAMS if folder.name.startswith(stream)), None)
         if stream is not None and folder not in own:
             yield stream, folder

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import get_args
 
 from core.data.files import matches
-from core.files import changed_at
 from core.numbers import aligned, counted, duration_in_words, ratio_in_words
 from core.page import STATE
 from pipelines.dashboard.fleet_documents import FailedJob, FleetMachine, FleetState, MachineState
 from pipelines.dashboard.state_documents import DashboardState, StreamState
 from pipelines.fleet.jobs import COMMANDS, Outcome, read_outcome
 from pipelines.fleet.machines import FOLDER, Fleet, Machine, workspace_of
+from pipelines.folders import changed_at
 from pipelines.problems import Problems, read_model
 
 _URGENCY = {state: place for place, state in enumerate(get_args(MachineState))}

@@ -166,7 +166,7 @@ def _live(monitor: Any, root: Path, *, die_at: int) -> None:
         return on_line
 
     def on_call(frame: FrameType, event: str, argument: Any) -> Any:
-        ours = ("inference/watch/", "core/data/growing.py", "core/workspace.py")
+        ours = ("inference/watch/", "core/workspace.py")
         return on_line if any(part in frame.f_code.co_filename for part in ours) else None
 
     sys.settrace(on_call)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def listed(folder: Path, pattern: str) -> list[Path]:
+def paths_in(folder: Path, pattern: str) -> list[Path]:
     """The entries of a folder, by name; empty if it is deleted meanwhile, or without permission."""
     try:
         return sorted(folder.glob(pattern))
@@ -18,7 +18,7 @@ def listed(folder: Path, pattern: str) -> list[Path]:
 def skipped_by_glob(folder: Path) -> Iterator[tuple[Path, str]]:
     """What a glob of a folder and of its entries skips silently, with the reason: broken links on its path or in it,
     such as to a drive that is not connected, and folders without permission."""
-    for path in (*reversed(folder.parents), folder, *listed(folder, "*")):
+    for path in (*reversed(folder.parents), folder, *paths_in(folder, "*")):
         try:
             if path.is_symlink() and not path.exists():
                 yield path, "is a broken link"

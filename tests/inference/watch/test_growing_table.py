@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from core.config.schema import Data
-from core.data.growing import GrowingTable, NewRows
 from core.data.readers import read_recordings
 from core.errors import DataError
+from inference.watch.growing_table import GrowingTable, NewRows
 
 FORMS = {
     "plain": "timestamp,p,q\n2026-02-01 00:00:00,1.5,2\n2026-02-01T00:00:01,nan,3e38\n2026-02-01 00:00:02.5,,-4\n",
