@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.data.blocks import Pages
+from core.data.blocks import Pages, pieces
 
 # Errors are clipped at this multiple of the reference error (55 standard deviations): larger errors add no information,
 # and would outweigh every other component of a score.
@@ -156,14 +156,12 @@ def write_errors(
     """Writes the errors of the rows of segments (K, 2) into `error_sc`, (S, C), those of segment k from line
     `first_k[k]` on, `size` rows at a time. errors_of: computes the errors of rows (n, C) of a segment, given the number
     of the segment; it is called in order."""
-    of_rows, of_errors = Pages(values_nc), Pages(error_sc)
-    for number, (line, (start, stop)) in enumerate(zip(first_k.tolist(), segments_k2.tolist(), strict=True)):
-        for first in range(start, stop, size):
-            rows_nc = values_nc[first : min(first + size, stop)]
-            piece = slice(line + first - start, line + first - start + len(rows_nc))
-            error_sc[piece] = errors_of(rows_nc, number)
-            of_rows.count_read(rows_nc.nbytes)
-            of_errors.count_read(error_sc[piece].nbytes)
+    pages, line_k = Pages(error_sc), first_k.copy()
+    for number, rows_nc in pieces(values_nc, segments_k2, size):
+        piece = slice(line_k[number], line_k[number] + len(rows_nc))
+        error_sc[piece] = errors_of(rows_nc, number)
+        pages.count_read(error_sc[piece].nbytes)
+        line_k[number] = piece.stop
 
 
 def decay_of(span: float) -> float:

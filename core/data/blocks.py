@@ -79,6 +79,17 @@ class Pages:
             self._num_bytes = 0
 
 
+def pieces(values_nc: np.ndarray, rows_k2: np.ndarray, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of row ranges (K, 2), in order, at most `size` at a time, with the number of their range. The pages of a
+    memory-mapped array are released."""
+    pages = Pages(values_nc)
+    for number, (start, stop) in enumerate(rows_k2.tolist()):
+        for first in range(start, stop, size):
+            rows_nc = values_nc[first : min(first + size, stop)]
+            yield number, rows_nc
+            pages.count_read(rows_nc.nbytes)
+
+
 def _mapping_of(array: np.ndarray) -> mmap.mmap | None:
     base = array
     while base is not None and not isinstance(base, mmap.mmap):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.config.charts import ProcessCharts
-from core.data.blocks import Pages, gathered
+from core.data.blocks import gathered, pieces
 from inference.charts.reference_rows import Sums, folds_of, moments
 from inference.running import Running
 
@@ -57,13 +57,8 @@ class Autoregression:
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, in pieces that do not cross segments."""
-        size, pages = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), Pages(values_nc)
-        lagged = LaggedRows(self)
-        for segment, (start, stop) in enumerate(segments_k2):
-            for first in range(start, stop, size):
-                rows_nc = values_nc[first : min(first + size, stop)]
-                yield lagged(rows_nc, segment)
-                pages.count_read(rows_nc.nbytes)
+        size, lagged = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), LaggedRows(self)
+        return (lagged(rows_nc, segment) for segment, rows_nc in pieces(values_nc, segments_k2, size))
 
     def residual(self, rows: Rows) -> np.ndarray:
         """Row minus prediction: float64 (n, C) in standard deviations, NaN where a value is missing."""

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from core.data.blocks import Pages
+from core.data.blocks import pieces
 from inference.charts.reference_rows import Sums, folds_of, moments
 from inference.running import Ewma, Running
 
@@ -71,12 +71,8 @@ class CrossChannelRegression:
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, piece by piece, no piece across two segments."""
-        pages, lagged = Pages(values_nc), LaggedRows(self)
-        for segment, (start, stop) in enumerate(segments_k2):
-            for first in range(start, stop, self.rows_at_a_time):
-                rows_nc = values_nc[first : min(first + self.rows_at_a_time, stop)]
-                yield lagged(rows_nc, segment)
-                pages.count_read(rows_nc.nbytes)
+        lagged = LaggedRows(self)
+        return (lagged(rows_nc, segment) for segment, rows_nc in pieces(values_nc, segments_k2, self.rows_at_a_time))
 
     @property
     def rows_at_a_time(self) -> int:

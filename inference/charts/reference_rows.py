@@ -23,7 +23,7 @@ from typing import Self
 
 import numpy as np
 
-from core.data.blocks import Pages
+from core.data.blocks import pieces
 from core.data.segments import num_rows, rows_between
 
 log = logging.getLogger(__name__)
@@ -55,25 +55,21 @@ def moments(values_nc: np.ndarray, segments_k2: np.ndarray) -> tuple[np.ndarray,
     constant channel is `CONSTANT_SHARE` of its largest absolute value."""
     num_channels = values_nc.shape[1]
     count_c, sum_c, level_c = (np.zeros(num_channels) for _ in range(3))
-    for rows_nc in pieces(values_nc, segments_k2):
+    for rows_nc in float64_pieces(values_nc, segments_k2):
         count_c += (~np.isnan(rows_nc)).sum(axis=0)
         sum_c += np.nansum(rows_nc, axis=0)
         level_c = np.fmax(level_c, np.nan_to_num(np.abs(rows_nc)).max(axis=0, initial=0.0))
     mean_c = sum_c / np.maximum(count_c, 1)
-    square_c = sum(np.nansum((rows_nc - mean_c) ** 2, axis=0) for rows_nc in pieces(values_nc, segments_k2))
+    square_c = sum(np.nansum((rows_nc - mean_c) ** 2, axis=0) for rows_nc in float64_pieces(values_nc, segments_k2))
     std_c = np.sqrt(square_c / np.maximum(count_c, 1))
     still_c = std_c <= 1e-9 * level_c  # rounding of a constant
     return mean_c, np.where(still_c, CONSTANT_SHARE * np.where(level_c > 0, level_c, 1.0), std_c)
 
 
-def pieces(values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarray]:
+def float64_pieces(values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[np.ndarray]:
     """The rows of segments (K, 2) in pieces of one segment each, float64 (n, C)."""
-    size, pages = max(1, _VALUES_AT_A_TIME // values_nc.shape[1]), Pages(values_nc)
-    for start, stop in segments_k2:
-        for first in range(start, stop, size):
-            rows_nc = values_nc[first : min(first + size, stop)]
-            yield rows_nc.astype(np.float64)
-            pages.count_read(rows_nc.nbytes)
+    size = max(1, _VALUES_AT_A_TIME // values_nc.shape[1])
+    return (rows_nc.astype(np.float64) for _, rows_nc in pieces(values_nc, segments_k2, size))
 
 
 def folds_of(segments_k2: np.ndarray) -> list[np.ndarray]:

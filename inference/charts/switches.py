@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from inference.charts.reference_rows import pieces
+from inference.charts.reference_rows import float64_pieces
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ def scored_channels(values_nc: np.ndarray, segments_k2: np.ndarray, setting: Sco
 def _num_values(values_nc: np.ndarray, segments_k2: np.ndarray) -> np.ndarray:
     """Number of different values of each channel, int64 (C,); 3 stands for three or more."""
     lowest_c, highest_c = np.full((2, values_nc.shape[1]), np.nan)
-    for rows_nc in pieces(values_nc, segments_k2):
+    for rows_nc in float64_pieces(values_nc, segments_k2):
         lowest_c = np.fmin(lowest_c, np.fmin.reduce(rows_nc, axis=0))
         highest_c = np.fmax(highest_c, np.fmax.reduce(rows_nc, axis=0))
     between_c = np.zeros(values_nc.shape[1], dtype=bool)
-    for rows_nc in pieces(values_nc, segments_k2):
+    for rows_nc in float64_pieces(values_nc, segments_k2):
         between_c |= ((rows_nc > lowest_c) & (rows_nc < highest_c)).any(axis=0)
     return (~np.isnan(lowest_c)).astype(np.int64) + (highest_c > lowest_c) + between_c
