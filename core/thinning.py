@@ -1,7 +1,8 @@
-"""Selects few points of a long series that keep its shape, and finds its runs."""
+"""Selects few points of a long series that keep its shape, and finds runs in it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -30,3 +31,8 @@ def runs_of(flag_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Start and stop (exclusive) of each run of true values."""
     edge_e = np.flatnonzero(np.diff(np.concatenate([[False], flag_n, [False]])))
     return edge_e[::2], edge_e[1::2]
+
+
+def equal_runs(value_n: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Start and stop (exclusive) of each run of equal values."""
+    return pairwise([0, *(np.flatnonzero(np.diff(value_n)) + 1).tolist(), len(value_n)] if len(value_n) else [])

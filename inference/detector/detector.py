@@ -24,7 +24,7 @@ from core.data.windows import WindowSet
 from core.errors import DataError
 from core.workspace import utc_now
 from inference.detector.group_scales import GroupScales
-from inference.detector.score_table import recordings_of, times_of
+from inference.detector.score_table import median_step, recordings_of, times_of
 from inference.detector.split_scores import SplitScores, score_split
 from inference.entries import SplitErrors
 from inference.groups import recordings_in
@@ -181,11 +181,11 @@ def calibration_sample(score_s: np.ndarray, errors: SplitErrors, windows: Window
     known_s = ~np.isnan(score_s)
     row_s = errors.row_s[known_s]
     recording_s = recordings_of(series, row_s)
-    step_m = np.diff(times_of(series, row_s))[np.diff(recording_s) == 0] if len(row_s) else np.empty(0)
+    step_ns = median_step(times_of(series, row_s), recording_s)
     stamps = {series.recordings[index].time_source for index in np.unique(recording_s)}
     return CalibrationSample(
         score_s[known_s].astype(np.float32),
         errors.segment_s[known_s],
-        seconds_per_score=float(np.median(step_m)) / NS_PER_S if len(step_m) and "index" not in stamps else None,
+        seconds_per_score=None if step_ns is None or "index" in stamps else step_ns / NS_PER_S,
         span=span,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from core.data.labels import labels_of
 from core.data.recording import NS_PER_S
 from core.data.segments import recording_at
 from core.data.windows import Series
+from core.thinning import equal_runs
 from inference.detector.split_scores import SplitScores
 from inference.thresholds import CalibrationSample
 
@@ -61,9 +61,14 @@ def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
     """The scores of a table, without NaN, in order of time. span: smoothing span of the scores."""
     known = table[table["score"].notna()]
     segment_n, second_n = known["segment"].to_numpy(), known["seconds"].to_numpy()
-    step_m = np.diff(second_n)[np.diff(segment_n) == 0]
-    step = float(np.median(step_m)) if len(step_m) else None
-    return CalibrationSample(known["score"].to_numpy(), segment_n, seconds_per_score=step or None, span=span)
+    step = median_step(second_n, segment_n) or None
+    return CalibrationSample(known["score"].to_numpy(), segment_n, seconds_per_score=step, span=span)
+
+
+def median_step(time_n: np.ndarray, segment_n: np.ndarray) -> float | None:
+    """The median time between neighbouring scores of one segment; None without such a pair."""
+    step_m = np.diff(time_n)[np.diff(segment_n) == 0]
+    return float(np.median(step_m)) if len(step_m) else None
 
 
 def write_scores(table: pd.DataFrame, path: Path) -> None:
@@ -111,8 +116,7 @@ def _by_recording(series: Series, row_s: np.ndarray) -> Iterator[tuple[int, slic
     """The index of each recording with rows in `row_s`, and the slice of `row_s` with its rows. `row_s` must be grouped
     by recording."""
     recording_s = recordings_of(series, row_s)
-    bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(row_s)]
-    return ((int(recording_s[first]), slice(first, stop)) for first, stop in pairwise(bounds))
+    return ((int(recording_s[first]), slice(first, stop)) for first, stop in equal_runs(recording_s))
 
 
 def recordings_of(series: Series, row_s: np.ndarray) -> np.ndarray:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
+from core.thinning import equal_runs
+from inference.detector.score_table import median_step
 from inference.events.finding import event_lines
 from inference.metrics import ratio
 
@@ -41,10 +42,9 @@ class LabelledFaults:
     def of(cls, scores: pd.DataFrame, settings: Scoring) -> LabelledFaults:
         labelled_s = scores["label"].notna().to_numpy()
         anomalous_s = scores["label"].eq(1).fillna(False).to_numpy(dtype=bool)
-        recording_s = scores["recording"].cat.codes.to_numpy()
-        changes_s = np.diff(recording_s, prepend=-1) != 0
-        first_f = np.flatnonzero(anomalous_s & ~(np.append(False, anomalous_s[:-1]) & ~changes_s))
-        last_f = np.flatnonzero(anomalous_s & ~(np.append(anomalous_s[1:], False) & ~np.append(changes_s[1:], True)))
+        recording_s = scores["recording"].cat.codes.to_numpy(dtype=np.int64)
+        runs = [(first, stop - 1) for first, stop in equal_runs(2 * recording_s + anomalous_s) if anomalous_s[first]]
+        first_f, last_f = np.array(runs, dtype=np.int64).reshape(-1, 2).T
         fault_s = np.full(len(scores), -1, dtype=np.int64)
         for fault, (first, last) in enumerate(zip(first_f, last_f, strict=True)):
             early = np.arange(max(0, first - settings.event_gap - 1), first)
@@ -153,13 +153,10 @@ def _recorded_hours(scores: pd.DataFrame) -> float:
     for first, stop in _recordings(scores):
         if scores["label"].iloc[first:stop].isna().all():
             continue
-        step_n = np.diff(second_s[first:stop])[np.diff(segment_s[first:stop]) == 0]
-        hours += (stop - first) * float(np.median(step_n)) / _SECONDS_PER_HOUR if len(step_n) else 0.0
+        hours += (stop - first) * (median_step(second_s[first:stop], segment_s[first:stop]) or 0.0) / _SECONDS_PER_HOUR
     return hours
 
 
 def _recordings(scores: pd.DataFrame) -> Iterator[tuple[int, int]]:
     """First line of each recording, and the line after its last."""
-    recording_s = scores["recording"].cat.codes.to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(recording_s)) + 1).tolist(), len(scores)] if len(scores) else []
-    return pairwise(bounds)
+    return equal_runs(scores["recording"].cat.codes.to_numpy())
