@@ -125,10 +125,10 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> ScoringInputs:
 def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
     from inference.detector.score_table import score_table, write_scores
     from inference.events.documents import write_event_documents
-    from inference.events.finding import LINES, find_events
+    from inference.events.finding import LINES, attribute_of, find_events
     from inference.events.panels import write_panels
     from inference.events.timeline import plot_timeline
-    from inference.events.views import ScoredSplit, attribute_of
+    from inference.events.views import ScoredSplit
 
     inputs = _by_charts(loaded, root=root) if kind == "charts" else _by_model(loaded, root=root)
     config, detector, data, errors, _, model, sources = inputs
@@ -158,7 +158,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
         threshold=threshold.value, title=title_of(summary),
     )  # fmt: skip
     scored = ScoredSplit(
-        model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None), attribute
+        model, windows, test, scores, errors.expected_sc, detector.charts, getattr(config, "bearing", None)
     )
     documents = write_event_documents(paths.event_documents, scored, events)
     summary["panels"] = write_panels(paths.summary.parent, scored, events, root=root)

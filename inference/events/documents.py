@@ -6,7 +6,7 @@ Suffixes: n row of a view, t time, a axis of a vibration, h frequency, w time of
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def write_event_documents(folder: Path, scored: ScoredSplit, events: pd.DataFram
     for event in worst_events(events).head(WORST_EVENTS[scored.stream]).itertuples():
         first, last = event.first_line, event.last_line
         with scored.computing():
-            parts = _parts(scored, first, last)
+            parts = _parts(scored, first, last, scored.worst_channels(event))
         component, share = scored.component(first, last)
         document = EventDetail(
             id=event.event_id,
@@ -77,26 +77,27 @@ def _scores(scored: ScoredSplit, first: int, last: int) -> ScoreCurve:
     )
 
 
-def _parts(scored: ScoredSplit, first: int, last: int) -> dict[str, Any]:
+def _parts(scored: ScoredSplit, first: int, last: int, worst: Mapping[int, float]) -> dict[str, Any]:
+    """worst: top channels and their shares."""
     names = scored.channels
     if scored.stream == "patchtst":
         view = rows_view(scored, first, last)
         expected_by = view.component if view.expected_nc is not None else None
-        return {"expected_by": expected_by, "channels": list(_channels(scored, view, names))}
+        return {"expected_by": expected_by, "channels": list(_channels(scored, view, worst))}
     window = window_view(scored, first, last)
     frequencies = scored.bearing.frequencies_hz() if scored.bearing is not None else {}
     return {
         "expected_by": "model" if window.levels is not None else None,
         "window_s": [round(window.begin, _MICROSECONDS), round(window.begin + window.seconds, _MICROSECONDS)],
-        "channels": list(_waveforms(scored, window, names)),
-        "scalograms": list(_scalograms(window, names)),
-        "envelopes": [_envelope(each, names) for each in envelopes(scored, first, last)],
+        "channels": list(_waveforms(scored, window, worst)),
+        "scalograms": list(_scalograms(window, worst, names)),
+        "envelopes": [_envelope(each, names) for each in envelopes(scored, first, last, worst)],
         "bearing": [DefectFrequency(name=name, hz=round(hz, 3)) for name, hz in frequencies.items()],
     }
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels(scored: ScoredSplit, view: RowsView, names: tuple[str, ...]) -> Iterator[EventChannel]:
+def _channels(scored: ScoredSplit, view: RowsView, worst: Mapping[int, float]) -> Iterator[EventChannel]:
     """The worst channels: measured values, expected values, and errors. The expected values are empty if they are not
     known. Segments are separated by a gap."""
     breaks = np.flatnonzero(np.diff(view.segment_n)) + 1
@@ -104,7 +105,7 @@ def _channels(scored: ScoredSplit, view: RowsView, names: tuple[str, ...]) -> It
     t_n = np.insert(second_n, breaks, second_n[breaks - 1])
     error_nc = scored.scores.channel_error_sc[view.start : view.stop]
     shown = {"seen": view.seen_nc, "expected": view.expected_nc, "error": error_nc}
-    for channel, share in view.worst.items():
+    for channel, share in worst.items():
         curves = {
             name: np.insert(values_nc[:, channel].astype(np.float64), breaks, np.nan)
             for name, values_nc in shown.items()
@@ -114,7 +115,7 @@ def _channels(scored: ScoredSplit, view: RowsView, names: tuple[str, ...]) -> It
         left = _worth_drawing(*curves.values())
         decimals = decimals_for(_largest(seen_n), _SIGNIFICANT)
         yield EventChannel(
-            name=names[channel],
+            name=scored.channels[channel],
             share=round(share, 4),
             t=listed(t_n[left], _MICROSECONDS),
             seen=listed(seen_n[left], decimals),
@@ -135,7 +136,7 @@ def _largest(value_n: np.ndarray) -> float:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _waveforms(scored: ScoredSplit, view: WindowView, names: tuple[str, ...]) -> Iterator[EventChannel]:
+def _waveforms(scored: ScoredSplit, view: WindowView, worst: Mapping[int, float]) -> Iterator[EventChannel]:
     """The window and half a window on both sides, within its segment. Waveforms have no expected values: the model
     predicts scalograms."""
     windows, length = scored.windows, len(view.wave_ta)
@@ -144,12 +145,12 @@ def _waveforms(scored: ScoredSplit, view: WindowView, names: tuple[str, ...]) ->
     stop = min(segment_stop, view.start + length + length // 2)
     wave_ta = windows.series.rows_nc[start:stop]
     second_t = view.begin + np.arange(start - view.start, stop - view.start) / scored.sampling_rate_hz
-    for axis, share in view.worst.items():
+    for axis, share in worst.items():
         wave_t = wave_ta[:, axis]
         left = _worth_drawing(wave_t)
         seen = listed(wave_t[left], decimals_for(_largest(wave_t), _SIGNIFICANT))
         times = listed(second_t[left], _MICROSECONDS)
-        yield EventChannel(name=names[axis], share=round(share, 4), t=times, seen=seen)
+        yield EventChannel(name=scored.channels[axis], share=round(share, 4), t=times, seen=seen)
 
 
 def _envelope(found: Envelope, names: tuple[str, ...]) -> EnvelopeSpectrum:
@@ -166,14 +167,14 @@ def _envelope(found: Envelope, names: tuple[str, ...]) -> EnvelopeSpectrum:
     )
 
 
-def _scalograms(view: WindowView, names: tuple[str, ...]) -> Iterator[Scalogram]:
+def _scalograms(view: WindowView, worst: Iterable[int], names: tuple[str, ...]) -> Iterator[Scalogram]:
     levels = view.levels
     if levels is None:
         return
     frequency_h = np.sqrt(levels.edge_hz[:-1] * levels.edge_hz[1:])
     columns = levels.seen_ahw.shape[2]
     second_w = view.begin + view.seconds * (np.arange(columns) + 0.5) / columns
-    for axis in view.worst:
+    for axis in worst:
         seen_hw, expected_hw = _pooled(levels.seen_ahw[axis]), _pooled(levels.expected_ahw[axis])
         yield Scalogram(
             axis=names[axis],

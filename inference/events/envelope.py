@@ -9,7 +9,7 @@ Suffixes: t time, a axis, f line of a spectrum, n neighbour, b band, w window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +59,14 @@ def envelope_spectra(wave_t: np.ndarray, bands: Sequence[tuple[int, int]]) -> li
     ]
 
 
-def envelopes(scored: ScoredSplit, first: int, last: int) -> list[Envelope]:
-    """Envelopes of the axes with the largest errors of an event, the largest first. first, last: lines of the score
-    table."""
+def envelopes(scored: ScoredSplit, first: int, last: int, axes: Iterable[int]) -> list[Envelope]:
+    """Envelopes of some axes of an event. first, last: lines of the score table."""
     start, stop = _segment(scored, first, last)
     wave_ta = _wave(scored, start, stop)
     neighbours = [_wave(scored, each, each + stop - start) for each in neighbour_starts(scored, start, stop)]
     found = (
         _of_axis(axis, wave_ta[:, axis], [each[:, axis] for each in neighbours], scored.sampling_rate_hz)
-        for axis in scored.worst_channels(first, last)
+        for axis in axes
     )
     return [each for each in found if each is not None]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,12 @@ from core.config.schema import Scoring
 from core.data.blocks import release_pages
 from core.numbers import duration_in_words, in_percent, ratio_in_words
 from inference.alarms import event_spans
-from inference.groups import rows_of
+from inference.groups import POOLED, rows_of
 from inference.running import Running
+
+if TYPE_CHECKING:
+    from core.data.windows import WindowSet
+    from inference.detector.detector import Detector
 
 TOP_CHANNELS = 3
 # Columns with the lines of an event in the score table, which no file contains.
@@ -31,6 +35,18 @@ _VALUES_AT_A_TIME = 2**20
 # From the first and last line of an event and the mean errors (C,) of its channels to the channels with their shares,
 # the largest first.
 Attribute = Callable[[int, int, np.ndarray], Mapping[int, float]]
+
+
+def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> Attribute | None:
+    """The function that attributes events to channels; None: by the errors of the channels. row_s: rows of the
+    scores."""
+    if detector.cross_regression(POOLED) is None:
+        return None
+
+    def attribute(first: int, last: int, error_c: np.ndarray) -> dict[int, float]:
+        return detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), error_c, TOP_CHANNELS)
+
+    return attribute
 
 
 def find_events(

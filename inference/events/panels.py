@@ -54,12 +54,9 @@ def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, roo
             old.unlink()
     panels = []
     for event in worst_events(events).head(WORST_EVENTS).itertuples():
-        first, last = event.first_line, event.last_line
+        draw = _channels_figure if stream == "patchtst" else _axes_figure
         with scored.computing():
-            if stream == "patchtst":
-                figure = _channels_figure(scored, first, last)
-            else:
-                figure = _axes_figure(scored, first, last)
+            figure = draw(scored, event.first_line, event.last_line, list(scored.worst_channels(event)))
         title = textwrap.fill(literal(f"Event {event.event_id}, {event.sentence}"), _TITLE_LETTERS)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         path = folder / f"{stream}_event_{event.event_id}.png"
@@ -69,10 +66,10 @@ def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, roo
 
 
 # ------------------------------------------------------------------------------------------------------ process sensors
-def _channels_figure(scored: ScoredSplit, first: int, last: int) -> Figure:
+def _channels_figure(scored: ScoredSplit, first: int, last: int, worst: Sequence[int]) -> Figure:
     """The top channels in their own units, measured and predicted, and their errors with the score."""
     view = rows_view(scored, first, last)
-    start, stop, worst, names = view.start, view.stop, view.worst, scored.channels
+    start, stop, names = view.start, view.stop, scored.channels
     curves = _Curves(scored.table.iloc[start:stop], view.segment_n)
 
     figure = Figure(figsize=(10, 1.3 + 1.55 * (len(worst) + 1)), layout="constrained")
@@ -132,13 +129,12 @@ class _Curves:
 
 
 # ------------------------------------------------------------------------------------------------------------ vibration
-def _axes_figure(scored: ScoredSplit, first: int, last: int) -> Figure:
+def _axes_figure(scored: ScoredSplit, first: int, last: int, worst: Sequence[int]) -> Figure:
     """The window with the event's highest score, a row for each axis of the sensor, the worst first: waveform,
     scalogram, predicted scalogram, and the difference of both; without a model, waveform and spectrum."""
     view = window_view(scored, first, last)
-    worst = list(view.worst)
     if view.levels is None:
-        return _spectra_figure(scored, view)
+        return _spectra_figure(scored, view, worst)
     unit, duration = ("ms", 1e3 * view.seconds) if view.seconds < _MILLISECONDS_BELOW else ("s", view.seconds)
     time_t = np.linspace(0, duration, len(view.wave_ta), endpoint=False)
 
@@ -180,14 +176,14 @@ def _axes_figure(scored: ScoredSplit, first: int, last: int) -> Figure:
     return figure
 
 
-def _spectra_figure(scored: ScoredSplit, view: WindowView) -> Figure:
+def _spectra_figure(scored: ScoredSplit, view: WindowView, worst: Sequence[int]) -> Figure:
     """A row for each axis of the sensor, the worst first: its waveform and its amplitude spectrum."""
-    figure = Figure(figsize=(11, _HEADER_INCHES + _ROW_INCHES * len(view.worst)), layout="constrained")
-    grid = figure.subplots(len(view.worst), 2, squeeze=False, sharex="col")
+    figure = Figure(figsize=(11, _HEADER_INCHES + _ROW_INCHES * len(worst)), layout="constrained")
+    grid = figure.subplots(len(worst), 2, squeeze=False, sharex="col")
     num_samples = len(view.wave_ta)
     second_t = view.begin + np.linspace(0, view.seconds, num_samples, endpoint=False)
     hertz_f = np.fft.rfftfreq(num_samples, view.seconds / num_samples)[1:]
-    for (wave, spectrum), axis in zip(grid, view.worst, strict=True):
+    for (wave, spectrum), axis in zip(grid, worst, strict=True):
         wave_t = np.nan_to_num(view.wave_ta[:, axis] - np.nanmean(view.wave_ta[:, axis]))
         amplitude_f = np.abs(np.fft.rfft(wave_t * np.hanning(num_samples)))[1:] * 4 / num_samples
         wave.plot(second_t, view.wave_ta[:, axis], color=SCORE, linewidth=0.6)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,12 +19,9 @@ from core.data.windows import WindowSet
 from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
-from inference.detector.detector import Detector
 from inference.detector.split_scores import SplitScores
 from inference.events.detail import Component
-from inference.events.finding import TOP_CHANNELS, Attribute, event_sums, means, top_channels
 from inference.events.reconstruction import Levels, expected_levels
-from inference.groups import POOLED
 from inference.scoring import ScoringModel
 
 # Longest range shown of an event and its surroundings, in windows: a longer one is shown around its peak.
@@ -45,7 +43,6 @@ class ScoredSplit:
     expected_sc: np.ndarray | None = None
     charts: ChartSet | None = None
     bearing: Bearing | None = None
-    attribute: Attribute | None = None
     _levels: dict[int, Levels] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -88,22 +85,9 @@ class ScoredSplit:
         """The line with the highest score of an event."""
         return first + int(np.nanargmax(self.table["score"].to_numpy()[first : last + 1]))
 
-    def worst_channels(self, first: int, last: int) -> dict[int, float]:
-        """The top channels of an event, which are those in its sentence, and their shares of the errors."""
-        mean_ec = means(*event_sums(self.scores.channel_error_sc, np.array([first]), np.array([last])))
-        return dict((top_channels(mean_ec) if self.attribute is None else [self.attribute(first, last, mean_ec[0])])[0])
-
-
-def attribute_of(detector: Detector, windows: WindowSet, row_s: np.ndarray) -> Attribute | None:
-    """The function that attributes events to channels; None: by the errors of the channels. row_s: rows of the
-    scores."""
-    if detector.cross_regression(POOLED) is None:
-        return None
-
-    def attribute(first: int, last: int, error_c: np.ndarray) -> dict[int, float]:
-        return detector.charts.shares(windows, int(row_s[first]), int(row_s[last]), error_c, TOP_CHANNELS)
-
-    return attribute
+    def worst_channels(self, event: Any) -> dict[int, float]:
+        """Index and share of each top channel of an event. event: has the columns as attributes."""
+        return {self.channels.index(each["name"]): each["share"] for each in event.channels}
 
 
 @dataclass(frozen=True)
@@ -112,7 +96,7 @@ class RowsView:
 
     start, stop: their lines in the score table, stop excluded. seen_nc, expected_nc: (N, C), measured and expected
     values in the units of the channels. The expected values are predictions of `component`; None if they are not known.
-    segment_n: number of the segment of each row. worst: channel to share of the error.
+    segment_n: number of the segment of each row.
     """
 
     start: int
@@ -121,7 +105,6 @@ class RowsView:
     expected_nc: np.ndarray | None
     segment_n: np.ndarray
     component: Component
-    worst: dict[int, float]
 
 
 @dataclass(frozen=True)
@@ -129,7 +112,7 @@ class WindowView:
     """The window of a vibration with the event's highest score.
 
     start: row of its first sample. begin: time of this sample in seconds from the recording's start. seconds: length of
-    the window. wave_ta: (T, A) as measured. levels: None without a model. worst: axis to share of the error.
+    the window. wave_ta: (T, A) as measured. levels: None without a model.
     """
 
     start: int
@@ -137,7 +120,6 @@ class WindowView:
     seconds: float
     wave_ta: np.ndarray
     levels: Levels | None
-    worst: dict[int, float]
 
 
 def rows_view(scored: ScoredSplit, first: int, last: int) -> RowsView:
@@ -155,7 +137,6 @@ def rows_view(scored: ScoredSplit, first: int, last: int) -> RowsView:
         expected_nc=expected_nc,
         segment_n=scored.windows.segments.at(row_n),
         component=component,
-        worst=scored.worst_channels(first, last),
     )
 
 
@@ -177,7 +158,6 @@ def window_view(scored: ScoredSplit, first: int, last: int) -> WindowView:
         seconds=seconds,
         wave_ta=windows.series.rows_nc[start : start + windows.window],
         levels=scored.levels(index),
-        worst=scored.worst_channels(first, last),
     )
 
 

@@ -82,7 +82,7 @@ def scored_of(wave_ta: np.ndarray, loud_from: int) -> ScoredSplit:
 def test_a_defect_stands_out_at_its_frequency_and_not_in_the_neighbours(part):
     frequency_hz = BEARING.frequencies_hz()[part]
     scored = scored_of(rig(6.4, 4.8, frequency_hz), loud_from=30)
-    found = envelopes(scored, 30, 39)[0]
+    found = envelopes(scored, 30, 39, [1, 0])[0]
     low_hz, high_hz = found.band_hz
     assert (found.axis, low_hz < 2200 < high_hz) == (1, True)
     peak_hz = found.frequency_f[np.argmax(found.event_f - found.neighbours_f)]
@@ -102,7 +102,7 @@ def test_neighbours_have_no_alarm_and_overlap_nothing():
 
 
 def test_without_a_normal_neighbour_the_event_is_shown_alone():
-    (found, *_) = envelopes(scored_of(rig(1.6, 0.0, 107.0), loud_from=0), 0, 9)
+    (found, *_) = envelopes(scored_of(rig(1.6, 0.0, 107.0), loud_from=0), 0, 9, [1])
     assert found.neighbours_f is None
     assert len(found.event_f) == len(found.frequency_f)
 
@@ -110,4 +110,4 @@ def test_without_a_normal_neighbour_the_event_is_shown_alone():
 def test_missing_samples_leave_an_axis_out():
     wave_ta = rig(6.4, 4.8, 107.0)
     wave_ta[31 * WINDOW : 32 * WINDOW, 1] = np.nan
-    assert 1 not in [found.axis for found in envelopes(scored_of(wave_ta, loud_from=30), 30, 39)]
+    assert 1 not in [found.axis for found in envelopes(scored_of(wave_ta, loud_from=30), 30, 39, [1, 0, 2])]

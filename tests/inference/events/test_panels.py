@@ -145,6 +145,6 @@ def test_a_long_event_is_shown_around_its_peak_and_lines_break_at_segments(tmp_p
     assert (tmp_path / output["png"]).is_file()
     short, _ = scored_over(make_table({"file_0": np.where(np.arange(120) == 62, 2.0, 0.5)}, stamped=stamped))
     assert shown_lines(short, 62, 62) == (54, 71)
-    line = panels._channels_figure(short, 62, 62).axes[0].get_lines()[0]
+    line = panels._channels_figure(short, 62, 62, [2]).axes[0].get_lines()[0]
     assert np.flatnonzero(np.isnan(line.get_ydata())).tolist() == [6]
     assert shown_lines(short, 0, 2) == (0, 11)
