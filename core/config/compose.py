@@ -124,7 +124,7 @@ def _warn_of_overridden_sizes(config: AnyConfig, settings: Sequence[Setting], or
     for setting in settings:
         option = f"{CONFIG_DIR}/{setting.key}/{setting.override.value()}.yaml:"
         keys = [key for key, origin in origins.items() if origin.startswith(option)]
-        if setting.key.startswith(_SIZE_GROUPS) and not all(is_set_with(origins, key, "model.size") for key in keys):
+        if setting.key.startswith(_SIZE_GROUPS) and not all(is_set_with_size(origins, key) for key in keys):
             log.warning(
                 "%s has no effect: model.size = %s, set by %s; use model.size=%s instead",
                 setting.text, config.model.size, origin_of("model.size", origins) or "default",
@@ -201,13 +201,14 @@ def _group_values(override: Override, root: Path) -> dict[str, Any]:
         ) from error
 
 
-def is_set_with(origins: Mapping[str, str], key: str, reference: str) -> bool:
-    """Whether `key` was set in the same place as `reference`, or later."""
-    if key not in origins or reference not in origins:
+def is_set_with_size(origins: Mapping[str, str], key: str) -> bool:
+    """Whether `key` was set in the same place as `model.size`, or later."""
+    size = "model.size"
+    if key not in origins or size not in origins:
         return key in origins
-    source, reference_source = (origins[name].partition(":")[0] for name in (key, reference))
+    source, source_of_size = (origins[name].partition(":")[0] for name in (key, size))
     order = list(origins)
-    return source == reference_source or order.index(key) > order.index(reference)
+    return source == source_of_size or order.index(key) > order.index(size)
 
 
 def render(loaded: LoadedConfig, *, with_origin: bool = False) -> str:

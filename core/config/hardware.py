@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with
+from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with_size
 from core.config.execution import TPU_BATCH_FACTOR, DeviceKind, Execution
 from core.config.faults import plain_faults
 from core.config.fields import Count, Section
@@ -177,7 +177,7 @@ def size_as_trained(loaded: LoadedConfig, trained: Mapping[str, Any], tiers: Tie
     values["model"]["size"] = trained["model"].get("size", "custom")
     for key in {key for sizes in tiers.models[config.stream].values() for key, _ in flatten(sizes)}:
         section, name = key.split(".")
-        if not is_set_with(loaded.origins, key, "model.size"):
+        if not is_set_with_size(loaded.origins, key):
             values[section][name] = trained[section].get(name, values[section][name])
     return config_from_dict(values, source=loaded.source)
 
@@ -190,7 +190,7 @@ def _resized(
     kept = []
     for key, value in flatten(tiers.models[config.stream][size]):
         section, name = key.split(".")
-        if is_set_with(origins, key, "model.size"):
+        if is_set_with_size(origins, key):
             kept.append(f"{key} = {values[section][name]}")
         else:
             values[section][name] = value

@@ -7,7 +7,6 @@ one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Literal, Self
 
 import psutil
@@ -63,13 +62,13 @@ class Host(Document):
     cuda_visible_devices: str | None = Field(description="Value of CUDA_VISIBLE_DEVICES; null if it is not set.")
 
     @classmethod
-    def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def of_this_process(cls) -> Self:
         from core.devices.backend import torch_versions
 
         return cls(
             ram_mb=psutil.virtual_memory().total // MIB,
             torch_cuda=torch_versions()["cuda"],
-            cuda_visible_devices=environment.get("CUDA_VISIBLE_DEVICES"),
+            cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
 
 

@@ -116,7 +116,7 @@ class WindowAttention(nn.Module):
         qkv = self.qkv(chunks.sort(z_btd)).view(batch, num_chunks, size, 3, self.num_heads, -1)
         q, k, v = qkv.permute(3, 4, 0, 1, 2, 5).flatten(1, 2).unbind(0)  # heads and batch, chunk, token, d
         bias = chunks.bias(self.relative_bias.to(qkv.dtype)).expand(-1, batch, -1, -1, -1).flatten(0, 1)
-        z = F.scaled_dot_product_attention(q, with_neighbours(k, 1), with_neighbours(v, 1), attn_mask=bias)
+        z = F.scaled_dot_product_attention(q, with_neighbours(k), with_neighbours(v), attn_mask=bias)
         z_btd = z.reshape(self.num_heads, *z_btd.shape[:2], -1).permute(1, 2, 0, 3).flatten(2)
         return chunks.unsort(self.out(z_btd))
 

@@ -110,20 +110,20 @@ def chunk_windows(place_bt2: Tensor, *, window: int, shift: int) -> WindowChunks
         sorted_r, unsorted_r = (order_bt + first_b1).flatten(), (order_bt.argsort(dim=1) + first_b1).flatten()
 
     window_bkq, position_bkq = (values.unflatten(1, (-1, chunk)) for values in (window_bt, position_bt))
-    window_bks, position_bks = with_neighbours(window_bkq, 1), with_neighbours(position_bkq, 1)
+    window_bks, position_bks = with_neighbours(window_bkq), with_neighbours(position_bkq)
     pair_bkqs = position_bkq.unsqueeze(-1) - position_bks.unsqueeze(-2) + (window - 1) * (span + 1)
     pair_bkqs = pair_bkqs.masked_fill(window_bkq.unsqueeze(-1) != window_bks.unsqueeze(-2), span**2)
     return WindowChunks(sorted_r, unsorted_r, pair_bkqs)
 
 
-def with_neighbours(z: Tensor, dim: int) -> Tensor:
-    """Concatenates each chunk with its previous and its next one: (K, Q) → (K, 3Q), from axis `dim` on.
+def with_neighbours(z_bkq: Tensor) -> Tensor:
+    """Concatenates each chunk with its previous and its next one: (B, K, Q, …) → (B, K, 3Q, …).
 
     The first and the last chunk are neighbours. A single chunk is returned unchanged.
     """
-    if z.shape[dim] == 1:
-        return z
-    return torch.cat((z.roll(1, dim), z, z.roll(-1, dim)), dim + 1)
+    if z_bkq.shape[1] == 1:
+        return z_bkq
+    return torch.cat((z_bkq.roll(1, 1), z_bkq, z_bkq.roll(-1, 1)), 2)
 
 
 def _chunk_size(num_tokens: int, window: int) -> int:

@@ -9,7 +9,7 @@ import yaml
 from core.config.compose import (
     config_from_dict,
     environment_settings,
-    is_set_with,
+    is_set_with_size,
     load_config,
     local_config_file,
     recorded,
@@ -118,7 +118,7 @@ def test_sizes_of_a_chosen_group_apply_unless_a_size_is_set_later(workspace, cap
     load(workspace, file=file)
     assert not caplog.records, "no warning was expected"
     loaded = load(workspace, "hardware/sizes/swinmae=full", *([f"model.size={size}"] if size else []), file=file)
-    assert is_set_with(loaded.origins, "model.embed_dim", "model.size") is (size is None)
+    assert is_set_with_size(loaded.origins, "model.embed_dim") is (size is None)
     assert ("hardware/sizes/swinmae=full" in caplog.text) is not has_effect
 
 
@@ -184,11 +184,11 @@ def test_the_environment_alone_is_used_without_a_file():
 def test_origins_are_in_the_order_of_setting(workspace):
     write(workspace, "site.yaml", "defaults: [patchtst_ssl_local, _self_]\nmodel: {d_model: 64}\n")
     origins = load(workspace, "seed=3", file="site.yaml", environment={"LANDFALL_MODEL__D_FF": "512"}).origins
-    set_with_size = {key for key in origins if is_set_with(origins, key, "model.size")}
+    set_with_size = {key for key in origins if is_set_with_size(origins, key)}
     assert {"model.d_model", "model.d_ff", "seed"} <= set_with_size
     assert "training.batch_size" in set_with_size, "of the same file"
     assert set_with_size.isdisjoint({"model.num_heads", "model.num_layers", "training.epochs", "device.prefer"})
-    assert not is_set_with(origins, "model.dropout", "model.size"), "a default"
+    assert not is_set_with_size(origins, "model.dropout"), "a default"
 
 
 def test_a_mapping_override_keeps_the_other_keys(workspace):
