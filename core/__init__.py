@@ -1,0 +1,40 @@
+"""What every other package uses. Layers, lowest first; each module imports only modules above it in this list:
+
+- `names`: names of runs and paths
+- `packages`: versions of installed packages
+- `page`: where a workspace has the page of the dashboard, and its documents
+- `git`: queries that execute no command from settings
+- `numbers`: numbers for readers
+- `thinning`: few points of a long series, and its runs
+- `owner`: the process that owns a leftover file
+- `process_memory`: memory of this process
+- `secrets`: finds secrets, and hides them
+- `errors`: all errors, and the exit code of each
+- `signals`: signals that ask a command to stop
+- `programs`: runs other programs with a time limit
+- `reading`: reads YAML and JSON from files that may be damaged
+- `documents`: common parts of the documents of the dashboard
+- `workspace`: finds the root, writes files completely or not at all
+- `host`: cores, memory and instruction sets that this process may use
+- `stopping`: stops on request, or at the wall-time limit
+- `lock`: no two runs write the same files
+- `pictures`: figures as PNG
+- `config`: the configuration
+- `run_facts`: detection figures and notes of a run
+- `run_status`: the progress of a run
+- `checkpoint`: checkpoints and their sidecars
+- `switching`: replaces several files in one step
+- `promotion`: makes the weights of a run the model of a stream
+- `livefile`: documents that the dashboard reads while they change
+- `devices`: hardware, and how a run uses it
+- `models`: PatchTST and Swin-MAE
+- `reproducibility`: seeds, and random generators for each purpose
+- `runlog`: the log of a training
+- `loss_curve`: the figure of a loss history
+- `notebook`: output in notebooks
+- `progress`: progress of long work
+- `cli`: what all command lines share
+- `data`: sensor data
+- `bundle`: packs the outputs of a run into one file
+- `fingerprints`: digests of the inputs of a result
+"""

@@ -1,1 +1,23 @@
-"""Configuration: one schema (`schema`), composed by Hydra and validated (`compose`)."""
+"""Configuration: one schema, composed by Hydra, validated by pydantic. Layers, lowest first; each module imports only
+modules above it in this list:
+
+- `fields`: types of values
+- `variables`: environment variables that a configuration may set
+- `sources`: configuration files as text
+- `interpolations`: the size of a configuration after `${section.key}` is resolved
+- `bearing`: the geometry of a rolling bearing
+- `training`: how a model is trained
+- `models`: sizes and variants of the models
+- `charts`: constants of the control charts
+- `execution`: devices, precision, memory, processes and limits
+- `data`: which data is read, and how it is split
+- `scoring`: thresholds and events
+- `schema`: every key
+- `faults`: all faults of a configuration
+- `overrides`: environment variables and arguments of the command line
+- `renames`: former names of keys
+- `composition`: composes files and groups, with the line of each key
+- `compose`: composes and validates a configuration
+- `recipe`: values of `auto`
+- `hardware`: tiers, model sizes and device profiles
+"""
