@@ -21,12 +21,12 @@ import numpy as np
 from core.cli import run_command
 from core.config.compose import load_config, local_config_file
 from core.data.recording import Recording
+from core.data.segments import rows_of
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
 from core.workspace import CODE_ROOT
 from inference.detector.fitting import fit_with_scores
 from inference.entries import SplitErrors
-from inference.groups import rows_of
 from inference.thresholds import CalibratedThreshold
 
 _CHANNELS, _WINDOW, _LATER_ROWS, _WARM_UP = 4, 64, 200_000, 200

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.data.segments import entries_of, lengths_of, num_rows, recording_at
+from core.data.segments import recording_at
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 
@@ -83,9 +83,3 @@ def keys_of(windows: WindowSet, own_past: Collection[str]) -> list[str]:
     recordings = windows.series.recordings
     names = (recordings[index].file_id for index in windows.segments.recording_k)
     return [name if name in own_past else POOLED for name in names]
-
-
-def rows_of(segments_k2: np.ndarray) -> np.ndarray:
-    """The rows of segments (K, 2), in order: int64 (S,)."""
-    shift_k = segments_k2[:, 0] - entries_of(segments_k2)
-    return np.repeat(shift_k, lengths_of(segments_k2)) + np.arange(num_rows(segments_k2))

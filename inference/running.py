@@ -156,7 +156,8 @@ def write_errors(
     """Writes the errors of the rows of segments (K, 2) into `error_sc`, (S, C), those of segment k from line
     `first_k[k]` on, `size` rows at a time. errors_of: computes the errors of rows (n, C) of a segment, given the number
     of the segment; it is called in order."""
-    pages, line_k = Pages(error_sc), first_k.copy()
+    pages = Pages(error_sc)
+    line_k = first_k.copy()
     for number, rows_nc in pieces(values_nc, segments_k2, size):
         piece = slice(line_k[number], line_k[number] + len(rows_nc))
         error_sc[piece] = errors_of(rows_nc, number)

@@ -18,12 +18,13 @@ from benchmarks.detection.unit import place
 from core.config.compose import LoadedConfig, load_config, local_config_file, with_values
 from core.config.schema import AnyConfig, Stream
 from core.data.dataset import StreamData
+from core.data.segments import lengths_of, rows_of
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.workspace import write_json
 from inference.charts.reference_rows import CONSTANT_SHARE
 from inference.detector.split_scores import SplitScores
-from inference.groups import Group, Membership, groups, recordings_in, reference_of, rows_of, scored_per_recording
+from inference.groups import Group, Membership, groups, recordings_in, reference_of, scored_per_recording
 from inference.running import Ewma
 from inference.scoring import ScoringModel
 
@@ -190,7 +191,7 @@ def groups_of(splits: Mapping[SplitName, WindowSet]) -> list[tuple[np.ndarray, M
 
 
 def _rows_held(group: Group, segments_k2: np.ndarray) -> np.ndarray:
-    return np.repeat(group.holds(segments_k2), segments_k2[:, 1] - segments_k2[:, 0])
+    return np.repeat(group.holds(segments_k2), lengths_of(segments_k2))
 
 
 def simple_methods(data: StreamData) -> Iterator[Scored]:
@@ -236,7 +237,7 @@ def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> SplitScores:
 
 
 def _segments_of(segments_k2: np.ndarray) -> np.ndarray:
-    return np.repeat(np.arange(len(segments_k2)), segments_k2[:, 1] - segments_k2[:, 0])
+    return np.repeat(np.arange(len(segments_k2)), lengths_of(segments_k2))
 
 
 def _squares(normal: Rows, new: Rows) -> tuple[np.ndarray, np.ndarray]:

@@ -81,6 +81,12 @@ def entries_of(rows_k2: np.ndarray) -> np.ndarray:
     return np.cumsum(lengths_k) - lengths_k
 
 
+def rows_of(rows_k2: np.ndarray) -> np.ndarray:
+    """The rows of all ranges, in order, int64 (N,)."""
+    shift_k = rows_k2[:, 0] - entries_of(rows_k2)
+    return np.repeat(shift_k, lengths_of(rows_k2)) + np.arange(num_rows(rows_k2))
+
+
 def rows_between(rows_k2: np.ndarray, first: int, stop: int) -> np.ndarray:
     """The ranges (K, 2) of the rows `first` to `stop`, excluded, counted along all ranges."""
     shift_k1 = (rows_k2[:, 0] - entries_of(rows_k2))[:, np.newaxis]

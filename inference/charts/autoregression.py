@@ -57,7 +57,8 @@ class Autoregression:
 
     def rows(self, values_nc: np.ndarray, segments_k2: np.ndarray) -> Iterator[Rows]:
         """The rows of segments (K, 2), in order, in pieces that do not cross segments."""
-        size, lagged = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1])), LaggedRows(self)
+        size = max(self.lags, _VALUES_AT_A_TIME // (self.lags * values_nc.shape[1]))
+        lagged = LaggedRows(self)
         return (lagged(rows_nc, segment) for segment, rows_nc in pieces(values_nc, segments_k2, size))
 
     def residual(self, rows: Rows) -> np.ndarray:

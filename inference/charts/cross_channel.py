@@ -184,7 +184,8 @@ def _excess(smoothed_nc: np.ndarray, level_2c: np.ndarray) -> np.ndarray:
 def _learned_rows(segments_k2: np.ndarray, num_parts: int) -> np.ndarray:
     """The segments (K, 2) of one of `num_parts` folds, or evenly spaced pieces of them if they have more rows than
     `_LEARNED_ROWS` divided by the number of folds."""
-    count, limit = num_rows(segments_k2), _LEARNED_ROWS // num_parts
+    count = num_rows(segments_k2)
+    limit = _LEARNED_ROWS // num_parts
     if count <= limit:
         return segments_k2
     size = limit // _PIECES

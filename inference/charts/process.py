@@ -63,7 +63,8 @@ class ProcessChartSet:
         """Errors of all rows of the segments of a split, float32 (S, C), by the charts of each recording's group."""
         values_nc, segments_k2 = windows.series.rows_nc, windows.segments.rows_k2
         error_sc = blank((num_rows(segments_k2), values_nc.shape[1]), windows.series.scratch)
-        entry_k, key_k = entries_of(segments_k2), np.array(keys_of(windows, self.charts), dtype=object)
+        entry_k = entries_of(segments_k2)
+        key_k = np.array(keys_of(windows, self.charts), dtype=object)
         for key in dict.fromkeys(key_k):
             mine_k = key_k == key
             self.charts[key].write(error_sc, entry_k[mine_k], values_nc, segments_k2[mine_k])

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.config.schema import Stream
+from core.data.segments import rows_of
 from core.data.windows import Series, WindowSet
-from inference.groups import rows_of
 
 NORMAL, BETWEEN = -1, -2
 # Maximum number of values that are copied.

@@ -66,7 +66,8 @@ def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
 
 
 def median_step(time_n: np.ndarray, segment_n: np.ndarray) -> float | None:
-    """The median time between neighbouring scores of one segment; None without such a pair."""
+    """The median time between neighbouring scores of the same segment, or of the same recording if `segment_n` is its
+    index; None without such a pair."""
     step_m = np.diff(time_n)[np.diff(segment_n) == 0]
     return float(np.median(step_m)) if len(step_m) else None
 

@@ -17,9 +17,10 @@ import pandas as pd
 
 from core.config.schema import Scoring
 from core.data.blocks import release_pages
+from core.data.segments import rows_of
 from core.numbers import duration_in_words, in_percent, ratio_in_words
 from inference.alarms import event_spans
-from inference.groups import POOLED, rows_of
+from inference.groups import POOLED
 from inference.running import Running
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def find_events(
     overlap_e = means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
     events.insert(0, "event_id", np.arange(1, len(events) + 1))
     events.insert(events.columns.get_loc("sentence"), "label_overlap", overlap_e)
-    return events.assign(**dict(zip(LINES, (first_e, last_e), strict=True)))
+    return events.assign(first_line=first_e, last_line=last_e)
 
 
 def event_lines(scores: pd.DataFrame, settings: Scoring) -> tuple[np.ndarray, np.ndarray]:

@@ -59,8 +59,9 @@ class Context:
 
     def has_no_model(self, stream: Stream) -> bool:
         """Whether control charts alone scored the stream and no model was trained, which they do not need."""
-        by_charts, path = is_by_charts(read_summary(self.config(stream), root=self.root)), self.checkpoint(stream)
-        return by_charts and not path.exists() and not sidecar_path(path).exists()
+        summary = read_summary(self.config(stream), root=self.root)
+        path = self.checkpoint(stream)
+        return is_by_charts(summary) and not path.exists() and not sidecar_path(path).exists()
 
     def splits_elsewhere(self, stream: Stream, names: Sequence[str]) -> list[str]:
         """The splits whose files are missing because the model was imported without them."""

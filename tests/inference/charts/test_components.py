@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from core.data.segments import rows_of
 from inference.charts.components import VARIANCE_KEPT, fit
 from inference.charts.reference_rows import FOLDS, folds_of
-from inference.groups import rows_of
 from tests.inference.charts.plants import plant, whole
 
 
