@@ -156,10 +156,10 @@ def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig
     return with_values(config, values, source="a weight of the model")
 
 
-def table_of(scores: SplitScores, stretches_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
+def table_of(scores: SplitScores, segments_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
     from inference.detector.score_table import score_table
 
-    return score_table(scores, data.splits["test"].series, stretches_k2, channels=data.channels, threshold=np.inf)
+    return score_table(scores, data.splits["test"].series, segments_k2, channels=data.channels, threshold=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
@@ -225,15 +225,13 @@ def _standardised(normal_nc: np.ndarray, new_nc: np.ndarray) -> tuple[np.ndarray
 
 
 def _normal_rows(data: StreamData) -> np.ndarray:
-    stretches_k2 = np.concatenate([split.segments.rows_k2 for name, split in data.splits.items() if name != "test"])
-    return stretches_k2[np.argsort(stretches_k2[:, 0])]
+    segments_k2 = np.concatenate([split.segments.rows_k2 for name, split in data.splits.items() if name != "test"])
+    return segments_k2[np.argsort(segments_k2[:, 0])]
 
 
-def _as_scores(score_s: np.ndarray, stretches_k2: np.ndarray) -> SplitScores:
+def _as_scores(score_s: np.ndarray, segments_k2: np.ndarray) -> SplitScores:
     score_s = score_s.astype(np.float32)
-    return SplitScores(
-        score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(stretches_k2), 1
-    )
+    return SplitScores(score_s, score_s[:, np.newaxis], np.zeros(len(score_s), dtype=np.int64), rows_of(segments_k2), 1)
 
 
 def _segments_of(segments_k2: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ def scoring_with(model: torch.nn.Module, stream: str = "patchtst", channels: int
 
 
 def windows_over(
-    splits: Sequence[np.ndarray], *, window: int, stride: int, stretches: Sequence[tuple[int, int]] | None = None
+    splits: Sequence[np.ndarray], *, window: int, stride: int, segments: Sequence[tuple[int, int]] | None = None
 ) -> WindowSet:
     recordings = [
         Recording(
@@ -96,9 +96,9 @@ def windows_over(
     ]
     series = Series.of(recordings, np.concatenate([recording.values_tc for recording in recordings]))
     whole = list(zip(series.offsets_r[:-1], series.offsets_r[1:], strict=True))
-    stretches_s2 = np.array(stretches or whole, dtype=np.int64)
-    starts_w = window_starts(stretches_s2, window, stride, cover_end=True)
-    return WindowSet(series, starts_w, window, stretches_s2)
+    segments_k2 = np.array(segments or whole, dtype=np.int64)
+    starts_w = window_starts(segments_k2, window, stride, cover_end=True)
+    return WindowSet(series, starts_w, window, segments_k2)
 
 
 def coupled(rows: int, seed: int, channels: int = 6) -> np.ndarray:

@@ -10,13 +10,13 @@ import pytest
 
 from inference.running import Cusum, Ewma
 
-STRETCH_N = np.repeat(np.arange(4), [1, 700, 99, 1200])
+SEGMENT_N = np.repeat(np.arange(4), [1, 700, 99, 1200])
 PIECES = [[], [1, 2, 700, 701, 702, 1999], [500, 1000, 1500]]
 
 
 def in_pieces(running: Callable[[np.ndarray, np.ndarray], np.ndarray], values_nc: np.ndarray, cuts: list[int]):
-    split = zip(np.split(values_nc, cuts), np.split(STRETCH_N, cuts), strict=True)
-    return np.concatenate([running(values, stretch) for values, stretch in split])
+    split = zip(np.split(values_nc, cuts), np.split(SEGMENT_N, cuts), strict=True)
+    return np.concatenate([running(values, segment) for values, segment in split])
 
 
 def with_gaps(values_nc: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -28,7 +28,7 @@ def with_gaps(values_nc: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def test_ewma_agrees_with_pandas_and_never_crosses_a_gap(span, cuts):
     rng = np.random.default_rng(span)
     values_nc = with_gaps(rng.exponential(size=(2000, 3)), rng)
-    smooth_nc = pd.DataFrame(values_nc).groupby(STRETCH_N).ewm(span=span).mean().to_numpy()
+    smooth_nc = pd.DataFrame(values_nc).groupby(SEGMENT_N).ewm(span=span).mean().to_numpy()
     found_nc = in_pieces(Ewma(span, 3), values_nc, cuts)
     np.testing.assert_allclose(found_nc, np.where(np.isnan(values_nc), np.nan, smooth_nc), rtol=1e-6)
 
@@ -47,7 +47,7 @@ def _recursion(z_nc: np.ndarray, decay: float, *, allowance: float) -> np.ndarra
     for column in range(z_nc.shape[1]):
         up = down = 0.0
         for row, z in enumerate(z_nc[:, column]):
-            if row == 0 or STRETCH_N[row] != STRETCH_N[row - 1]:
+            if row == 0 or SEGMENT_N[row] != SEGMENT_N[row - 1]:
                 up = down = 0.0
             push = (0.0, 0.0) if np.isnan(z) else (z - allowance, -z - allowance)
             up, down = max(0.0, decay * up + push[0]), max(0.0, decay * down + push[1])

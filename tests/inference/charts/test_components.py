@@ -50,11 +50,11 @@ def test_missing_rows_cause_no_drift():
 
 
 def test_folds_contain_each_row_once():
-    stretches_k2 = np.array([[3, 10], [20, 21], [40, 99]])
-    folds = folds_of(stretches_k2)
+    segments_k2 = np.array([[3, 10], [20, 21], [40, 99]])
+    folds = folds_of(segments_k2)
     assert len(folds) == FOLDS
-    assert np.concatenate([rows_of(fold) for fold in folds]).tolist() == rows_of(stretches_k2).tolist()
-    assert rows_of(stretches_k2).tolist() == [*range(3, 10), 20, *range(40, 99)]
+    assert np.concatenate([rows_of(fold) for fold in folds]).tolist() == rows_of(segments_k2).tolist()
+    assert rows_of(segments_k2).tolist() == [*range(3, 10), 20, *range(40, 99)]
 
 
 def test_unrelated_channels_have_no_components():

@@ -241,10 +241,10 @@ def test_an_array_with_an_open_bracket_in_its_header_is_rejected(tmp_path):
 # ------------------------------------------------------------------------------------------------- each by its own past
 def made_up_errors(splits: dict, name: str, seed: int) -> SplitErrors:
     """What a model might give for the rows of a split: about 1, without information."""
-    stretches_k2 = splits[name].segments.rows_k2
-    row_s = np.concatenate([np.arange(start, stop) for start, stop in stretches_k2])
+    segments_k2 = splits[name].segments.rows_k2
+    row_s = np.concatenate([np.arange(start, stop) for start, stop in segments_k2])
     error_sc = np.random.default_rng(seed).gamma(2, 0.5, size=(len(row_s), 3)).astype(np.float32)
-    return SplitErrors(error_sc, row_s, np.repeat(np.arange(len(stretches_k2)), np.diff(stretches_k2)[:, 0]), 1)
+    return SplitErrors(error_sc, row_s, np.repeat(np.arange(len(segments_k2)), np.diff(segments_k2)[:, 0]), 1)
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_rows_without_a_window_have_no_score_and_missing_values_stay_missing():
     values_tc = coupled(60, seed=0, channels=3)
     values_tc[25, 1] = np.nan
     values_tc[40] = np.nan
-    windows = windows_over([values_tc], window=10, stride=5, stretches=[(3, 8), (12, 60)])
+    windows = windows_over([values_tc], window=10, stride=5, segments=[(3, 8), (12, 60)])
     errors = split_errors(scoring_with(OthersModel()), windows, batch_size=8)
     assert errors.row_s.tolist() == [*range(3, 8), *range(12, 60)]
     assert np.isnan(errors.error_sc[:5]).all()

@@ -16,7 +16,7 @@ from tests.inference.simple_models import OthersModel, coupled, scoring_with, wi
 def scored_over(table: pd.DataFrame, window: int = 16) -> tuple[ScoredSplit, pd.DataFrame]:
     """A recording of two segments; channel 2 deviates."""
     rows = len(table)
-    windows = windows_over([coupled(rows, 0)], window=window, stride=4, stretches=[(0, 60), (60, rows)])
+    windows = windows_over([coupled(rows, 0)], window=window, stride=4, segments=[(0, 60), (60, rows)])
     error_sc = np.ones((rows, 6), dtype=np.float32)
     error_sc[:, 2] = table["score"] * 6
     events = find_events(table, Scoring(), channel_error_sc=error_sc, channels=[f"c{number}" for number in range(6)])
