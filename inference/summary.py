@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
 
 from core.checkpoint import detector_path
-from core.config.schema import AnyConfig, Scoring, Stream
+from core.config.schema import AnyConfig, Scoring
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
@@ -42,6 +42,10 @@ class Threshold(CalibratedThreshold):
 # Figures against label files by name, as `inference.metrics.Detection` and `inference.events.figures.event_figures`
 # define them; null where undefined.
 Detection = dict[Text, Number]
+
+
+# The file: the fields of `ScoreSummary`, and those that `summary_of` and `run_scoring_example` add.
+Summary = dict[str, Any]
 
 
 # The fields of the summary that the dashboard shows.
@@ -99,40 +103,6 @@ class ScoringInputs(NamedTuple):
     sources: Fingerprint
 
 
-class Summary(TypedDict):
-    """The file. Paths are relative to the workspace. Counts, threshold, detection and what_if: see `ScoreSummary`.
-
-    run_id, checkpoint, checkpoint_sha256: of the model; None without one: the metrics are those of the charts.
-    detector: its kind, "charts" without a model, its file, and some fields of `inference.detector.detector.Detector`.
-    charts_alone: events, alarms, threshold and detection of the control charts; None without a model or these scores.
-    panels: the figures of the worst events. files: all files of the scoring. made_of: its inputs
-    (`inference.provenance`).
-    """
-
-    schema_version: int
-    stream: Stream
-    run_id: str | None
-    checkpoint: str | None
-    checkpoint_sha256: str | None
-    scored_at: str
-    device: dict[str, Any]
-    scores: int
-    recordings: int
-    alarms: int
-    events: int
-    unscored_rows: int
-    threshold: dict[str, Any]
-    detector: dict[str, Any]
-    detection: Detection | None
-    what_if: list[dict[str, Any]]
-    missed_faults: list[dict[str, Any]]
-    charts_alone: dict[str, Any] | None
-    timeline: dict[str, str]
-    panels: NotRequired[list[dict[str, Any]]]
-    files: NotRequired[list[str]]
-    made_of: NotRequired[Fingerprint]
-
-
 def read_summary(config: AnyConfig, *, root: Path) -> Summary | None:
     """The summary of the latest scoring, or None if there is none that can be read."""
     return json_object_or_none(ScoringPaths.of(config, root=root).summary)
@@ -146,8 +116,12 @@ def is_by_charts(summary: Summary | None) -> bool:
 def summary_of(
     inputs: ScoringInputs, scores: pd.DataFrame, events: pd.DataFrame, charts_alone: SplitScores | None, *, root: Path
 ) -> Summary:
-    """The result of a scoring. charts_alone: scores of the control charts alone, for the same lines as `scores`. The
-    files are not written yet, so `panels`, `files` and `made_of` are missing."""
+    """The result of a scoring. charts_alone: scores of the control charts alone, for the same lines as `scores`.
+
+    Without a model, `run_id`, `checkpoint`, `checkpoint_sha256`, `detector.file` and `charts_alone` are None, and
+    `detector.kind` is "charts": the metrics are those of the charts. The files are not written yet, so `panels`,
+    `files` and `made_of` are missing.
+    """
     from inference.detector.score_table import sample_of
     from inference.events.what_if import what_if
 
