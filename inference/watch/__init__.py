@@ -4,7 +4,6 @@
 - `running_detector`: scores along rows that come in pieces
 - `running_events`: events along scores
 - `journal`: files of JSON lines in which no line is lost or repeated
-- `event_table`: closed events as a table
 - `live_document`: the document of a monitor for the dashboard
 - `state_file`: the stored state
 - `delivery`: sends events to a webhook or a command

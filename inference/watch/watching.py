@@ -7,6 +7,7 @@ writes to the disk, so that a slow disk does not delay scores.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from core.config.schema import AnyConfig
 from core.config.scoring import ALARM_SETTINGS
 from core.data.files import matches
 from core.errors import LandfallError, UsageError
-from core.workspace import json_digest, relative
-from inference.watch.event_table import write_event_table
+from core.workspace import atomic_file, json_digest, relative
 from inference.watch.followed_file import FollowedFile
 from inference.watch.journal import Journal
 from inference.watch.live_document import LiveDocument
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STORE_EVERY_S, LOOK_FOR_FILES_EVERY_S, TABLE_EVERY_S = 5.0, 1.0, 60.0
+_TIMES = ("start", "end", "peak_time")
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class Watch:
 
     def _write_table(self) -> None:
         if not self._is_tabled:
-            write_event_table(self.paths.events, self.paths.table)
+            _write_closed_events(self.paths.events, self.paths.table)
         self._tabled_at, self._is_tabled = time.monotonic(), True
 
 
@@ -257,6 +259,19 @@ def _score_lines(scored: Scored, monitor: Monitor) -> Iterator[dict[str, Any]]:
             "alarm": score > threshold,
             "top_channel": monitor.channels[top] if top >= 0 else None,
         }
+
+
+def _write_closed_events(events: Path, target: Path) -> None:
+    """Closed events as a parquet file, for tools that read tables. events: the file of JSON lines. target: replaced
+    atomically; it is not written without a closed event."""
+    with events.open(encoding="utf-8") as file:
+        closed = [report for report in map(json.loads, file) if report["state"] == "closed"]
+    if not closed:
+        return
+    table = pd.DataFrame(closed).drop(columns="state")
+    table = table.assign(**{name: pd.to_datetime(table[name], format="ISO8601") for name in _TIMES})
+    with atomic_file(target) as part:
+        table.to_parquet(part, index=False)
 
 
 def state_digest(monitor: Monitor) -> str:
