@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, Self
 
 import torch
@@ -155,11 +155,6 @@ class Inputs:
         """The batches that are likely to be requested next, in this order."""
         if self._cache is None:
             self.feed.expect(index_b_each)
-
-    def batches(self, size: int) -> Iterator[torch.Tensor]:
-        """All windows in order, `size` at a time."""
-        for index_b in torch.arange(len(self)).split(size):
-            yield self.batch(index_b)
 
     def _fill_cache(self, progress: Mode) -> torch.Tensor | None:
         """All images, so that no epoch repeats the transform; None if the memory does not suffice."""

@@ -142,15 +142,8 @@ class WindowSet:
         self.series.pages.count_read(batch_bf.nbytes)
         return self.series.scaled_(batch_bf.unflatten(1, (self.window, -1)))
 
-    def batches(self, size: int) -> Iterator[torch.Tensor]:
-        """All windows in order, `size` at a time."""
-        import torch
-
-        for index_b in torch.arange(len(self)).split(size):
-            yield self.batch(index_b)
-
     def arrays(self, size: int) -> Iterator[np.ndarray]:
-        """The same without torch: float32 (B, T, C) with the values of `batches`."""
+        """All windows in order, `size` at a time, without torch: float32 (B, T, C) with the values of `batch`."""
         for first in range(0, len(self), size):
             starts_b = self.starts_w[first : first + size]
             values_btc = self.series.rows_nc[starts_b[:, np.newaxis] + np.arange(self.window)]

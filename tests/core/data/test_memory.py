@@ -36,7 +36,7 @@ def look_through(root, name, stream):
     values_nc = store.joined(recordings)
     scaler = Scaler.fit([values_nc], recordings[0].channels, Scaling(), store.scratch())
     windows = WindowSet(Series.of(recordings, values_nc, scaler), np.arange(0, len(values_nc) - 256, 256), 256)
-    return sum(float(batch_btc.nansum()) for batch_btc in windows.batches(64))
+    return sum(float(windows.batch(index_b).nansum()) for index_b in torch.arange(len(windows)).split(64))
 
 root, stream, *names = Path(sys.argv[1]), *sys.argv[2:]
 peaks = []

@@ -100,7 +100,7 @@ def test_training_data_is_the_same_with_and_without_a_store(tmp_path, parsed):
     for data in loaded[1:]:
         assert (data.scaler, data.reports) == (loaded[0].scaler, loaded[0].reports)
         for split in TRAINING_SPLITS:
-            batches = [list(each.splits[split].batches(64)) for each in (data, loaded[0])]
+            batches = [list(each.splits[split].arrays(64)) for each in (data, loaded[0])]
             assert all((one == other).all() for one, other in zip(*batches, strict=True))
 
 

@@ -40,7 +40,8 @@ def test_predictions_of_rows_are_averaged_over_windows_in_physical_units():
     errors = split_errors(scoring, windows, batch_size=7, keep_expected=True)
     view = rows_view(scored(scoring, windows, errors), 200, 239)
     sums_nc, count_n = np.zeros((400, 6)), np.zeros(400)
-    for start, x_btc in zip(windows.starts_w.tolist(), windows.batches(1), strict=True):
+    for index, start in enumerate(windows.starts_w.tolist()):
+        x_btc = windows.batch(torch.tensor([index]))
         sums_nc[start : start + 32] += scoring.model.inpaint(x_btc.double())[0][0].numpy()
         count_n[start : start + 32] += 1
     expected_nc = (sums_nc / count_n[:, None])[view.start : view.stop] * 20.0 + 5.0
