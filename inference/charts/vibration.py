@@ -29,10 +29,9 @@ from scipy.linalg import lu_factor, lu_solve
 from core.config.charts import VibrationCharts
 from core.data.splits import SplitName
 from core.data.windows import WindowSet
-from inference import running
 from inference.charts.operating_point import PolynomialTerms, fit_terms, operating_points
 from inference.charts.vibration_features import CHARTS, Features, features_of, smoothed
-from inference.running import decay_of
+from inference.running import decay_of, variance_left
 
 FOLDS = 8
 # With fewer files, time segments are left out instead: fewer of them, because neighbouring windows are similar.
@@ -90,7 +89,7 @@ class Reference:
     """Distances of a chart on reference windows that were left out of its fit. float64.
 
     lasting_c, passing_c: (C,); the expected distance is `lasting_c + passing_c * left`, where `left` is the share of
-    the variance that averaging over windows leaves (`variance_left`). The others describe the relative distance,
+    the variance that averaging over windows leaves (`variance_of_means`). The others describe the relative distance,
     averaged over axes, of reference windows: gradual: its mean, or more. limit: its maximum. freedom: degrees of
     freedom of the scaled chi-square distribution with its mean and variance.
     """
@@ -104,7 +103,7 @@ class Reference:
     @classmethod
     def fit(cls, single_wc: np.ndarray, averaged_wc: np.ndarray, left_w: np.ndarray) -> Self:
         """single_wc, averaged_wc: distances of single windows and of means over windows, (W, C). left_w:
-        `variance_left` of each window."""
+        `variance_of_means` of each window."""
         single_c, averaged_c = known_mean(single_wc, axis=0), known_mean(averaged_wc, axis=0)
         passing_c = (single_c - averaged_c) / max(1 - left_w.mean(), _SMALLEST)
         passing_c = np.minimum(np.maximum(passing_c, 0), single_c)
@@ -173,7 +172,7 @@ class VibrationChartSet:
         features = {**features, _TERMS: _terms_of(self.terms, windows)}
         averaged = smoothed(features, windows, self.span)
         distances = _distances(self.charts, averaged)
-        return self._errors(distances, variance_left(windows, self.span))
+        return self._errors(distances, variance_of_means(windows, self.span))
 
     def _errors(self, distances: Mapping[str, np.ndarray], left_w: np.ndarray) -> np.ndarray:
         sum_w, relative_wcn = _sum_of_charts(self.references, distances, left_w, self.settings)
@@ -243,12 +242,12 @@ def _sum_of_charts(
     return sum_w, np.stack(relative, axis=-1)
 
 
-def variance_left(windows: WindowSet, span: int) -> np.ndarray:
+def variance_of_means(windows: WindowSet, span: int) -> np.ndarray:
     """The variance of the exponentially weighted mean of independent windows of variance 1, (W,). The mean starts again
     at the first window of each file."""
     file_w = windows.file_of()
     number_w = np.arange(1, len(file_w) + 1) - np.searchsorted(file_w, file_w)
-    return running.variance_left(decay_of(span), number_w)
+    return variance_left(decay_of(span), number_w)
 
 
 # ------------------------------------------------------------------------------------------------------------- fitting
@@ -274,7 +273,7 @@ def fit_vibration(
     reference = _ReferenceWindows(
         single=_joined(list(features.values())),
         averaged=_joined([smoothed(each, windows[name], span) for name, each in features.items()]),
-        left_w=np.concatenate([variance_left(split, span) for split in windows.values()]),
+        left_w=np.concatenate([variance_of_means(split, span) for split in windows.values()]),
         fold_w=folds_of(list(windows.values())),
     )
     learned = reference.learned(terms, span, settings)

@@ -30,7 +30,7 @@ from inference.events.finding import worst_events
 from inference.events.views import RowsView, ScoredSplit, WindowView, rows_view, score_lines, window_view
 
 # An event of vibration has nine maps, ten times the bytes of a process event, and needs a forward pass of the model.
-WORST_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
+DESCRIBED_EVENTS: dict[Stream, int] = {"patchtst": 25, "swinmae": 15}
 # Maximum number of points of a curve, and of cells of a map: a screen does not show more.
 MAX_POINTS = 2_000
 MAX_ROWS, MAX_COLUMNS = 96, 224
@@ -40,12 +40,12 @@ _TENTHS = 1
 
 
 def write_event_documents(folder: Path, scored: ScoredSplit, events: pd.DataFrame) -> list[Path]:
-    """Writes `<event_id>.json` for the `WORST_EVENTS` events of the greatest severity. `folder` is emptied first.
+    """Writes `<event_id>.json` for the `DESCRIBED_EVENTS` events of the greatest severity. `folder` is emptied first.
     Returns the files.
     """
     shutil.rmtree(folder, ignore_errors=True)
     written = []
-    for event in worst_events(events).head(WORST_EVENTS[scored.stream]).itertuples():
+    for event in worst_events(events).head(DESCRIBED_EVENTS[scored.stream]).itertuples():
         first, last = event.first_line, event.last_line
         with scored.computing():
             parts = _parts(scored, first, last, scored.worst_channels(event))

@@ -28,7 +28,7 @@ from inference.events.reconstruction import Levels
 from inference.events.timeline import EVENT, SCORE, THRESHOLD, label_dates
 from inference.events.views import ScoredSplit, WindowView, rows_view, window_view
 
-WORST_EVENTS = 3
+DRAWN_EVENTS = 3
 _SEEN = {"color": SCORE, "linewidth": 1.3}
 _EXPECTED = {"color": "#ee7733", "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
 _CHANNEL_COLORS = ("#cc3311", "#009988", "#aa3377")
@@ -43,7 +43,7 @@ _BAR_INCHES, _BAR_HEIGHT_INCHES = 0.42, 0.09
 
 
 def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, root: Path) -> list[dict[str, Any]]:
-    """Draws `<stream>_event_<event_id>.png` for the `WORST_EVENTS` events of the greatest severity. Figures of an
+    """Draws `<stream>_event_<event_id>.png` for the `DRAWN_EVENTS` events of the greatest severity. Figures of an
     earlier scoring are removed first.
 
     Returns for each figure, the worst event first: `event_id`, `png` (path relative to `root`), `sentence`.
@@ -53,7 +53,7 @@ def write_panels(folder: Path, scored: ScoredSplit, events: pd.DataFrame, *, roo
         if re.fullmatch(rf"{stream}_event_\d+", old.stem):
             old.unlink()
     panels = []
-    for event in worst_events(events).head(WORST_EVENTS).itertuples():
+    for event in worst_events(events).head(DRAWN_EVENTS).itertuples():
         draw = _channels_figure if stream == "patchtst" else _axes_figure
         with scored.computing():
             figure = draw(scored, event.first_line, event.last_line, list(scored.worst_channels(event)))

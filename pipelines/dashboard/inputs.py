@@ -18,7 +18,7 @@ from pipelines.dashboard.state_documents import AnomalyEvent, Checkpoint, Detect
 from pipelines.folders import changed_at, has_file
 from pipelines.problems import Problems, read_model
 
-WORST_EVENTS = 50
+LISTED_EVENTS = 50
 
 
 class _Sidecar(BaseModel):
@@ -42,7 +42,7 @@ def read_scores(
     detections = Detections(
         total=scores.events,
         acknowledged=sum(event.annotation is not None and event.annotation.acknowledged for event in events),
-        events=sorted(events, key=lambda event: -event.severity)[:WORST_EVENTS],
+        events=sorted(events, key=lambda event: -event.severity)[:LISTED_EVENTS],
         annotations=annotations,
         false_alarms=_false_alarms(scores.threshold),
     )

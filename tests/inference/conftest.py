@@ -34,7 +34,7 @@ def one_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """A picture of the worst event, not of three: drawing takes most of a scoring. `test_panels` has all, and
     `test_provenance` scores in a fixture of the module, before this one."""
     if request.module.__name__.rpartition(".")[2] not in ("test_panels", "test_provenance"):
-        monkeypatch.setattr(panels, "WORST_EVENTS", 1)
+        monkeypatch.setattr(panels, "DRAWN_EVENTS", 1)
 
 
 @pytest.fixture

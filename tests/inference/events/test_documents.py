@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 
 from core.config.schema import STREAMS
-from inference.events.documents import MAX_COLUMNS, MAX_POINTS, MAX_ROWS, WORST_EVENTS, _pooled, write_event_documents
+from inference.events.documents import (
+    DESCRIBED_EVENTS,
+    MAX_COLUMNS,
+    MAX_POINTS,
+    MAX_ROWS,
+    _pooled,
+    write_event_documents,
+)
 from inference.run_scoring_example import ScoringResult, score_stream
 from tests.dashboard.documents import validate
 from tests.inference.events.scored_tables import scored_over
@@ -42,7 +49,7 @@ def documents(root: Path, stream: str) -> dict[int, dict]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_document_and_old_ones_are_removed(root, results, stream):
-    events = results[stream].events.sort_values("severity", ascending=False, kind="stable")[: WORST_EVENTS[stream]]
+    events = results[stream].events.sort_values("severity", ascending=False, kind="stable")[: DESCRIBED_EVENTS[stream]]
     found = documents(root, stream)
     assert set(found) == set(events["event_id"])
     for event in events.itertuples():

@@ -65,7 +65,7 @@ def keeping(draw, kept):
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, stream):
     result = drawn.results[stream]
-    worst = result.events.sort_values("severity", ascending=False, kind="stable")[: panels.WORST_EVENTS]
+    worst = result.events.sort_values("severity", ascending=False, kind="stable")[: panels.DRAWN_EVENTS]
     output = result.summary["panels"]
     assert [panel["event_id"] for panel in output] == worst["event_id"].tolist()
     assert [panel["sentence"] for panel in output] == worst["sentence"].tolist()
