@@ -75,24 +75,24 @@ def assert_one_step_is_that_of_one_process(
 
 # ------------------------------------------------------------------------------------------------------- the same step
 @check
-def a_step_in_unequal_shares(world: World, configure: Configure) -> None:
+def a_step_with_unequal_shards(world: World, configure: Configure) -> None:
     """13 windows are 7 and 6, in micro-batches of 2: the second process has one micro-batch less."""
     assert_one_step_is_that_of_one_process(world, configure("model.norm=layer"), num_windows=13, micro=2)
 
 
 @check
-def running_statistics_of_whole_groups(world: World, configure: Configure) -> None:
+def batch_statistics_of_all_processes(world: World, configure: Configure) -> None:
     assert_one_step_is_that_of_one_process(world, configure(*BATCH_NORM), num_windows=24, micro=4)
 
 
 @check
-def a_step_with_nothing_for_a_process(world: World, configure: Configure) -> None:
+def a_step_without_windows_for_one_process(world: World, configure: Configure) -> None:
     """Like the last step of an epoch: its batch statistics are those of one window."""
     assert_one_step_is_that_of_one_process(world, configure(*BATCH_NORM), num_windows=1, micro=4)
 
 
 @check
-def other_values_are_dropped_out_in_each_process_and_the_same_again(world: World, configure: Configure) -> None:
+def dropout_differs_between_processes_and_is_reproducible(world: World, configure: Configure) -> None:
     config = configure("model.norm=layer", "model.dropout=0.5")
     objective = objective_of(model_of(config), config, 4, world)
     draws = []
@@ -107,7 +107,7 @@ def other_values_are_dropped_out_in_each_process_and_the_same_again(world: World
 
 # -------------------------------------------------------------------------------------------------------------- memory
 @check
-def memory_that_runs_out_in_one_process(world: World, configure: Configure) -> None:
+def out_of_memory_in_one_process(world: World, configure: Configure) -> None:
     """Both continue with the micro-batch size that fits the smaller memory."""
     most = 3 if world.rank == 1 else NUM_WINDOWS
     objective = assert_one_step_is_that_of_one_process(
@@ -117,7 +117,7 @@ def memory_that_runs_out_in_one_process(world: World, configure: Configure) -> N
 
 
 @check
-def memory_that_runs_out_later(world: World, configure: Configure) -> None:
+def out_of_memory_after_the_first_steps(world: World, configure: Configure) -> None:
     """While processes communicate during computation, a retry is impossible: the error names the next smaller size."""
     config = configure("model.norm=layer")
     model = Cramped(model_of(config), most=NUM_WINDOWS)
@@ -131,7 +131,7 @@ def memory_that_runs_out_later(world: World, configure: Configure) -> None:
 
 
 @check
-def memory_that_runs_out_in_validation(world: World, configure: Configure) -> None:
+def out_of_memory_in_validation(world: World, configure: Configure) -> None:
     config = configure("model.norm=layer")
     model = model_of(config)
     whole = objective_of(model, config, NUM_WINDOWS).mean_loss(inputs_with_gaps())
@@ -155,7 +155,7 @@ class Counting(Inputs):
 
 
 @check
-def validation_judges_every_window_once(world: World, configure: Configure) -> None:
+def validation_reads_every_window_once(world: World, configure: Configure) -> None:
     import trainers.objective
 
     trainers.objective.MASK_BLOCK, usual = 5, trainers.objective.MASK_BLOCK  # seven blocks, of which the last is short
@@ -172,8 +172,8 @@ def validation_judges_every_window_once(world: World, configure: Configure) -> N
         trainers.objective.MASK_BLOCK = usual
 
 
-# ------------------------------------------------------------------------------------------------------------- talking
-def talks(step: Callable[[], object]) -> Counter[str]:
+# --------------------------------------------------------------------------------------------------------- collectives
+def collectives(step: Callable[[], object]) -> Counter[str]:
     """The collective operations of a step, by name."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         step()
@@ -181,7 +181,7 @@ def talks(step: Callable[[], object]) -> Counter[str]:
 
 
 @check
-def only_the_last_part_of_a_step_talks(world: World, configure: Configure) -> None:
+def ddp_reduces_gradients_once_per_step(world: World, configure: Configure) -> None:
     """However many micro-batches a step has, its gradients and one pair of numbers are reduced once."""
     config = configure("model.norm=layer")
     counted = []
@@ -189,20 +189,20 @@ def only_the_last_part_of_a_step_talks(world: World, configure: Configure) -> No
         objective = objective_of(model_of(config), config, micro, world)
         step = partial(objective.backward, inputs_with_gaps(), torch.arange(NUM_WINDOWS), "masks", 0)
         step(0), step(1)
-        counted.append(talks(partial(step, 2)))
+        counted.append(collectives(partial(step, 2)))
     assert counted == [{"allreduce_": 2}] * 2, counted
 
 
 @check
-def parts_of_weights_join_their_gradients_once_a_step(world: World, configure: Configure) -> None:
+def fsdp_reduces_gradients_once_per_step(world: World, configure: Configure) -> None:
     config = configure("model.norm=layer", "model.num_layers=2", FSDP)
     counted = []
     for micro in (16, 4):
         objective = objective_of(model_of(config), config, micro, world)
         step = partial(objective.backward, inputs_with_gaps(), torch.arange(NUM_WINDOWS), "masks", 0)
         step(0)
-        counted.append(talks(partial(step, 1)))
-    assert [talk["_reduce_scatter_base_"] for talk in counted] == [3, 3], (
+        counted.append(collectives(partial(step, 1)))
+    assert [each["_reduce_scatter_base_"] for each in counted] == [3, 3], (
         counted
     )  # two blocks and the rest of the model
     assert counted[1]["_allgather_base_"] > counted[0]["_allgather_base_"]
@@ -246,7 +246,7 @@ def assert_same_state(one: tuple[dict, dict], other: tuple[dict, dict]) -> None:
 
 
 @check
-def parts_of_weights_learn_what_whole_ones_learn(world: World, configure: Configure) -> None:
+def fsdp_trains_like_a_single_device(world: World, configure: Configure) -> None:
     """Weights, moments, running statistics and gradient norms; each strategy resumes the checkpoint of the other."""
     published = ("model.channel_attention=none", "model.masks=[patches]", "model.output=point")
     settings = (*published, *BATCH_NORM, "model.drop_masked_tokens=true")
@@ -290,7 +290,7 @@ def weights_of_another_model_are_refused(world: World, configure: Configure) -> 
 
 
 @check
-def images_learn_the_same_in_parts_of_weights(world: World, configure: Configure) -> None:
+def fsdp_trains_on_images_like_a_single_device(world: World, configure: Configure) -> None:
     from core.config.schema import SwinMAEModel
     from core.models.swinmae import SwinMAE
 
