@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,9 +89,7 @@ def _cpu_quotas(root: Path) -> Iterator[float]:
 
 
 # ------------------------------------------------------------------------------------------------------------ threads
-def thread_limit(
-    cores: int, *, processes: int = 1, max_threads: int = 0, environ: Mapping[str, str] = os.environ
-) -> tuple[int, str]:
+def thread_limit(cores: int, *, processes: int = 1, max_threads: int) -> tuple[int, str]:
     """The number of threads of one of `processes`, and the reason: the smallest of its share of the usable `cores`,
     `max_threads` of the configuration (0: no limit) and OMP_NUM_THREADS.
 
@@ -101,7 +99,7 @@ def thread_limit(
     limit.
     """
     limits = []
-    if (own := _threads_of(environ)) is not None:
+    if (own := _threads_of_environment()) is not None:
         limits.append((own, f"{_THREADS} = {own}"))
     if max_threads:
         limits.append((max_threads, f"max_threads = {max_threads}"))
@@ -113,9 +111,9 @@ def thread_limit(
     return min([(share, reason), *limits], key=lambda limit: limit[0])
 
 
-def _threads_of(environ: Mapping[str, str]) -> int | None:
+def _threads_of_environment() -> int | None:
     """The first number of OMP_NUM_THREADS, which may be a list with one for each level; None if there is none."""
-    first = environ.get(_THREADS, "").split(",")[0].strip()
+    first = os.environ.get(_THREADS, "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 

@@ -9,7 +9,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from core.config.execution import Profile
@@ -39,9 +38,9 @@ def generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu"
 
 
 # ---------------------------------------------------------------------------------------------------------- the process
-def wrong_hash_seed(profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
+def wrong_hash_seed(profile: Profile) -> str | None:
     """The problem that only a restart can fix, as text: Python reads PYTHONHASHSEED once."""
-    wanted, found = profile.pythonhashseed, environ.get(_HASH_SEED)
+    wanted, found = profile.pythonhashseed, os.environ.get(_HASH_SEED)
     if wanted is None or found == str(wanted):
         return None
     return f"{_HASH_SEED} is {found or 'not set'}, the profile requires {wanted}"

@@ -12,8 +12,8 @@ _MARKS: Mapping[str, str] = {"✗": "31", "!": "33", "✓": "32"}
 _MARKED = re.compile(rf"^(\s*)([{''.join(_MARKS)}])(?= )((?: +(?:FAIL|WARN|PASS)\b)?)", re.MULTILINE)
 
 
-def has_colour(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+def has_colour(stream: TextIO) -> bool:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return stream.isatty()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core.config.execution import Profile
@@ -17,16 +17,16 @@ _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _DETERMINISTIC_WORKSPACES = (":4096:8", ":16:8")
 
 
-def prepare_cublas(profile: Profile, environ: MutableMapping[str, str] = os.environ) -> None:
+def prepare_cublas(profile: Profile) -> None:
     """Sets the workspace of cuBLAS, before the first work on a GPU, if the profile is deterministic. A workspace that
     the user set is kept, with a warning if it is not deterministic, because torch will then refuse matrix products.
     """
     if not profile.deterministic:
         return
-    if environ.setdefault(_WORKSPACE, _DETERMINISTIC_WORKSPACES[0]) not in _DETERMINISTIC_WORKSPACES:
+    if os.environ.setdefault(_WORKSPACE, _DETERMINISTIC_WORKSPACES[0]) not in _DETERMINISTIC_WORKSPACES:
         log.warning(
             "%s = %s is not deterministic; use one of %s",
-            _WORKSPACE, environ[_WORKSPACE], ", ".join(_DETERMINISTIC_WORKSPACES),
+            _WORKSPACE, os.environ[_WORKSPACE], ", ".join(_DETERMINISTIC_WORKSPACES),
         )  # fmt: skip
 
 

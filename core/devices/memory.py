@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from core.config.execution import Device, DeviceKind
@@ -37,32 +37,31 @@ _GROWING_SEGMENTS = "expandable_segments:True"
 _NOTE = "_LANDFALL_PREPARED"
 
 
-def prepare_environment(config: Device, environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+def prepare_environment(config: Device) -> dict[str, str]:
     """Sets `device.environment` and the allocator settings that torch reads when CUDA starts; returns what it set.
 
     Variables of the user take precedence, then `device.environment`, then allocator settings. Raises ConfigError for a
     name or value that is not valid in an environment.
     """
-    ours: dict[str, str] = json.loads(environment.get(_NOTE, "{}"))
-    users = {name for name, value in environment.items() if value != ours.get(name)}
+    ours: dict[str, str] = json.loads(os.environ.get(_NOTE, "{}"))
+    users = {name for name, value in os.environ.items() if value != ours.get(name)}
     done: dict[str, str] = {}
     for name, value in config.environment.items():
         if name not in users:
             done[name] = value
-        elif environment[name] != value:
-            log.warning("device.environment.%s = %s is ignored: the environment has %s", name, value, environment[name])
+        elif os.environ[name] != value:
+            log.warning("device.environment.%s = %s is ignored: the environment has %s", name, value, os.environ[name])
     for name in sorted(_ALLOCATOR & users):
-        log.info("%s = %s of the environment is kept", name, environment[name])
+        log.info("%s = %s of the environment is kept", name, os.environ[name])
     if sys.platform == "linux" and _ALLOCATOR.isdisjoint(users | done.keys()):
         done[_NEW_NAME if _torch_version() >= (2, 9) else _OLD_NAME] = _GROWING_SEGMENTS
     for name, value in done.items():
         try:
-            environment[name] = value
+            os.environ[name] = value
         except ValueError as error:
             raise ConfigError("device", [ConfigFault(f"device.environment.{name}", str(error))]) from error
-    environment[_NOTE] = json.dumps(ours | done)
-    if environment is os.environ:
-        _pass_to_torch(done)
+    os.environ[_NOTE] = json.dumps(ours | done)
+    _pass_to_torch(done)
     return done
 
 

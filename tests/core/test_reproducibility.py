@@ -76,13 +76,16 @@ def test_a_process_without_its_environment_restarts_once(folder):
     assert "PYTHONHASHSEED=42" in result.stderr
 
 
-def test_a_wrong_hash_seed_is_reported():
+def test_a_wrong_hash_seed_is_reported(monkeypatch):
     profile = Profile(pythonhashseed=42)
-    assert re.fullmatch("PYTHONHASHSEED is not set.* 42", wrong_hash_seed(profile, {}))
-    assert re.fullmatch("PYTHONHASHSEED is 7.* 42", wrong_hash_seed(profile, {"PYTHONHASHSEED": "7"}))
-    assert wrong_hash_seed(profile, {"PYTHONHASHSEED": "42"}) is None
-    assert wrong_hash_seed(Profile(), {"PYTHONHASHSEED": "7"}) is None
-    assert wrong_hash_seed(Profile(pythonhashseed=0), {}) is not None
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert re.fullmatch("PYTHONHASHSEED is not set.* 42", wrong_hash_seed(profile))
+    assert wrong_hash_seed(Profile(pythonhashseed=0)) is not None
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert re.fullmatch("PYTHONHASHSEED is 7.* 42", wrong_hash_seed(profile))
+    assert wrong_hash_seed(Profile()) is None
+    monkeypatch.setenv("PYTHONHASHSEED", "42")
+    assert wrong_hash_seed(profile) is None
 
 
 def test_seeds_are_stable_across_versions():

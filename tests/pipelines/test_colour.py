@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 
@@ -20,9 +21,10 @@ class Terminal(io.StringIO):
     "environment, coloured",
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_a_terminal_shows_colours_unless_disabled(environment, coloured):
-    assert has_colour(Terminal(), environment) == coloured
-    assert not has_colour(io.StringIO(), environment)
+def test_a_terminal_shows_colours_unless_disabled(monkeypatch, environment, coloured):
+    monkeypatch.setattr(os, "environ", environment)
+    assert has_colour(Terminal()) == coloured
+    assert not has_colour(io.StringIO())
 
 
 def test_only_marks_at_the_start_of_a_line_are_coloured(monkeypatch):

@@ -51,9 +51,16 @@ def test_a_larger_model_takes_a_larger_share(parameters, strategy, share):
 
 
 # ---------------------------------------------------------------------------------------------------------- environment
-def test_the_environment_is_prepared_for_the_allocator():
-    environment: dict[str, str] = {}
-    done = prepare_environment(settings(), environment)
+@pytest.fixture
+def environment(monkeypatch) -> dict[str, str]:
+    """An empty environment of this process, whose torch keeps its settings."""
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(memory, "_pass_to_torch", lambda done: None)
+    return os.environ
+
+
+def test_the_environment_is_prepared_for_the_allocator(environment):
+    done = prepare_environment(settings())
     assert done.items() <= environment.items()
     assert done == (
         {"PYTORCH_ALLOC_CONF": GROWING} if sys.platform == "linux" else {}
@@ -64,57 +71,55 @@ def test_the_environment_is_prepared_for_the_allocator():
     "version, name",
     [("2.6.0", TORCH_NAMES[1]), ("2.8.1+cu126", TORCH_NAMES[1]), ("2.9.0", TORCH_NAMES[0]), ("3.0", TORCH_NAMES[0])],
 )
-def test_the_allocator_variable_has_the_name_of_the_torch_version(monkeypatch, version, name):
+def test_the_allocator_variable_has_the_name_of_the_torch_version(monkeypatch, environment, version, name):
     monkeypatch.setattr(memory.importlib.metadata, "version", lambda package: version)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert set(prepare_environment(settings(), {})) & set(TORCH_NAMES) == {name}
+    assert set(prepare_environment(settings())) & set(TORCH_NAMES) == {name}
 
 
-def test_expandable_segments_are_off_without_driver_support(monkeypatch):
+def test_expandable_segments_are_off_without_driver_support(monkeypatch, environment):
     monkeypatch.setattr(sys, "platform", "win32")
-    assert set(prepare_environment(settings(), {})).isdisjoint(TORCH_NAMES)
+    assert set(prepare_environment(settings())).isdisjoint(TORCH_NAMES)
 
 
 @pytest.mark.parametrize("name", TORCH_NAMES)
-def test_a_user_variable_overrides_under_each_of_its_names(name, caplog):
+def test_a_user_variable_overrides_under_each_of_its_names(environment, name, caplog):
+    environment[name] = "backend:native"
     with caplog.at_level(logging.INFO):
-        environment = {name: "backend:native"}
-        assert prepare_environment(settings(), environment) == {}
+        assert prepare_environment(settings()) == {}
     assert {key: value for key, value in environment.items() if key in TORCH_NAMES} == {name: "backend:native"}
     assert f"{name} = backend:native of the environment" in caplog.text
 
 
-def test_variables_of_the_configuration_come_before_those_of_the_allocator(caplog):
-    environment: dict[str, str] = {}
+def test_variables_of_the_configuration_come_before_those_of_the_allocator(environment, caplog):
     settings_of_user = {"NCCL_DEBUG": "INFO", "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
-    assert prepare_environment(settings(**settings_of_user), environment) == settings_of_user
+    assert prepare_environment(settings(**settings_of_user)) == settings_of_user
     assert settings_of_user.items() <= environment.items()
     assert caplog.text == ""
 
 
-def test_an_environment_variable_overrides_the_configuration_with_a_warning(caplog):
-    environment = {"NCCL_DEBUG": "WARN", "OMP_PROC_BIND": "true"}
-    done = prepare_environment(settings(NCCL_DEBUG="INFO", OMP_PROC_BIND="true"), environment)
+def test_an_environment_variable_overrides_the_configuration_with_a_warning(environment, caplog):
+    environment |= {"NCCL_DEBUG": "WARN", "OMP_PROC_BIND": "true"}
+    done = prepare_environment(settings(NCCL_DEBUG="INFO", OMP_PROC_BIND="true"))
     assert environment["NCCL_DEBUG"] == "WARN"
     assert "NCCL_DEBUG" not in done
     (record,) = caplog.records
     assert "device.environment.NCCL_DEBUG = INFO is ignored" in record.message
 
 
-def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users():
-    environment = {"OMP_PROC_BIND": "true"}
-    prepare_environment(settings(NCCL_DEBUG="INFO"), environment)
-    child = dict(environment)
-    prepare_environment(settings(NCCL_DEBUG="WARN", OMP_PROC_BIND="false"), child)
-    assert (child["OMP_PROC_BIND"], child["NCCL_DEBUG"]) == ("true", "WARN")
-    child["NCCL_DEBUG"] = "TRACE"  # now the user's
-    prepare_environment(settings(NCCL_DEBUG="INFO"), child)
-    assert child["NCCL_DEBUG"] == "TRACE"
+def test_a_later_plan_or_a_child_process_sets_its_own_but_keeps_the_users(environment):
+    environment["OMP_PROC_BIND"] = "true"
+    prepare_environment(settings(NCCL_DEBUG="INFO"))
+    prepare_environment(settings(NCCL_DEBUG="WARN", OMP_PROC_BIND="false"))
+    assert (environment["OMP_PROC_BIND"], environment["NCCL_DEBUG"]) == ("true", "WARN")
+    environment["NCCL_DEBUG"] = "TRACE"  # now the user's
+    prepare_environment(settings(NCCL_DEBUG="INFO"))
+    assert environment["NCCL_DEBUG"] == "TRACE"
 
 
 def test_a_variable_that_cannot_be_set_is_a_configuration_fault():
     with pytest.raises(ConfigError) as caught:
-        prepare_environment(settings(NCCL_DEBUG="null\0byte"), os.environ)
+        prepare_environment(settings(NCCL_DEBUG="null\0byte"))
     assert caught.value.faults[0].key == "device.environment.NCCL_DEBUG"
 
 

@@ -35,9 +35,10 @@ needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason
         (8, 1, 0, "", (7, "8 usable cores, one left to other processes")),
     ],
 )
-def test_the_smallest_limit_applies(cores, processes, max_threads, variable, expected):
-    environ = {} if variable is None else {"OMP_NUM_THREADS": variable}
-    assert thread_limit(cores, processes=processes, max_threads=max_threads, environ=environ) == expected
+def test_the_smallest_limit_applies(monkeypatch, cores, processes, max_threads, variable, expected):
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert thread_limit(cores, processes=processes, max_threads=max_threads) == expected
 
 
 PROGRAM = """\
