@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 _MIN_TASKS_IN_PARALLEL = 16
 _MIN_BYTES_IN_PARALLEL = 16 * 2**20
 _BLOCK_BYTES = 2**20
-_GC_THRESHOLDS = (50_000, 10, 10)
+_GC_THRESHOLDS = (200_000, 10, 10)
 
 
 @dataclass(frozen=True)

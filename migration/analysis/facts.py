@@ -24,6 +24,7 @@ from migration.colab.local_branch import Context
 from migration.colab.local_value import SHELL_TEST
 from migration.colab.names import IDLE, OUTPUT
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
+from migration.notebook.texts import holding
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
@@ -34,12 +35,13 @@ _SETUP = re.compile(
 # A quotation mark after a letter would end a string, so that no path begins there.
 _NO_PATH = re.compile(rf"{TEXT_MOUNT.pattern}|\b[rbfu]{{1,2}}(?=[\"'])", re.IGNORECASE)
 _LEAVES_SHELL = re.compile(rf"(?:{SHELL_TEST.pattern})[^\n]*(?:&&|\|\|)\s*exit\b")
-_LEAVES_CONTENT = re.compile(
-    r"^[ \t]*%?(?:cd|pushd)\b(?![ \t]+/content/?[ \t]*$)|\bchdir\((?!\s*[\"']/content/?[\"'])", re.MULTILINE
+_LEAVES_CONTENT = holding(
+    *("cd", "pushd", "chdir"),
+    like=r"^[ \t]*%?(?:cd|pushd)\b(?![ \t]+/content/?[ \t]*$)|\bchdir\((?!\s*[\"']/content/?[\"'])",
 )
-_DRIVE_SERVICE = re.compile(
-    r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
-    re.MULTILINE | re.IGNORECASE,
+_DRIVE_SERVICE = holding(
+    *("pydrive", "gspread", "build("),  # in small letters, as the text that it is applied to
+    like=r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
 )
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
@@ -103,7 +105,7 @@ def collect_facts(
     if language != "python":
         return NotebookFacts(language=language, **known)
     parameters = plan_parameters(cells)
-    stays = not any(_LEAVES_CONTENT.search(source.text) for source in cells)
+    stays = not any(_LEAVES_CONTENT.fires(source.text) for source in cells)
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
@@ -133,7 +135,7 @@ def collect_facts(
         tests=frozenset(
             source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
         ),
-        drive_service=any(_DRIVE_SERVICE.search(source.text) for source in cells),
+        drive_service=any(_DRIVE_SERVICE.fires(source.text.lower()) for source in cells),
         signed_in={source.index: row for source in cells if (row := last_sign_in(source, colab)) is not None},
         **{**known, "described": known["described"] | introduced},
     )

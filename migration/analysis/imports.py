@@ -197,7 +197,7 @@ def spacy_models(sources: Sequence[CellSource]) -> list[str]:
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     """Modules of the notebook: those that it writes, and Python files that it names."""
-    written = {name for source in sources for name in _WRITES_MODULE.findall(source.text)}
+    written = {name for source in sources if "%%" in source.text for name in _WRITES_MODULE.findall(source.text)}
     return written | {
         found["name"]
         for source in sources

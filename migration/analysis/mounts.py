@@ -71,7 +71,8 @@ def is_static(cells: Sequence[CellSource], colab: ColabNames) -> bool:
 
 def _commented_mounts(source: CellSource) -> list[str]:
     """The folders of mounts that are commented out."""
-    spans = comments(source) if TEXT_MOUNT.search(source.text) and source.tree is not None else []
+    named = "mount" in source.text and TEXT_MOUNT.search(source.text)
+    spans = comments(source) if named and source.tree is not None else []
     return [point for start, end in spans for point in TEXT_MOUNT.findall(source.text, start, end)]
 
 

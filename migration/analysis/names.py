@@ -26,6 +26,7 @@ from migration.colab.names import (
     path_below,
     read_names,
 )
+from migration.notebook.texts import holding
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
 from migration.python.statements import end_of
@@ -37,9 +38,9 @@ _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\
 _IN_CONTENT = re.compile(r"[\"']/?content/?[\"']\s*(?:not\s+)?in\b|cwd\(\)\)?\.startswith\(\s*[\"']/content")
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
-_MOUNTS = re.compile(r"^[^#\n]*\bmount\(", re.MULTILINE)
+_MOUNTS = holding("mount(", like=r"^[^#\n]*\bmount\(")
 _DRIVE_ROOT = re.compile(r"/?(?:/My ?Drive/?)?(['\"])$")
-_SPELT_OUT = re.compile(r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w", re.MULTILINE)
+_SPELT_OUT = holding("google.colab.", like=r"^(?![ \t]*(?:import|from)\b)[^\n#]*\bgoogle\.colab\.\w")
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,8 @@ def find_names(cells: Sequence[CellSource]) -> ColabNames | None:
     return ColabNames(
         bindings=_bindings(cells),
         uses_colab=any(PACKAGE_WORDS.search(source.text) for source in cells),
-        spelt_out=any(_SPELT_OUT.search(source.text) for source in cells),
-        first_mount=next((source.index for source in cells if _MOUNTS.search(source.text)), None),
+        spelt_out=any(_SPELT_OUT.fires(source.text) for source in cells),
+        first_mount=next((source.index for source in cells if _MOUNTS.fires(source.text)), None),
     )
 
 

@@ -75,7 +75,8 @@ def plan_parameters(cells: Sequence[CellSource]) -> tuple[Parameter, ...]:
     names = {
         source.index: names_of(source, without=_movable(source))
         for source in cells
-        if not named.isdisjoint(_WORD.findall(source.text)) or MAY_BIND_ANYTHING.search(source.text)
+        if (any(name in source.text for name in named) and not named.isdisjoint(_WORD.findall(source.text)))
+        or MAY_BIND_ANYTHING.search(source.text)
     }
     groups: dict[str, list[tuple[CellSource, FormField]]] = {}
     for source, field in fields:

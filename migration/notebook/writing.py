@@ -12,6 +12,8 @@ from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
 _ITEMS_PER_BLOCK = 1 << 12
+_PIECES_PER_BLOCK = 1 << 8
+_LONG_PIECE = 1 << 13  # characters: such pieces are not collected, because 256 of them need much memory
 _SPLIT_MIMES = frozenset({"application/javascript", "image/svg+xml"})
 
 
@@ -37,11 +39,20 @@ def write(notebook: Mapping[str, Any], file: BinaryIO) -> None:
     lone surrogate, which UTF-8 cannot encode, becomes a question mark.
     """
 
+    pieces: list[str] = []
+
     def put(piece: str) -> None:
-        file.write(piece.encode("utf-8", "replace"))
+        pieces.append(piece)
+        if len(pieces) >= _PIECES_PER_BLOCK or len(piece) >= _LONG_PIECE:
+            flush()
+
+    def flush() -> None:
+        file.write("".join(pieces).encode("utf-8", "replace"))
+        pieces.clear()
 
     _write({**notebook, "cells": [_split_cell(cell) for cell in notebook["cells"]]}, "\n", put)
     put("\n")
+    flush()
 
 
 def _write(value: Any, newline: str, put: Callable[[str], None]) -> None:

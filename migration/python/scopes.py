@@ -14,6 +14,18 @@ from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import children, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+# Most nodes: they bind nothing, and their fields are in the order of execution.
+_PLAIN = (
+    ast.Call,
+    ast.Attribute,
+    ast.Constant,
+    ast.keyword,
+    ast.Subscript,
+    ast.BinOp,
+    ast.Compare,
+    ast.Tuple,
+    ast.List,
+)
 _WORDS = re.compile(r"\$([^\W\d]\w*)|\{([^{}]*)\}")
 
 Assignment = ast.Assign | ast.AnnAssign
@@ -126,6 +138,8 @@ class _Reader:
 
     def visit(self, node: ast.AST, scope: Scope) -> None:
         match node:
+            case _ if node.__class__ in _PLAIN:
+                self.visit_all(children(node), scope)
             case ast.Name(ctx=ast.Load()):
                 self.found.append(Access(node.id, node, scope))
             case ast.Name():

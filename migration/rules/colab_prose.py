@@ -78,7 +78,7 @@ _ABOUT_COLAB = {
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
-_MAY_CONCERN = ("markdown", "runtime", "런타임", "运行时")
+_MENU_WORDS = ("runtime", "런타임", "运行时")
 _PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
 _PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
@@ -168,7 +168,8 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     comments, comments and strings about its Runtime menu, and comments about signing in above a mount."""
     last = mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
-    if source.language != "python" or not (mount >= 0 or any(word in text for word in _MAY_CONCERN)):
+    names_menu = any(word in text for word in _MENU_WORDS)
+    if source.language != "python" or not (mount >= 0 or names_menu or "markdown" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
@@ -178,7 +179,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
         elif row not in rows and _RUNTIME.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
-    for match in outside_comments(source, _PRINTED_MENU) if source.is_python else ():
+    for match in outside_comments(source, _PRINTED_MENU) if names_menu and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
     for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
         found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))

@@ -60,6 +60,7 @@ _AT_ROOT = re.compile(
     r"|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
     re.MULTILINE,
 )
+_ROOT_WORDS = ("/models/", "/outputs/", "/checkpoints/", "chdir", "cd")
 
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -90,7 +91,7 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
                     what = "everything in it" if value.startswith(("/", "~", "$HOME")) else _ALL
                     yield Match(*text.span(command), f"`rm -r {value}` deletes {what}", (), _DELETES)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
-    for match in outside_comments(source, removed):
+    for match in outside_comments(source, removed) if "rmtree" in source.text else ():
         yield Match(*match.span(), f"`rmtree` deletes {_ALL}", (), _DELETES)
 
 
@@ -147,7 +148,9 @@ def _written(command: shell.Command) -> Iterator[str]:
 
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    found = [*outside_comments(source, _COLAB_MACHINE), *outside_comments(source, _AT_ROOT)]
+    found = outside_comments(source, _COLAB_MACHINE)
+    if any(word in source.text for word in _ROOT_WORDS):
+        found += outside_comments(source, _AT_ROOT)
     by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
         if SHELL_TEST.search(source.text[slice(*source.line_span(*match.span()))]):

@@ -32,7 +32,7 @@ def rewrite(
     facts: NotebookFacts,
 ) -> tuple[CellSource, list[Finding]]:
     """The rewritten cell and its findings. A cell without a match is returned unchanged."""
-    fitting = [rule for rule in rules if cell_type in rule.cells and (rule.any_language or facts.language == "python")]
+    fitting = _fitting(tuple(rules), cell_type, facts.language)
     origin = list(range(1, source.text.count("\n") + 2))
     changes: list[Finding] = []
     for _ in range(MAX_ROUNDS):
@@ -51,6 +51,12 @@ def rewrite(
             text, index=source.index, language=source.language, prose=prose, own_magics=source.own_magics
         )
     return source, _with_final_lines(changes, source, origin)
+
+
+@lru_cache(maxsize=64)
+def _fitting(rules: tuple[Rule, ...], cell_type: str, language: str) -> list[Rule]:
+    """The rules for cells of a type in a notebook of a language."""
+    return [rule for rule in rules if cell_type in rule.cells and (rule.any_language or language == "python")]
 
 
 def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:

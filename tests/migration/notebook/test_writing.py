@@ -77,6 +77,20 @@ def test_a_lone_surrogate_is_written_as_valid_utf8():
     assert json.loads(buffer.getvalue())["cells"][0]["source"] == ["x = '?'"]
 
 
+def test_writing_many_long_texts_needs_memory_for_one_of_them(tmp_path):
+    image = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "0123456789abcdef" * 10_000}}
+    value = notebook(*[image] * 200)
+    tracemalloc.start()
+    try:
+        with (tmp_path / "out.ipynb").open("wb") as file:
+            write(value, file)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "out.ipynb").stat().st_size > 30_000_000
+    assert peak < 3_000_000
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_writing_needs_memory_for_the_lines_of_one_text_only(tmp_path):

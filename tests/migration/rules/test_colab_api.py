@@ -260,6 +260,7 @@ def test_unsupported_features_are_manual_steps(text, rule):
     [
         ("from pydrive2.auth import GoogleAuth", True),
         ("!pip install gspread", True),
+        ("!pip install Gspread", True),
         ("service = build('drive', 'v3')", True),
         ("# import gspread", False),
         ("client = bigquery.Client()", False),
