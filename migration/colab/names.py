@@ -23,6 +23,7 @@ FLAG = "<flag>"  # the answer to "does this run on Colab?"
 # Packages that the modules of google.colab import for themselves, by the names they give them.
 _BORROWED = {name: name for name in ("IPython", "PIL", "cv2", "numpy", "pandas", "requests", "six", "tornado")}
 _BORROWED |= {"np": "numpy", "pd": "pandas"}
+_OWN = frozenset({"html"})  # modules of google.colab with the name of one of the standard library
 
 _NONE: Mapping[str, str | None] = {}
 
@@ -199,7 +200,7 @@ def path_below(module: str, packages: Collection[str] = (PACKAGE,)) -> str | Non
 def borrowed(below: str | None, name: str) -> str:
     """The module that a module of google.colab only imports under a name, as `patches` imports `cv2`; empty for its own
     names."""
-    if below is None or name in offered():
+    if below is None or name in offered() or (not below and name in _OWN):
         return ""
     return _BORROWED.get(name, name if name in sys.stdlib_module_names else "")
 

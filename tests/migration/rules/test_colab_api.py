@@ -286,6 +286,7 @@ def test_a_call_that_fails_here_is_reported_with_its_error(call):
     "text, missing",
     [
         ("from google.colab import sheets", "sheets"),
+        ("from google.colab import html", "html"),
         ("from google.colab.output import clear, _publish as publish", "output._publish"),
         ("import google.colab.output._util as u", "output._util"),
         ("from google.colab.patches import *", ""),
