@@ -15,6 +15,7 @@ from tests.support import REPO_ROOT
 from tools.traces.__main__ import _compared, _sandbox, _secrets
 from tools.traces.compare import compare
 from tools.traces.dependents import dependents
+from tools.traces.stubs import MAX_TEXT
 
 
 def _both(original, migrated, human=()):
@@ -46,6 +47,14 @@ def _both(original, migrated, human=()):
         ),
         (("process", "cp /content/drive/'My Drive'/a b"), ("process", 'cp "$DRIVE_DIR"/a b')),
         (("process", "apt-get update && ls"), ("process", "ls")),
+        (("process", "rm -rf sample_data; ls"), ("process", "ls")),
+        (("folder", "/gdrive"), ("folder", "/started/drive")),
+        (("environment", "PYTHONPATH=/env/python:/a"), ("environment", "PYTHONPATH=:/a")),
+        (("process", "PYTHONPATH=/env/python:/a python b.py"), ("process", "PYTHONPATH=:/a python b.py")),
+        (
+            ("call", ("a" * (MAX_TEXT - 900) + " /content/drive/MyDrive/" * 50)[:MAX_TEXT]),
+            ("call", ("a" * (MAX_TEXT - 900) + " /started/drive/" * 50 + "b" * 100)[:MAX_TEXT]),
+        ),
     ],
 )
 def test_differences_between_machines_are_ignored(original, migrated):
@@ -83,6 +92,40 @@ def test_effects_of_the_original_outside_colab_are_counted_apart():
     found = compare(original, [(0, "print", "not on Colab"), (0, "process", "ls")], set(), outside)
     assert found.own == {"print": ["on Colab", "not on Colab"], "process": ["ls"]}
     assert found.lost == {"secret": ["T"], "print": ["a"]}  # a secret never, and nothing where the original fails
+
+
+def test_an_error_in_the_same_line_on_colab_explains_no_difference():
+    error = (0, "error", "IndexError in line 3")
+    found = compare([(0, "print", "on Colab"), error], [error], set(), [error])
+    assert (found.own, found.kinds) == ({"print": ["on Colab"]}, set())
+    found = compare([(0, "print", "on Colab"), error], [error], set(), [(0, "error", "IndexError in line 1")])
+    assert found.lost == {"print": ["on Colab"]}
+
+
+def test_a_lost_upload_is_never_the_authors_own_difference():
+    assert compare([(0, "upload", "files")], [], set(), [(0, "print", "a")]).lost == {"upload": ["files"]}
+
+
+@pytest.mark.parametrize(
+    "other", [("folder", "/content/a"), ("process", "wget -P sample_data a"), ("read", "/content/sample_data/a.csv")]
+)
+def test_a_lost_deletion_of_a_folder_that_may_be_the_authors_is_counted(other):
+    lost, added = _both([other, ("process", "rm -rf sample_data")], [])
+    assert (lost["process"][-1], added) == ("rm -rf sample_data", {})
+
+
+@pytest.mark.parametrize(
+    "original, migrated",
+    [
+        (("process", "source /env/python/bin/activate"), ("process", "source /bin/activate")),
+        (("call", "a" * 3_000 + "b"), ("call", "a" * 3_000 + "c")),
+        (("error", "IndexError in line 3"), ("error", "KeyError in line 3")),
+    ],
+)
+def test_other_differences_are_counted(original, migrated):
+    lost, added = _both([original], [migrated])
+    assert lost
+    assert added
 
 
 def test_a_call_that_fetches_or_stores_is_never_the_authors_own_difference():
@@ -168,6 +211,10 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
         "from google.colab import files\nfiles.view('not_fetched.py')",
         "import os, psutil\npsutil.Process(os.getpid())",
         "import uuid\nprint(uuid.uuid1())",
+        "get_ipython().kernel.do_shutdown(True)",
+        "import IPython\nIPython.Application.instance().kernel.do_shutdown(restart=True)",
+        "#@title A\r\n\r\n%%capture --no-stdout\r\n!pip install x",
+        "import os, sys\nos.environ['PYTHONPATH'] += ':/a'\nsys.path.append('/content/a')",
     ],
 )
 def test_what_both_machines_do_alike_does_not_differ(sandboxes, cell):
@@ -217,6 +264,12 @@ def test_a_drive_is_mounted_where_the_notebook_wants_it(sandboxes):
     difference = _compared(notebook, migrate(notebook), *sandboxes)
     assert difference is not None
     assert (difference.lost, difference.added) == ({}, {})
+
+
+def test_variables_and_module_paths_belong_to_their_cell(sandboxes):
+    effects = sandboxes[0].run(["import os, sys", "os.environ['A'] = 'x'", "sys.path.append('/content/b')"])
+    changed = [effect for effect in effects if effect[1] in ("environment", "module path")]
+    assert changed == [(1, "environment", "A=x"), (2, "module path", "/content/b")]
 
 
 def test_a_lost_clone_is_detected(sandboxes):

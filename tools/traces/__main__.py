@@ -30,6 +30,7 @@ from tools.traces.dependents import dependents
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONHASHSEED": "0"}
 _MAY_READ = re.compile(r"""os\.environ(?:\[|\.get\()["'](\w+)["']""")
 _READS = re.compile(r"""os\.environ\[["'](\w+)["']\](?!\s*=[^=])""")
+_OF_ADDED_CELLS = ("error", "environment", "module path")
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parents[1] / "landfall_runtime.py"
 
@@ -131,8 +132,8 @@ def _compared(notebook: dict[str, Any], migration: Migration, colab: Sandbox, lo
         return None
     named = _named(migration, cells, new)
     after = [(_origin(migration, cell), kind, text) for cell, kind, text in migrated if (kind, text) not in named]
-    # Effects of added cells are not compared, except errors.
-    kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] == "error"]  # type: ignore[misc]
+    # Effects of added cells are not compared, except those that last and errors.
+    kept: list[Effect] = [effect for effect in after if effect[0] is not None or effect[1] in _OF_ADDED_CELLS]  # type: ignore[misc]
     human = {finding.cell for finding in migration.needs_human if finding.cell is not None}
     difference = compare(original, kept, human)
     if not difference.kinds:

@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tools.traces.stubs import MAX_TEXT
+
 Effect = tuple[int, str, str]  # the position of the cell in the original, or -1; the kind; the text
 
 GUARDED = ("install", "fetch", "secret", "read", "write", "upload", "download")
 """Kinds that must not differ unless the report asks the user to act: installs, downloads, secrets and files."""
 KINDS = (*GUARDED, "process", "folder", "module path", "environment", "sign-in", "question", "call", "print", "error")
 
+# Characters compared of a text that the log has cut: after the names of folders are replaced, the cuts differ.
+_COMPARED = MAX_TEXT * 3 // 4
 _OWN_VARIABLES = re.compile(r"(?:LANDFALL_)?(?:WORK_DIR|DRIVE_DIR)|PATH|SHELL|PWD|OLDPWD")
 _VARIABLES_SHOWN = re.compile(rf"'(?:{_OWN_VARIABLES.pattern}|COLAB_\w+)': '[^']*'(?:, )?")  # os.environ as an argument
 # What Colab prints about a drive, or a migrated notebook in its place, and what differs by chance.
@@ -32,6 +36,9 @@ _LASTING = re.compile(
     r"secret|token|save|write|dump|mount",
     re.IGNORECASE,
 )
+_DELETES_SAMPLES = re.compile(r"rm (?:-\w+ )*(?:\./|‹work›/)?sample_data(?:/\*?)?")
+_COLAB_MODULES = re.compile(r"(?<=PYTHONPATH=)/env/python(?=:|$)")  # Colab's folder of modules
+_PLACE = re.compile(r" in line [\d, ]+$")  # of an error
 _FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
 _MY_DRIVE = r"(?:My\\? ?Drive|'My ?Drive'|\"My ?Drive\")"
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]* -m (?=pip\b|uv\b)")
@@ -66,7 +73,8 @@ def compare(
     `human`."""
     before, after = _plain_all(original, "/content"), _plain_all(migrated, "/started")
     elsewhere = Counter(_plain_all(outside, "/started"))
-    failed = {cell for cell, kind, _ in elsewhere if kind == "error"}
+    # Cells that end earlier outside Colab than on Colab: an error in the same line of both runs is not one.
+    failed = {effect[0] for effect in outside if effect[1] == "error" and effect not in original}
     found = Difference()
 
     def add(effect: Effect, otherwise: dict[str, list[str]], *, is_own: bool) -> None:
@@ -107,13 +115,27 @@ def _only_first(first: Sequence[Effect], second: Sequence[Effect]) -> Iterable[E
 
 
 def _plain_all(effects: Sequence[Effect], start: str) -> list[Effect]:
-    return [(effect[0], *key) for effect in effects for key in _plain(effect, start)]
+    return _without_samples([(effect[0], *key) for effect in effects for key in _plain(effect, start)])
+
+
+def _without_samples(effects: list[Effect]) -> list[Effect]:
+    """The effects without deletions of `sample_data`, which only Colab's machine has: unless the notebook names the
+    folder elsewhere, or has changed to another folder, where it may be a folder of the author."""
+    kept: list[Effect] = []
+    folder = "‹work›"
+    for effect in effects:
+        folder = effect[2] if effect[1] == "folder" else folder
+        if folder != "‹work›" or not _DELETES_SAMPLES.fullmatch(effect[2]):
+            kept.append(effect)
+    return effects if any("sample_data" in text for _, _, text in kept) else kept
 
 
 def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     """An effect without the parts that may differ between the machines; empty if all of it may differ."""
     _, kind, text = effect
+    is_cut = len(text) >= MAX_TEXT
     text = _CHANCE.sub("", _with_folders(_VARIABLES_SHOWN.sub("", text), start))
+    text = text[:_COMPARED] if is_cut else text
     if kind == "environment" and _OWN_VARIABLES.match(text):
         return []
     if kind == "secret" and _OWN_VARIABLES.fullmatch(text):
@@ -130,17 +152,21 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
         return []  # is on Colab's module path by default
     if kind == "print":
         text = _PROMPT.sub("", text)
+    if kind == "error":
+        text = _PLACE.sub("", text)  # lines differ
     if kind == "process":
         return list(_process(text))
     return [(kind, text)]
 
 
 def _with_folders(text: str, start: str) -> str:
+    text = _COLAB_MODULES.sub("", text)
     for name in ("WORK_DIR", "DRIVE_DIR"):
         variable = rf"\$\{{?(?:LANDFALL_)?{name}\}}?"
         text = re.sub(f'"{variable}"|{variable}', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
         text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?drive(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
+        text = re.sub(r"^/gdrive$", "‹drive›", text)
         text = re.sub(rf"(?<![\w.])/g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
         text = re.sub(rf"(?<![\w./])(?:\./)?g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
         return re.sub(r"(?<![\w./:])(/?)/content(?![\w-])", r"\1‹work›", text)

@@ -17,6 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import traceback
 import types
 import warnings
 from collections.abc import Set
@@ -24,8 +25,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 from IPython.utils.text import SList
+from traitlets.config import Application
 
 sys.path[0] = str(Path(__file__).parents[2])
 from tools.traces import recorders  # noqa: E402 a sandbox has no other path to it
@@ -39,10 +41,10 @@ _COLAB_MAGICS = ("tensorflow_version", "shell")
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
 HOME = Path("/home", "user")
 FOLDERS = (Path("/"), HOME, Path("/tmp"), Path("/content"))  # which notebooks may write to
-_ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+(?=[ \t]*%%\S)")
+_ABOVE_MAGIC = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)+(?=[ \t]*%%\S)")
 _COLAB_MODULES = (
-    *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "snippets"),
-    *("syntax", "userdata", "widgets", "kernel", "sheets"),
+    *("_message", "ai", "auth", "data_table", "drive", "errors", "files", "html", "output", "patches", "runtime"),
+    *("snippets", "syntax", "userdata", "widgets", "kernel", "sheets"),
 )
 
 
@@ -99,6 +101,7 @@ def _reset(kind: str, start: Path, bound: Set[Path]) -> None:
     os.environ.update(PATH="/usr/bin:/bin", HOME=str(HOME), SHELL="/bin/bash", LANG="C.UTF-8", TERM="dumb")
     if kind == "colab":
         os.environ.update(COLAB_RELEASE_TAG="release", COLAB_GPU="1", COLAB_BACKEND_VERSION="next")
+        os.environ["PYTHONPATH"] = "/env/python"
         Path(start, "drive/MyDrive").mkdir(parents=True)
     os.chdir(start)
 
@@ -113,10 +116,10 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
     tempfile.tempdir = "/tmp"
     tempfile._name_sequence = iter(f"name{number}" for number in range(10**6))  # type: ignore[attr-defined]
     sys.path[:] = ["", *[path for path in sys.path if path]]
-    before, path = dict(os.environ), list(sys.path)
     for index, cell in enumerate(cells):
         if not cell.strip():
             continue
+        before, path = dict(os.environ), list(sys.path)
         log.cell = index
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
@@ -124,16 +127,15 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
         log.cell = -1
         log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
         log.effects += [(index, "error", error)] if error else []
-    names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
-    log.effects += [(-1, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
-    added = [folder for folder in sys.path if folder and folder not in path]
-    log.effects += [(-1, "module path", str(Path(folder).resolve())) for folder in added]
-
+        names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
+        log.effects += [(index, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
+        added = [folder for folder in sys.path if folder and folder not in path]
+        log.effects += [(index, "module path", str(Path(folder).resolve())) for folder in added]
     return log.effects
 
 
 def _execute(shell: InteractiveShell, cell: str) -> str:
-    """The name of the error that a cell raises, or an empty text."""
+    """The name of the error that a cell raises and the lines of cells in its traceback, or an empty text."""
     if above := _ABOVE_MAGIC.match(cell):
         cell = cell[above.end() :] if shell.is_colab else cell  # type: ignore[attr-defined]
     shell.raised = None  # type: ignore[attr-defined]
@@ -141,9 +143,12 @@ def _execute(shell: InteractiveShell, cell: str) -> str:
         result = shell.run_cell(cell, store_history=False)
     except SystemExit:
         return "SystemExit"
-    error = result.error_before_exec or result.error_in_exec
-    kind = type(error) if error is not None else shell.raised  # type: ignore[attr-defined]
-    return kind.__name__ if kind is not None else ""
+    error = result.error_before_exec or result.error_in_exec or shell.raised  # type: ignore[attr-defined]
+    if error is None:
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = ", ".join(str(frame.lineno) for frame in frames if frame.filename.startswith("<ipython-input"))
+    return f"{type(error).__name__} in line {lines}" if lines else type(error).__name__
 
 
 def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
@@ -169,7 +174,7 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
             return super().run_line_magic(name, line, _stack_depth + 1)
 
         def showtraceback(self, *arguments: Any, **options: Any) -> None:
-            self.raised = sys.exc_info()[0]  # the only trace of an error in a cell of `%%capture`
+            self.raised = sys.exc_info()[1]  # the only trace of an error in a cell of `%%capture`
 
     Shell.system_piped = Shell.system
     if is_colab:
@@ -177,6 +182,9 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
     shell = Shell.instance()
     shell.is_colab = is_colab  # type: ignore[attr-defined]
     shell.history_manager.enabled = False
+    # A restart of the kernel, which ends nothing here, like `os.kill`.
+    shell.kernel = Application.kernel = types.SimpleNamespace(do_shutdown=lambda *restart, **options: None)  # type: ignore[attr-defined]
+    ExecutionInfo.__repr__ = lambda self: "<ExecutionInfo>"  # type: ignore[method-assign]  # it contains the cell's text
 
     def script(line: str, cell: str = "") -> None:
         for command in filter(str.strip, cell.replace("\\\n", " ").splitlines()):

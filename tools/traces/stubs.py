@@ -17,6 +17,7 @@ from typing import Any
 _REAL = frozenset({"IPython", "landfall_runtime", "traitlets", "ipykernel", "pygments", "prompt_toolkit"})
 _MAX_DEPTH = 4
 _MAX_EFFECTS = 500  # of one kind in one cell
+MAX_TEXT = 20_000  # characters of an effect
 Effect = tuple[int, str, str]  # the position of the cell, the kind, the text
 
 
@@ -32,7 +33,7 @@ class Log:
     def add(self, kind: str, text: str) -> None:
         self._counts[self.cell, kind] += not self.paused
         if not self.paused and self._counts[self.cell, kind] <= _MAX_EFFECTS:
-            self.effects.append((self.cell, kind, text[:2_000]))
+            self.effects.append((self.cell, kind, text[:MAX_TEXT]))
 
     def quietly(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, without a log of its effects."""
