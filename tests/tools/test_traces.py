@@ -211,6 +211,7 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
         "from google.colab import files\nfiles.view('not_fetched.py')",
         "import os, psutil\npsutil.Process(os.getpid())",
         "import uuid\nprint(uuid.uuid1())",
+        "import sys\nprint(sys.argv)",
         "get_ipython().kernel.do_shutdown(True)",
         "import IPython\nIPython.Application.instance().kernel.do_shutdown(restart=True)",
         "#@title A\r\n\r\n%%capture --no-stdout\r\n!pip install x",
@@ -253,6 +254,26 @@ def test_clocks_chance_names_and_extensions_do_not_differ_between_runs(sandboxes
     runs = [_of_cells(sandbox.run(cells)) for sandbox in (*sandboxes, *sandboxes)]
     assert all(run == runs[0] for run in runs)
     assert not [effect for effect in runs[0] if effect[1] == "error"]
+
+
+def test_threads_leave_the_same_effects_in_each_run(sandboxes):
+    cells = [
+        "import requests, threading, time",
+        "def stay():\n    while True:\n        requests.get('a')\n        time.sleep(60)",
+        "threading.Thread(target=stay, daemon=True).start()",
+        "threading.Thread(target=lambda: requests.get('b')).start()\na = requests.get('c')",
+    ]
+    runs = [_of_cells(sandbox.run(cells)) for sandbox in sandboxes]
+    assert runs[0] == runs[1]
+    assert [effect for effect in runs[0] if effect[0] == 2] == [(2, "call", "requests.get('a')")] * 4
+    assert runs[0][-2:] == [(3, "call", "requests.get('b')"), (3, "call", "requests.get('c')")]
+
+
+def test_a_comparison_of_a_stub_is_a_false_array(sandboxes):
+    cell = "import pandas as pd\nbad = pd.read_csv('a') == 2\nprint(bad.astype(int).name, bool(bad), bad != 1)"
+    effects = _of_cells(sandboxes[0].run([cell]))
+    assert not [effect for effect in effects if effect[1] == "error"]
+    assert [text.split()[1] for _, kind, text in effects if kind == "print"] == ["False"]
 
 
 def test_a_drive_is_mounted_where_the_notebook_wants_it(sandboxes):

@@ -15,6 +15,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import uuid
@@ -25,6 +26,8 @@ from typing import Any
 from tools.traces.stubs import Finder, Log, described
 
 _QUIET = ("/usr", "/etc", "/proc", "/dev", "/lib", sys.prefix, sys.base_prefix)
+_SECONDS_OF_THREAD = 0.2
+_MAX_SLEEPS = 3  # of a thread
 _START = datetime.datetime(2026, 1, 1)
 
 
@@ -175,10 +178,29 @@ def _record_user_input(log: Log) -> None:
 
     builtins.input = answered
     getpass.getpass = answered
-    time.sleep = lambda seconds: None
+    _limit_threads()
     _fix_random_numbers()
     gc.collect = lambda *generation: 0  # type: ignore[assignment, misc]
     _simulate_clocks()
+
+
+def _limit_threads() -> None:
+    """Lets a new thread run for a moment before the program continues, so that its effects come in the same order in
+    each run, and ends it after some calls of `sleep`, which take no time here: many threads wait for ever."""
+    start, sleeps = threading.Thread.start, threading.local()
+
+    def started(self: threading.Thread) -> None:
+        start(self)
+        self.join(_SECONDS_OF_THREAD)
+
+    def slept(seconds: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            sleeps.count = getattr(sleeps, "count", 0) + 1
+            if sleeps.count > _MAX_SLEEPS:
+                raise SystemExit
+
+    threading.Thread.start = started  # type: ignore[method-assign]
+    time.sleep = slept
 
 
 def _fix_random_numbers() -> None:

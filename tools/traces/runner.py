@@ -116,6 +116,7 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
     tempfile.tempdir = "/tmp"
     tempfile._name_sequence = iter(f"name{number}" for number in range(10**6))  # type: ignore[attr-defined]
     sys.path[:] = ["", *[path for path in sys.path if path]]
+    sys.argv[:] = ["ipykernel_launcher.py", "-f", "kernel.json"]
     for index, cell in enumerate(cells):
         if not cell.strip():
             continue

@@ -146,7 +146,16 @@ class Stub:
     __len__ = __int__ = __index__ = __hash__ = lambda self: 1
     __float__ = lambda self: 1.0  # noqa: E731 one line a protocol
     __bool__ = lambda self: True  # noqa: E731
-    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = lambda self, other: False
+    __contains__ = lambda self, other: False  # noqa: E731
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: FalseStub(self._log, f"{self._name}~")  # type: ignore[assignment]
+    __ne__ = _combined  # type: ignore[assignment]
+
+
+class FalseStub(Stub):
+    """The result of a comparison: false in a condition, but also an array, as in `(column == 2).astype(int)`."""
+
+    __bool__ = lambda self: False  # noqa: E731
+    __hash__ = Stub.__hash__
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
