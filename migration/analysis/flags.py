@@ -52,7 +52,23 @@ def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Mapping[str, A
             for name, store in _stores(source, candidates, colab):
                 stores[name].append(store)
     values = {name: _agreed(name, found) for name, found in stores.items()}
-    return {name: value.value for name, value in values.items() if value is not None}
+    return _of_imports(cells, colab) | {name: value.value for name, value in values.items() if value is not None}
+
+
+def _of_imports(cells: Sequence[CellSource], colab: ColabNames) -> dict[str, bool]:
+    """The names of any kind that only say whether an import of google.colab succeeded (`HAVE_FILES`), with their values
+    here: a `try` sets each to True or False, and its handler, which runs here, to the opposite."""
+    opposite = {
+        flag
+        for source in cells
+        for choice in colab.cell(source).choices
+        if isinstance(choice.failing, ast.Import | ast.ImportFrom) and not choice.colab
+        for node in choice.removed
+        if (flag := _as_flag(node)) is not None
+    }
+    if not opposite:
+        return {}
+    return {name: value for name, value in _set_by_handlers(cells, colab).items() if (name, not value) in opposite}
 
 
 def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> Context:
@@ -61,12 +77,14 @@ def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount
     if fetched != colab.context.fetched:
         return replace(colab.context, fetched=fetched)  # other branches may run then
     needed = colab.context.needed | _find_needed(cells, colab, static_mount)
+    of_imports = {name for name in _of_imports(cells, colab) if name in colab.flags}
     sets_place = any(choice.sets_place for source in cells for choice in colab.cell(source).choices)
     return replace(
         colab.context,
         needed=needed,
         as_on_colab=colab.context.as_on_colab or sets_place,
         functions=_find_functions(cells, colab),
+        flags_of_imports=frozenset(of_imports),
     )
 
 
@@ -119,7 +137,7 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
             used |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
             continue
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
-        idle_here |= ids_in(_not_taken(source, values))
+        idle_here |= ids_in(_not_taken(source, values, colab))
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(left)
         stored |= bound(left)
@@ -159,10 +177,14 @@ def _as_flag(node: ast.stmt) -> tuple[str, bool] | None:
     return None
 
 
-def _not_taken(source: CellSource, values: Mapping[str, bool]) -> Iterator[ast.stmt]:
-    """The statements of the branches that do not run if some names have these values."""
+def _not_taken(source: CellSource, values: Mapping[str, bool], colab: ColabNames) -> Iterator[ast.stmt]:
+    """The statements of the branches that do not run if some names have these values, without kept branches for
+    Colab."""
+    kept = {id(choice.node) for choice in colab.cell(source).choices if choice.colab} if values else ()
     for node in source.nodes if values else ():
         match node:
+            case ast.If() if id(node) in kept:
+                pass
             case ast.If(test=ast.Name(id=name)) if name in values:
                 yield from node.orelse if values[name] else node.body
             case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name))) if name in values:

@@ -60,8 +60,10 @@ class Choice:
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
     "refuses", "mounts", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try`
     that catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that
-    decided for it or, if it is removed, that the other one does not have. `as_written`: nothing is changed, because the
-    branch for Colab does not run here anyway, and an `else` or a comment above would make no sense without it.
+    decided for it or, if it is removed, that the other one does not have. `uploads` are those of the removed branch for
+    Colab that the local one replaces by files of this machine, which are not next to the notebook. `as_written`:
+    nothing is changed, because the branch for Colab does not run here anyway, and an `else` or a comment above would
+    make no sense without it.
     """
 
     node: ast.If | ast.Try
@@ -75,6 +77,7 @@ class Choice:
     stays: bool = False
     rest: tuple[ast.expr, ...] = ()
     effects: tuple[Effect, ...] = ()
+    uploads: tuple[Effect, ...] = ()
     as_written: bool = False
 
     @property
@@ -98,7 +101,8 @@ class Context:
     needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
     `functions` are the notebook's functions that branches call, with the kinds of their effects. `leaves_shell`: a
     shell script of the notebook ends outside Colab, by a test of its own. `here` is the folder of the notebook, if
-    known.
+    known. `flags_of_imports` are flags of the author for an import of google.colab: a condition on one stays as written
+    if its local branch runs here.
     """
 
     needed: frozenset[str] = frozenset()
@@ -108,6 +112,7 @@ class Context:
     functions: Functions = field(default_factory=dict)
     leaves_shell: bool = False
     here: Path | None = None
+    flags_of_imports: frozenset[str] = frozenset()
 
 
 def choices(
@@ -156,8 +161,11 @@ class _Search:
             return choice
         if not (_leaves(choice.kept) and not choice.removed):
             choice = self._unless_lost(choice)
-            is_local = choice is not None and not choice.colab
-            return replace(choice, as_written=self._explains_tpu(choice)) if choice and is_local else choice
+            if choice is None or choice.colab:
+                return choice
+            if isinstance(node, ast.If) and not choice.uploads and self._asks_for_import(node.test):
+                return None
+            return replace(choice, as_written=self._explains_tpu(choice))
         # `if not IN_COLAB: return` before statements that do something
         lost = uncovered(self._effects(after), ())
         return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
@@ -185,7 +193,11 @@ class _Search:
     def _unless_lost(self, choice: Choice) -> Choice | None:
         """The choice, or the branch for Colab if an effect would be lost without it."""
         colab, local = self._effects(choice.removed), self._effects(choice.kept)
-        lost = [effect for effect in uncovered(colab, local) if not self._replaces(choice, effect)]
+        missing = uncovered(colab, local)
+        lost = [effect for effect in missing if not self._replaces(choice, effect)]
+        uploads = [effect for effect in missing if effect not in lost and self._uploads(effect)]
+        if uploads and not self._is_here(choice, uploads, local):
+            choice = replace(choice, uploads=tuple(uploads))
         if self.context.leaves_shell:  # the folders of Colab that such a script creates do not exist here
             lost = [effect for effect in lost if ROOT not in self.source.text[effect.start : effect.end]]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
@@ -215,6 +227,10 @@ class _Search:
         is_named = all(effect.kind == FILES for effect in lost)
         return is_named and isinstance(choice.scope, ast.Module) and bool(names) and names <= self.context.fetched
 
+    def _asks_for_import(self, node: ast.expr) -> bool:
+        """Whether a condition contains a flag of the author for an import of google.colab."""
+        return any(isinstance(part, ast.Name) and part.id in self.context.flags_of_imports for part in walk(node))
+
     def _explains_tpu(self, choice: Choice) -> bool:
         """Whether the branch for Colab only sets up its TPU, and an `else` or a comment directly above depends on
         it."""
@@ -237,10 +253,13 @@ class _Search:
         name, or the file is on this machine anyway."""
         if self.source.text.startswith("files.download", effect.start):
             return isinstance(choice.node, ast.If) and not all(isinstance(node, ast.Pass) for node in choice.kept)
-        if not self.source.text.startswith("files.upload", effect.start) or not self._bind_same(choice):
+        if not self._uploads(effect) or not self._bind_same(choice):
             return False
         named = (path for local in self._effects(choice.kept) for path in local.about if local.kind == FILES)
         return not any(_ELSEWHERE.match(path) for path in named)
+
+    def _uploads(self, effect: Effect) -> bool:
+        return self.source.text.startswith("files.upload", effect.start)
 
     def _bind_same(self, choice: Choice) -> bool:
         """Whether both branches bind the same name."""

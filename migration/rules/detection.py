@@ -129,9 +129,14 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
         return Match(start, end, message, edits, TENSORFLOW_1_ACTION, Keeps.NEEDS_HUMAN)
     if any(isinstance(node, ast.Return) for node in choice.kept) and isinstance(choice.scope, ast.FunctionDef):
         return Match(start, end, message, edits, _CALLERS_ACTION, Keeps.NEEDS_HUMAN)
-    if not choice.effects:
-        return Match(start, end, message, edits)
-    return Match(start, end, message, edits, _action(source, choice.effects), Keeps.NEEDS_HUMAN)
+    if choice.effects:
+        action = _action(source, (*choice.effects, *choice.uploads))
+        return Match(start, end, message, edits, action, Keeps.NEEDS_HUMAN)
+    if choice.uploads:
+        uploads = listed(_line(source, effect) for effect in choice.uploads)
+        action = f"put the files that the branch for Colab uploads, {uploads}, where this branch looks for them"
+        return Match(start, end, message, edits, action, Keeps.NEEDS_HUMAN)
+    return Match(start, end, message, edits)
 
 
 def _action(source: CellSource, needed: Sequence[Effect]) -> str:

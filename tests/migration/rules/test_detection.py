@@ -283,7 +283,36 @@ def test_the_way_of_the_author_replaces_uploads_and_downloads(colab, local, is_l
     new, found = rewritten_one(f"if ASK:\n    from google.colab import files\n    {colab}\nelse:\n    {local}")
     assert (new == local) is is_local
     assert ("files." in new) is not is_local
-    assert not any(finding.action for finding in found)
+    (action, keeps), *_ = {(finding.action, finding.keeps) for finding in found if finding.rule in ("LF301", "LF303")}
+    is_asked = is_local and "upload" in colab
+    assert ("files.upload()" in action, keeps is Keeps.NEEDS_HUMAN) == (is_asked, is_asked)
+
+
+IMPORTED = "try:\n    from google.colab import userdata\n    HAVE = True\nexcept ImportError:\n    HAVE = False"
+KEPT = "from google.colab import userdata\nHAVE = True"
+GUARDED = "try:\n    import google.colab\n    HAVE = True\nexcept ImportError:\n    HAVE = False"
+
+
+@pytest.mark.parametrize(
+    "cell, use, after",
+    [
+        (IMPORTED, "if HAVE:\n    t = userdata.get('T')\nelse:\n    t = None", (KEPT, ...)),
+        (
+            GUARDED,
+            "if HAVE:\n    !git clone https://example.org/a/b",
+            ("HAVE = False", "!git clone https://example.org/a/b"),
+        ),
+        (GUARDED, "if not HAVE:\n    x = 1\nelse:\n    !pip install a", ("HAVE = False", "!pip install a")),
+        (GUARDED, "if HAVE:\n    x = 2\nelse:\n    x = 1", ("HAVE = False", ...)),
+        (GUARDED, "HAVE = k\nif HAVE:\n    !pip install a", ("HAVE = False", ...)),
+        (GUARDED.replace("import google.colab", "import ipywidgets"), "if HAVE:\n    !pip install a", (..., ...)),
+    ],
+)
+def test_effects_below_a_flag_of_the_author_for_an_import_are_kept(cell, use, after):
+    (first, second), _ = rewritten(cell, use)
+    assert (first, second) == tuple(
+        before if now is ... else now for before, now in zip((cell, use), after, strict=True)
+    )
 
 
 def test_an_upload_is_replaced_in_a_try_too():

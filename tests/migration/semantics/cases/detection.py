@@ -182,6 +182,35 @@ os.getcwd()
         gone=_FLAGS,
     ),
     Case(
+        "flags of any name for an import of Colab",
+        cells(r"""
+import os
+try:
+    from google.colab import userdata
+    HAVE_SECRETS = True
+except ImportError:
+    HAVE_SECRETS = False
+token = userdata.get('TOKEN') if HAVE_SECRETS else None
+if HAVE_SECRETS:
+    token = userdata.get('TOKEN')
+token
+# ----
+try:
+    import google.colab
+    CLOUD = True
+except ImportError:
+    CLOUD = False
+# ----
+if CLOUD:
+    !mkdir -p made
+    os.environ['MADE'] = 'yes'
+os.path.isdir('made'), os.environ.get('MADE')
+"""),
+        ("LF303",),
+        secrets={"TOKEN": "t"},
+        gone=frozenset({"CLOUD"}),
+    ),
+    Case(
         "the drive is mounted unless it is there",
         cells(r"""
 import os
