@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -215,13 +216,15 @@ def _tests(source: CellSource) -> set[int]:
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     cell = facts.colab.cell(source)
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
+    assigned = {id(node.value): node for node in source.nodes if isinstance(node, ast.Assign | ast.AnnAssign)}
     for node in cell.expressions:
         found = cell.answer(node) if isinstance(node, _QUESTIONS) else None
         if found is None or answer(node) is None:
             continue  # a question through flags stays if no branch depends on it
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
         action = _CALLERS_ACTION if id(node) in returned else ""
-        yield _replaced(source, node, repr(found.value), message, action=action)
+        match = _replaced(source, node, repr(found.value), message, action=action)
+        yield _without_parentheses(source, match, assigned[id(node)]) if id(node) in assigned else match
     yield from _find_hand_written(source, facts)
     for node in source.nodes:
         if not isinstance(node, ast.Assert) or id(node) in cell.removed or "TPU" in source.segment(node):
@@ -256,6 +259,18 @@ def _replaced(
     """The match that replaces an expression; `shown` is the part of the cell that the finding is about."""
     keeps = Keeps.NEEDS_HUMAN if action else None
     return Match(*source.span(shown or node), message, (Edit(*source.span(node), text),), action, keeps)
+
+
+def _without_parentheses(source: CellSource, match: Match, assignment: ast.Assign | ast.AnnAssign) -> Match:
+    """The match whose edit also replaces the parentheses around the value of an assignment."""
+    (edit,) = match.edits
+    start, end = source.span(assignment)
+    closing = source.text[edit.end : end]
+    opening = re.search(r"[(\s]*\Z", source.text[start : edit.start])
+    if not closing or closing.strip(")\n\t ") or opening is None or opening[0].count("(") != closing.count(")"):
+        return match
+    first = start + opening.start() + opening[0].index("(")
+    return replace(match, start=start, end=end, edits=(Edit(first, end, edit.text),))
 
 
 RULES: tuple[Rule, ...] = (

@@ -339,6 +339,20 @@ def test_files_next_to_the_notebook_are_used(colab, local, is_local, tmp_path):
     assert (new.text.strip() == local) is is_local
 
 
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("a = b = (\n    ASK\n    or 'COLAB_GPU' in os.environ\n)\nc()", "a = b = False\nc()"),
+        ("a: bool = ((ASK))", "a: bool = False"),
+        ("a = (\n    ASK  # why\n)", "a = (\n    False  # why\n)"),
+        ("a = (ASK, 1)", "a = (False, 1)"),
+        ("a = f(ASK)", "a = f(False)"),
+    ],
+)
+def test_parentheses_around_a_replaced_value_are_removed(before, after):
+    assert rewritten_one(before)[0] == after
+
+
 def test_a_flag_is_false_even_if_the_colab_branch_is_kept():
     cell = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install a\nexcept:\n    IN_COLAB = False"
     new, _ = rewritten(cell, "n = 1 if IN_COLAB else 2")
