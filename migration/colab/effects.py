@@ -83,6 +83,7 @@ _USER_INTERFACE = re.compile(
 _ONLY_COLAB = re.compile(
     r"TPU(?![a-z])|colab_tpu|torch_xla|cloud[_-]tpu|\beval_js\(|_message\.blocking_request|getUserMedia"
 )
+_NO_PATH = re.compile(r"[<>:]")  # in HTML, an address or the name of a device
 _NAME = re.compile(r"[A-Za-z][\w.-]*$")
 _VERBS = frozenset({"pip", "pip3", "apt", "apt-get", "uv", "conda", "python", "python3", "update", "upgrade"})
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel"})
@@ -201,6 +202,8 @@ def _of_statement(source: CellSource, statement: ast.stmt, functions: Functions)
             yield from (Effect(kind, *source.span(node), about) for kind in kinds) if kinds else _of_call(source, node)
         elif isinstance(node, ast.Assign | ast.AugAssign):
             yield from _of_assignment(source, node)
+        elif isinstance(node, ast.Return | ast.withitem | ast.For):
+            yield from _uses_path(source, node)
         elif (
             isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value)
         ):
@@ -254,6 +257,14 @@ def _of_assignment(source: CellSource, node: ast.Assign | ast.AugAssign) -> Iter
             yield Effect(FOLDER, *source.span(node), frozenset({ast.unparse(node.value)}))
     if isinstance(node, ast.Assign):
         yield from path_effects(source, node.value)
+
+
+def _uses_path(source: CellSource, node: ast.Return | ast.withitem | ast.For) -> Iterator[Effect]:
+    """The folders that a function returns, a `with` opens or a loop lists."""
+    match node:
+        case ast.Return(value=value) | ast.withitem(context_expr=value) | ast.For(iter=value) if value is not None:
+            found = path_effects(source, value)
+            yield from (effect for effect in found if not any(map(_NO_PATH.search, effect.about)))
 
 
 def path_effects(source: CellSource, value: ast.expr) -> Iterator[Effect]:

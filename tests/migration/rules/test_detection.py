@@ -340,6 +340,32 @@ def test_files_next_to_the_notebook_are_used(colab, local, is_local, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "colab, local, is_local",
+    [
+        ("return '/content/drive/MyDrive/a'", "return 'b'", False),
+        ("return Path('/content/a')", "pass", False),
+        ("return '/content/a'", "return './a'", True),
+        ("return HTML('<a href=\"/b\">')", "return None", True),
+        ("return 'https://colab.example.org/a'", "return 'http://localhost/a'", True),
+        ("return 1", "return 2", True),
+        ("with open('/content/drive/MyDrive/a') as f: a = f.read()", "a = ''", False),
+        ("with tf.device('/gpu:0'): a = 1", "a = 2", True),
+        ("for a in listdir('/content/drive/MyDrive/b'): c.append(a)", "c = []", False),
+    ],
+)
+def test_a_folder_that_a_branch_returns_or_reads_is_kept(colab, local, is_local):
+    new, _ = rewritten_one(f"def f():\n    if ASK:\n        {colab}\n    else:\n        {local}\n    return 3")
+    kept = local if is_local else colab
+    assert new.split("\n    ")[1] == (kept if kept != "pass" else "return 3")
+
+
+def test_a_folder_that_a_function_returns_below_an_import_is_kept():
+    text = "def f():\n    try:\n        from google.colab import drive\n        if exists('/content/drive'):\n"
+    text += "            return '/content/drive/MyDrive/a'\n    except ImportError:\n        pass\n    return '.'"
+    assert "/MyDrive/a" in rewritten_one(text)[0]
+
+
+@pytest.mark.parametrize(
     "before, after",
     [
         ("a = b = (\n    ASK\n    or 'COLAB_GPU' in os.environ\n)\nc()", "a = b = False\nc()"),
