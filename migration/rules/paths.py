@@ -15,7 +15,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, read_cell
-from migration.rules import paths_shell, paths_strings, paths_texts
+from migration.rules import paths_joined, paths_shell, paths_strings, paths_texts
 from migration.rules.rule import Example, Match, Rule
 
 _ABOVE = re.compile(r"(?<![^\s\"'=(,])\.\.(?=/content(?![\w.-]))")
@@ -44,6 +44,11 @@ def _find_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(*match.span(), message, (Edit(*match.span(), ""),))
 
 
+def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from paths_joined.joined(source, facts)
+    yield from paths_strings.strings(source, facts)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF401",
@@ -63,11 +68,11 @@ RULES: tuple[Rule, ...] = (
         id="LF402",
         name="folders in Python",
         matches="`'/content/x'`, `f'/content/drive/MyDrive/{x}'`, `'drive/MyDrive/x'`, the mount point, in any string, "
-        "also inside other text",
+        "also inside other text; `join('drive', 'MyDrive', 'x')`",
         writes="`f'{WORK_DIR}/x'`, `f'{DRIVE_DIR}/x'`, which is `MyDrive` itself; `WORK_DIR` for `'/content'` alone; "
-        "`.replace(…)` after a text of several lines with braces",
+        "`.replace(…)` after a text of several lines with braces; `join(DRIVE_DIR, 'x')`",
         keeps=Keeps.EXACT,
-        find=paths_strings.strings,
+        find=_find_in_python,
         trigger=TRIGGER,
         example=Example('frame = read_csv("/content/a.csv")', 'frame = read_csv(f"{WORK_DIR}/a.csv")'),
     ),
