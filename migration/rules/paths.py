@@ -16,6 +16,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, read_cell
 from migration.rules import paths_joined, paths_shell, paths_strings, paths_texts
+from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
 _ABOVE = re.compile(r"(?<![^\s\"'=(,])\.\.(?=/content(?![\w.-]))")
@@ -45,6 +46,8 @@ def _find_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    if bare_magic(source) is not None:
+        return  # a string of `cd "/content"` is text of a command, as soon as a rule has written `%cd`
     yield from paths_joined.joined(source, facts)
     yield from paths_strings.strings(source, facts)
 

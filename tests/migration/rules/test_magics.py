@@ -1,9 +1,9 @@
 import pytest
 
-from migration.analysis.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
-from migration.rules import cell_magics, magics
+from migration.rules import cell_magics, magics, paths
 from migration.rules.rewriting import rewrite
 from tests.support.compiling import compiles
 
@@ -165,6 +165,20 @@ def test_an_automagic_with_a_folder_gets_its_percent_sign(before, after, keeps):
     new, found = _rewrite(before)
     assert new == after
     assert [(finding.rule, finding.keeps.value) for finding in found] == [("LF567", keeps)]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('cd "/content/drive/MyDrive"', '%cd "$DRIVE_DIR"'),
+        ("cd '/content/drive/My Drive/a b'", '%cd "$DRIVE_DIR/a b"'),
+        ('cp "/content/a" "/content/b"', '%cp "$WORK_DIR/a" "$WORK_DIR/b"'),
+    ],
+)
+def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
+    facts = collect_facts([CellSource(before)])
+    new, _ = rewrite(CellSource(before), cell_type="code", rules=(*paths.RULES, *magics.RULES), facts=facts)
+    assert new.text == after
 
 
 @pytest.mark.parametrize(

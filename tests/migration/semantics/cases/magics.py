@@ -54,6 +54,8 @@ z = 3
 %cd -q /content
 # ----
 cd /content
+# ----
+cd "/content"
 """),
         (
             "LF404",
