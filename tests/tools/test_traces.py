@@ -212,6 +212,7 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
         "import os, psutil\npsutil.Process(os.getpid())",
         "import uuid\nprint(uuid.uuid1())",
         "import sys\nprint(sys.argv)",
+        "import os\nvariables = dict(os.environ)",
         "get_ipython().kernel.do_shutdown(True)",
         "import IPython\nIPython.Application.instance().kernel.do_shutdown(restart=True)",
         "#@title A\r\n\r\n%%capture --no-stdout\r\n!pip install x",

@@ -138,7 +138,7 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     text = text[:_COMPARED] if is_cut else text
     if kind == "environment" and _OWN_VARIABLES.match(text):
         return []
-    if kind == "secret" and _OWN_VARIABLES.fullmatch(text):
+    if kind == "secret" and (_OWN_VARIABLES.fullmatch(text) or text == "PYTHONPATH"):  # read by `dict(os.environ)`
         return []
     if kind == "write" and re.search(r"os\.mkdir ‹(?:work|drive)›(?:/(?:drive|uploads|downloads))?/?$", text):
         return []
