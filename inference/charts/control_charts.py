@@ -23,17 +23,21 @@
   (`inference.charts.reference_range`), each square up to a limit. It detects channels that leave their range together:
   the other charts see a change of the load. Its weight falls with the drift of the channel.
 
+What happened before a segment is not known, but a slow channel follows it. The errors of its first rows are therefore
+divided by those after other starts, relative to the errors of the same rows with a known past.
+
 Where the other channels explain a channel almost completely, `components` and `shared` have little weight: they follow
 the load, and `cross` detects the same faults with a smaller residual. Only there, `cross_shift` shares the weight of
 `cross`: elsewhere, as in servers under another load, it would be high most of the time.
 
 `shared` is divided by the mean square of the residual, and each of the others but `range` by its mean on reference rows
 that were left out of its fit. `range` is 0 on reference rows; its unit is the variance of a channel. Suffixes: n row,
-s score entry, c channel, k segment.
+s score entry, c channel, k segment, b power of two of rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -43,7 +47,7 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import gathered, slices
-from core.data.segments import lengths_of
+from core.data.segments import entries_of, lengths_of, num_rows, rows_of
 from inference.charts import autoregression, components, cross_channel_regression
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
@@ -61,6 +65,10 @@ INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
+# Number of starts by which the errors of the first rows of a segment are measured, and the number of rows, in spans of
+# the slowest mean, after which the rows before a segment no longer matter. Lower errors than the last count as so much:
+# rare commands make them small.
+_STARTS, _KNOWN_SPANS, _LEAST_ERROR = 32, 2.0, 0.5
 # Where the other channels leave less than this share of the variance of a channel unexplained, `components` and
 # `shared` have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
@@ -153,7 +161,9 @@ class ControlCharts:
 
     span: span of the exponentially weighted means, in rows. components_share: weight of `components`. shared_weight:
     weight of `shared`. range, range_weight_c: ranges of the channels and weights (C,) of `range`. cross: the regression
-    of `cross` and `cross_shift`; None without it. settings: constants of all charts.
+    of `cross` and `cross_shift`; None without it. settings: constants of all charts. start_bc: factors of the errors of
+    the first rows of a segment, at least 1, float64 (B, C): row n, from 1, has those of line log2 n, and later rows
+    those of the last line, which are 1.
     """
 
     regression: Autoregression
@@ -166,6 +176,7 @@ class ControlCharts:
     range: ReferenceRange
     range_weight_c: np.ndarray
     settings: ProcessCharts
+    start_bc: np.ndarray
     cross: CrossChannelResidual | None = None
 
     @property
@@ -217,6 +228,7 @@ class ControlCharts:
             "shared_weight": np.array(self.shared_weight),
             "range_weight_c": self.range_weight_c,
             "settings": np.array(self.settings.model_dump_json()),
+            "start_bc": self.start_bc,
             **({f"{_OF_CROSS}{name}": array for name, array in self.cross.to_arrays().items()} if self.cross else {}),
         }
 
@@ -231,6 +243,7 @@ class ControlCharts:
             shared_weight=float(held["shared_weight"]),
             range_weight_c=held["range_weight_c"],
             settings=ProcessCharts.model_validate_json(str(held["settings"])),
+            start_bc=held["start_bc"],
             cross=CrossChannelResidual.from_arrays(of_cross) if of_cross else None,
         )
 
@@ -265,11 +278,12 @@ class RunningCharts(Running):
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
         segment_n = np.full(len(values_nc), segment)
+        start_nc = of.start_bc[_line_of(self._outside.ages(segment_n), len(of.start_bc))]
         error_nc = self._chart_sum(*residuals, segment_n)
         if self._cross is not None:
             error_nc = error_nc + of.cross.explained_c * self._cross(values_nc, segment)
         outside_nc = self._outside(np.minimum(of.range.excess(rows.z_nc) ** 2, _SHIFT_LIMIT), segment_n)
-        return error_nc / of.total + of.range_weight_c * outside_nc
+        return error_nc / (of.total * start_nc) + of.range_weight_c * outside_nc
 
 
 class _RunningCross(Running):
@@ -374,7 +388,7 @@ def fit(
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
     reference_range = ReferenceRange.fit(z_sc, segments_k2)
     cross = CrossChannelResidual.fit(values_nc, segments_k2, span, settings, scored_c)
-    return ControlCharts(
+    charts = ControlCharts(
         regression,
         innovations,
         projection,
@@ -385,8 +399,42 @@ def fit(
         range=reference_range,
         range_weight_c=np.minimum(1.0, settings.tolerated_drift / reference_range.drift_c) ** 4,
         settings=settings,
+        start_bc=np.ones((1, num_channels)),
         cross=cross,
     )
+    return replace(charts, start_bc=_of_starts(charts, values_nc, segments_k2))
+
+
+def _of_starts(charts: ControlCharts, values_nc: np.ndarray, segments_k2: np.ndarray) -> np.ndarray:
+    """`ControlCharts.start_bc`: the errors of rows after evenly spaced starts, relative to those of the same rows with
+    a known past. 1 if all segments are too short for that: the reference means are then those of such rows."""
+    num_lines = math.ceil(math.log2(_KNOWN_SPANS * _MEAN_SPANS[-1] * charts.span))
+    num_past, num_channels = 2**num_lines, values_nc.shape[1]
+    later_k2 = segments_k2[lengths_of(segments_k2) > num_past] + np.array([num_past, 0])
+    if not len(later_k2):
+        return charts.start_bc
+    row_s = np.linspace(0, num_rows(later_k2), _STARTS, endpoint=False).astype(np.int64)
+    segment_s = np.searchsorted(entries_of(later_k2), row_s, side="right") - 1
+    start_s = later_k2[segment_s, 0] + row_s - entries_of(later_k2)[segment_s]
+    stop_s = np.minimum(start_s + num_past, later_k2[segment_s, 1])
+    count_bc, sum_2bc = np.zeros((num_lines + 1, num_channels)), np.zeros((2, num_lines + 1, num_channels))
+    for sum_bc, past in zip(sum_2bc, (0, num_past), strict=True):
+        rows_k2 = np.column_stack([start_s - past, stop_s])
+        error_sc = np.empty((num_rows(rows_k2), num_channels))
+        charts.write(error_sc, entries_of(rows_k2), values_nc, rows_k2)
+        age_s = rows_of(rows_k2) - np.repeat(start_s, lengths_of(rows_k2)) + 1
+        after_sc, line_s = error_sc[age_s > 0], _line_of(age_s[age_s > 0], num_lines + 1)
+        np.add.at(sum_bc, line_s, np.nan_to_num(after_sc))
+        if not past:
+            np.add.at(count_bc, line_s, ~np.isnan(after_sc))
+    unknown_bc, known_bc = sum_2bc / np.maximum(count_bc, 1)
+    start_bc = np.maximum(unknown_bc / np.maximum(known_bc, _LEAST_ERROR), 1.0)
+    start_bc[-1] = 1.0
+    return start_bc
+
+
+def _line_of(age_n: np.ndarray, num_lines: int) -> np.ndarray:
+    return np.minimum(np.log2(age_n).astype(np.int64), num_lines - 1)
 
 
 def _unexplained(cross: CrossChannelResidual | None) -> float:

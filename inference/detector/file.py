@@ -25,7 +25,7 @@ from inference.thresholds import CalibratedThreshold, CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-FORMAT_VERSION = 20
+FORMAT_VERSION = 21
 _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"

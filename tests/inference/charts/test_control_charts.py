@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from benchmarks.detection.detectors import groups_of
 from core.config.charts import ProcessCharts
 from inference.charts import autoregression, control_charts
-from inference.charts.control_charts import fit
+from inference.charts.control_charts import ControlCharts, fit
 from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.groups import POOLED, reference_of, scored_per_recording
@@ -83,6 +83,25 @@ def test_a_lasting_shift_of_a_channel_that_follows_others_slowly_stays_detected(
     assert of_others > 5 * of_past
     error_sc = errors_of(charts, new_nc, whole(new_nc))
     assert error_sc[2500:, channel].mean() > 5 * error_sc[500:2000, channel].mean()
+
+
+def test_a_channel_that_follows_others_slowly_has_usual_errors_at_the_start_of_a_segment():
+    charts, new_nc, channel = fit(coupled(4000, seed=0), np.array([[0, 4000]]), span=10), coupled(9000, seed=1), 3
+    short_k2 = np.column_stack([np.arange(0, 9000, 300), np.arange(300, 9001, 300)])
+
+    def of_first_rows(charts: ControlCharts) -> float:
+        """Mean error in the first rows of segments, relative to the later ones."""
+        error_kr = errors_of(charts, new_nc, short_k2)[:, channel].reshape(-1, 300)
+        return error_kr[:, :60].mean() / error_kr[:, 200:].mean()
+
+    assert of_first_rows(charts) < 3
+    assert of_first_rows(replace(charts, start_bc=np.ones((1, new_nc.shape[1])))) > 6
+
+
+def test_reference_segments_too_short_for_a_past_leave_the_errors_of_first_rows_as_they_are():
+    values_nc = coupled(4000, seed=0)
+    rows_k = np.arange(0, 4001, 200)
+    assert (fit(values_nc, np.column_stack([rows_k[:-1], rows_k[1:]]), span=10).start_bc == 1).all()
 
 
 def test_innovations_that_all_channels_share_do_not_hide_a_fault_of_one():
