@@ -1,4 +1,4 @@
-"""Packages that a notebook imports or calls and that are preinstalled on Colab, by their pip names."""
+"""Packages that a notebook imports, loads or calls and that are preinstalled on Colab, by their pip names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from migration import shell
 from migration.colab.names import borrowed, path_below
 from migration.python.source import CellSource
-from migration.python.strings import without_comments
+from migration.python.strings import outside_comments, without_comments
 
 # Preinstalled on Colab; the pip name is the module name.
 _SAME_NAME = frozenset(
@@ -128,6 +128,17 @@ _PROGRAMS = {
     "transformers-cli": "transformers",
     "wandb": "wandb",
 }
+# Extensions of IPython that are preinstalled on Colab with a package of another name; other ones are modules.
+_EXTENSIONS = {
+    "bigquery_magics": "bigquery-magics",
+    "cudf.pandas": "cudf-cu12",
+    "cuml.accel": "cuml-cu12",
+    "sql": "ipython-sql",
+}
+_LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
+_CALLS_LOAD = re.compile(
+    r"""\.(?:run_line_)?magic\(\s*["']%?(?:re)?load_ext(?:["']\s*,\s*["']|[ \t]+)(?P<name>[\w.]+)"""
+)
 PROGRAM_WORDS = (*_PROGRAMS, "nbconvert")
 """A cell that calls one of the commands contains one of these words."""
 # A package with the name of a usual folder of a repository, and its modules: any other one is a file there.
@@ -142,7 +153,7 @@ _BUILD = re.compile(
     r"(?:-(?:gpu|cpu|nightly|headless|binary|simd|macos|rocm|directml|openvino|silicon|cu\d+|cuda[\dx]*))+$"
 )
 _VARIANTS = {"opencv-contrib-python": "opencv-python", "tf": "tensorflow", "sklearn": "scikit-learn"}
-_VARIANTS |= {"bs4": "beautifulsoup4"}
+_VARIANTS |= {"bs4": "beautifulsoup4", "jupysql": "ipython-sql"}
 _IMPORT = re.compile(
     r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+(?P<module>[A-Za-z_][\w.]*)[ \t]+import[ \t]+(?P<parts>[^\n#;]*)"
     r"|import[ \t]+(?P<modules>[A-Za-z_][^\n#;]*))",
@@ -158,9 +169,9 @@ _WRITES_MODULE = re.compile(r"^[ \t]*%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(?:\
 def preinstalled_packages(
     sources: Sequence[CellSource], commands: Iterable[shell.Command], installed: Sequence[str]
 ) -> list[str]:
-    """The packages that cells import or call in `commands`, and no cell installs, sorted; `installed`: the installed
-    ones. A module that is in no table and not installed here as a package of its name, such as a file of the notebook,
-    is omitted: another package on the index could have its name."""
+    """The packages that cells import, load as extensions of IPython or call in `commands`, and no cell installs,
+    sorted; `installed`: the installed ones. A module that is in no table and not installed here as a package of its
+    name, such as a file of the notebook, is omitted: another package on the index could have its name."""
     known = {_any_build(name) for name in installed}
     own = _own_modules(sources)
     found = {
@@ -168,6 +179,12 @@ def preinstalled_packages(
         for source in sources
         for module in _modules(source)
         if module.partition(".")[0] not in own and (package := _package(module))
+    }
+    found |= {
+        package
+        for source in sources
+        for name in _extensions(source)
+        if name.partition(".")[0] not in own and (package := _EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
     return sorted(package for package in found if _any_build(package) not in known)
@@ -221,6 +238,20 @@ def _modules(source: CellSource) -> Iterator[str]:
             for part in match["modules"].split(","):
                 if name := _DOTTED.match(part.strip()):
                     yield name[0]
+
+
+def _extensions(source: CellSource) -> Iterator[str]:
+    """The extensions that a cell loads into IPython, except IPython's own."""
+    if source.language != "python" or not ("load_ext" in source.text or "tensorboard" in source.text):
+        return
+    for command in source.commands if source.is_python else ():
+        if command.kind == "magic" and command.name in _LOADS_EXTENSION:
+            argument = source.text[command.body : command.end].strip().removeprefix(command.name)
+            if (name := _DOTTED.match(argument.strip())) and not name[0].startswith("IPython."):
+                yield name[0]
+        elif command.kind == "magic" and command.name == "tensorboard":
+            yield command.name
+    yield from (found["name"] for found in outside_comments(source, _CALLS_LOAD) if "load_ext" in source.text)
 
 
 def _names(parts: str) -> Iterator[str]:

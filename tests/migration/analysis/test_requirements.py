@@ -286,6 +286,43 @@ def test_commands_of_preinstalled_packages_are_listed():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("%load_ext tensorboard", "tensorboard"),
+        ("if True:\n    %reload_ext tensorboard.notebook", "tensorboard"),
+        ("%tensorboard --logdir runs", "tensorboard"),
+        ("get_ipython().run_line_magic('load_ext', 'tensorboard')", "tensorboard"),
+        ("get_ipython().magic('load_ext tensorboard')", "tensorboard"),
+        ("%load_ext rpy2.ipython", "rpy2"),
+        ("%load_ext Cython", "cython"),
+        ("%load_ext google.cloud.bigquery", "google-cloud-bigquery"),
+        ("%load_ext sql", "ipython-sql"),
+        ("%load_ext cudf.pandas", "cudf-cu12"),
+    ],
+)
+def test_packages_of_extensions_are_listed(text, package):
+    assert _python(text)[1:] == [package]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["%load_ext autoreload\n%autoreload 2"],
+        ["%load_ext IPython.extensions.storemagic"],
+        ["%load_ext google.colab.data_table"],
+        ["# %load_ext tensorboard"],
+        ["text = '%load_ext tensorboard'"],
+        ["%%writefile a.py\n%load_ext tensorboard"],
+        ["%%writefile sql.py\nx = 1", "%load_ext sql"],
+        ["!pip install jupysql", "%load_ext sql"],
+        ["!pip install tensorboard==2", "%load_ext tensorboard"],
+    ],
+)
+def test_other_extensions_get_no_line(texts):
+    assert not any(line.startswith("# Imported") for line in _python(*texts))
+
+
 def test_extras_of_several_lines_are_united():
     assert _python("!pip install x[a]", "!pip install x[b,c]", "!pip install x") == ["x[a,b,c]"]
     assert _python("!pip install x[a]", "!pip install x[b]==1")[0].startswith("x[a,b]==1")
