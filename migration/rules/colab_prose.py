@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from itertools import count, takewhile
 
 from core.secrets.finding import masked
@@ -101,6 +102,8 @@ _TEST = re.compile(
     re.IGNORECASE,
 )
 TEST_MESSAGE = "this text describes the test for Colab that is gone"
+REMOVED_MESSAGE = "the line that this comment describes is gone"
+_REMOVED_ACTION = "delete the comment, or reword it for what the cell does now"
 _TEST_ACTION = "reword it: the code below it does the same on every machine now"
 # Words of a text about signing in, and about mounting a drive, next to a mount; on a line about no other service.
 _OTHER_SERVICE = r"(?im)^(?!.*(?:hugging|ngrok|gradio|wandb|kaggle|github|openai)).*?"
@@ -149,7 +152,8 @@ def _about_colab(text: str) -> list[re.Match[str]]:
 def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for comments and messages of an original cell that are still in the new one, or for comments in the
     parameters cell."""
-    found = {finding.line: finding for finding in (*_texts_of_tests(source, facts), *_form_texts(source, facts))}
+    described = (*_texts_of_removed(source, new), *_texts_of_tests(source, facts), *_form_texts(source, facts))
+    found = {finding.line: finding for finding in described}
     moved = (line for parameter in facts.parameters for line in (*parameter.above, *parameter.below))
     left = "\n".join([new.text, *moved]) if found else ""
     yield from (found[line] for line in sorted(found) if _is_left(found[line], left))
@@ -193,6 +197,23 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         yield _found(source, row, *found[row])
 
 
+def _texts_of_removed(source: CellSource, new: CellSource) -> Iterator[Finding]:
+    """The findings for comments directly above removed lines of code, if an empty line or the end of the cell follows:
+    they describe nothing else."""
+    if new is source or not source.is_python or "#" not in source.text:
+        return
+    lines = [line.strip() for line in source.text.split("\n")]
+    left = [line.strip() for line in new.text.split("\n")]
+    rows = {source.line_of(start) for start, _ in comments(source)}
+    for kind, first, last, _, _ in SequenceMatcher(None, lines, left, autojunk=False).get_opcodes():
+        removed = [row for row in range(first, last) if lines[row]] if kind == "delete" else []
+        if not removed or all(row in rows and lines[row].startswith("#") for row in removed):
+            continue
+        above, below = removed[0] - 1, removed[-1] + 1
+        if above in rows and lines[above].startswith("#") and not "".join(lines[below : below + 1]):
+            yield _found(source, above, REMOVED_MESSAGE, _REMOVED_ACTION)
+
+
 def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for comments in a cell with a test for Colab: those that describe the test, directly above it or at
     the beginning of its body, and those on Colab."""
@@ -232,7 +253,8 @@ RULES: tuple[Rule, ...] = (
         "LF704",
         "text about Colab",
         "its Runtime menu, mounting a drive, `google.colab`, the secrets or files pane, in markdown and in "
-        "the texts of forms; its Runtime menu also in comments and strings",
+        "the texts of forms; its Runtime menu also in comments and strings; a comment above a removed line that "
+        "describes nothing else",
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_texts,

@@ -398,6 +398,26 @@ def test_a_comment_that_is_removed_is_not_reported():
     assert _comments(source, facts, rewrite(source, cell_type="code", rules=colab_api.RULES, facts=facts)[0]) == []
 
 
+@pytest.mark.parametrize(
+    "before, after, lines",
+    [
+        ("# we ensure 2.X\n%tensorflow_version 2.x\n\na()", "# we ensure 2.X\n\na()", [1]),
+        ("a()\n# we ensure 2.X\n%tensorflow_version 2.x", "a()\n# we ensure 2.X", [2]),
+        ("# one\n# two\n%tensorflow_version 2.x\n%load_ext b\n\na()", "# one\n# two\n\na()", [2]),
+        ("# then a()\n%tensorflow_version 2.x\na()", "# then a()\na()", []),
+        ("# apart\n\n%tensorflow_version 2.x\n\na()", "# apart\n\n\na()", []),
+        ("# we\n%tensorflow_version 2.x\n\na()", "a()", []),
+        ("# kept\n# a comment\n\na()", "# kept\n\na()", []),
+        ("%%bash\n# kept\nls\n\na", "%%bash\n# kept\n\na", []),
+    ],
+)
+def test_a_comment_above_a_removed_line_that_describes_nothing_else_is_reported(before, after, lines):
+    found = _comments(CellSource(before), NotebookFacts(), CellSource(after))
+    assert [(finding.line, finding.message) for finding in found] == [
+        (line, colab_prose.REMOVED_MESSAGE) for line in lines
+    ]
+
+
 @pytest.mark.parametrize("index, gone", [(1, True), (2, False)])
 def test_text_directly_above_a_removed_test_names_the_test(index, gone):
     text = "The cell checks if the notebook is run on Colab.\nMount your drive."
