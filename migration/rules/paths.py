@@ -103,9 +103,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF407",
         name="folders in comments",
-        matches="`# see /content/x`, `# path = '/content/x'`, the same in docstrings and strings that nothing uses",
-        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`; nothing where the code names no such folder, or in a "
-        "statement about Colab",
+        matches="`# see /content/x`, `# path = '/content/x'`, `#unzip /content/x.zip`, the same in "
+        "docstrings and strings that nothing uses",
+        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`, `#unzip \"$WORK_DIR\"/x.zip`; nothing where the code "
+        "names no such folder, or in a statement about Colab",
         keeps=Keeps.EXACT,
         find=paths_texts.comments,
         trigger=TRIGGER,

@@ -20,6 +20,11 @@ from migration.rules.rule import Match
 _WRITES_FILE = frozenset({"writefile", "file"})
 _SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _COMMAND = re.compile(r"(?:#[# \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
+# A command without its `!`, by its name and a path or an option after it: prose that begins with the name has words.
+_UNMARKED_COMMAND = re.compile(
+    r"#+[ \t]*(?P<command>(?:unzip|unrar|7z|tar|cp|mv|rm|mkdir|ls|ln|chmod|rsync|wget|curl)[ \t]+"
+    r"(?:-{1,2}\w|[\"']?[\w.~*-]*/(?!content/?(?:[ \t]+[a-zA-Z]|$)))[^\n`]*)"
+)
 # An entry of a dictionary only in a comment: elsewhere it may be JSON.
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
@@ -98,9 +103,10 @@ def _code_edits(line: str, facts: NotebookFacts, *, continues: bool) -> list[Edi
     if _FORM.match(line):
         return []
     found = _COMMAND.match(line)
-    if found or continues:
-        inner = CellSource(found["command"] if found else f"!{line[1:]}")
-        at = found.start("command") if found else 0
+    unmarked = None if found or continues else _UNMARKED_COMMAND.match(line)
+    if found or unmarked or continues:
+        inner = CellSource(found["command"] if found else f"!{unmarked['command'] if unmarked else line[1:]}")
+        at = found.start("command") if found else unmarked.start("command") - 1 if unmarked else 0
         edits = [edit for command in inner.commands for edit in command_edits(inner, command, facts)]
         return [Edit(at + edit.start, at + edit.end, edit.text) for edit in sorted(edits)]
     edits = []
