@@ -112,7 +112,7 @@ def migrate(
         hidden = {"cellView": "form"} if kind == "code" and hides_code(source) else {}
         text = text if new is source else _with_ends_of(text, new.text)
         cells.append({**cell, "metadata": {**hidden, **cell["metadata"]}, "source": text})
-    migrated, hardware, cleaned = clean({**notebook, "cells": cells})
+    migrated, hardware, cleaned = clean({**notebook, "cells": cells}, is_python_3=lambda: not any(map(unparsed, code)))
     # Last, because findings count the cells of the original.
     prose: dict[int, str] = {}
     for source in rewritten:

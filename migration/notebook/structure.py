@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from migration.notebook.findings import Finding, Keeps, Notes, listed
@@ -24,10 +24,13 @@ _GPU_MEMORY = {"T4": 16, "P100": 16, "V100": 16, "L4": 24, "A100": 40, "H100": 8
 _TEXT_FIELDS = ("file_extension", "mimetype", "pygments_lexer")
 
 
-def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list[Finding]]:
+def clean(
+    notebook: Mapping[str, Any], *, is_python_3: Callable[[], bool] = lambda: False
+) -> tuple[dict[str, Any], str | None, list[Finding]]:
     """The notebook as valid nbformat 4.5 without Colab's metadata, its accelerator, and the findings. The accelerator
-    is "GPU", "GPU T4", "TPU" and so on, or None. The input is not changed; kept outputs are the same objects. Cleaning
-    the result again changes nothing and finds nothing.
+    is "GPU", "GPU T4", "TPU" and so on, or None. `is_python_3`, which is asked if the kernel is one for Python 2: every
+    cell is valid Python 3. The input is not changed; kept outputs are the same objects. Cleaning the result again
+    changes nothing and finds nothing.
     """
     notes = Notes()
     hardware = _hardware(notebook["metadata"], notes)
@@ -37,7 +40,9 @@ def clean(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], str | None, list
     cells = [_clean_cell(cell, index, notes, drops_views) for index, cell in enumerate(notebook["cells"])]
     cleaned = {
         "cells": with_ids(cells),
-        "metadata": _with_kernel(_clean_metadata(notebook["metadata"], notes), language_of(notebook), notes),
+        "metadata": _with_kernel(
+            _clean_metadata(notebook["metadata"], notes), language_of(notebook), notes, is_python_3
+        ),
         "nbformat": 4,
         "nbformat_minor": 5,
     }
@@ -160,14 +165,16 @@ def _new_id(cell: dict[str, Any], index: int, taken: set[str]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- kernel
-def _with_kernel(metadata: dict[str, Any], language: str, notes: Notes) -> dict[str, Any]:
+def _with_kernel(
+    metadata: dict[str, Any], language: str, notes: Notes, is_python_3: Callable[[], bool]
+) -> dict[str, Any]:
     """The metadata with a kernel and a language that papermill accepts."""
     kernel, info = as_dict(metadata.get("kernelspec")), as_dict(metadata.get("language_info"))
     new_info = {key: value for key, value in info.items() if key not in _TEXT_FIELDS or isinstance(value, str)}
     if not isinstance(info.get("codemirror_mode", ""), str | dict):
         del new_info["codemirror_mode"]
     if language == "python":
-        new_kernel = _python_kernel(metadata.get("kernelspec"), info, notes)
+        new_kernel = _python_kernel(metadata.get("kernelspec"), info, notes, is_python_3)
         if _is_python_2(kernel, info):
             # Version, lexer and file type are those of Python 2.
             new_info = {}
@@ -191,7 +198,9 @@ def _with_kernel(metadata: dict[str, Any], language: str, notes: Notes) -> dict[
     return {**metadata, "kernelspec": new_kernel, "language_info": new_info}
 
 
-def _python_kernel(stated: object, info: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+def _python_kernel(
+    stated: object, info: Mapping[str, Any], notes: Notes, is_python_3: Callable[[], bool]
+) -> dict[str, Any]:
     """`python3` instead of any kernel name that other machines do not have."""
     kernel = as_dict(stated)
     name = _text_of(kernel.get("name")) or _text_of(stated)
@@ -205,7 +214,9 @@ def _python_kernel(stated: object, info: Mapping[str, Any], notes: Notes) -> dic
     if name:
         shown = _text_of(kernel.get("display_name")) or name
         what = f"the kernel `{name}` ({shown}) became `python3`"
-        if _is_python_2(kernel, info):
+        if _is_python_2(kernel, info) and is_python_3():
+            notes.add("LF104", f"{what}, and every cell is valid Python 3", keeps=Keeps.EQUIVALENT)
+        elif _is_python_2(kernel, info):
             notes.add(
                 "LF104",
                 f"{what}: the notebook was written for Python 2",

@@ -48,7 +48,7 @@ _TARGET = re.compile(
     r"-[a-zA-Z]*[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
 )
 _COLAB_MACHINE = re.compile(
-    r"(?<![\w.$}~:/-])(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*)"
+    r"(?<![\w.$}~:/-])(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
     r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
@@ -156,6 +156,8 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         if SHELL_TEST.search(source.text[slice(*source.line_span(*match.span()))]):
             continue
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
+        if "/envs/" in match["path"]:
+            action = "use the path of the conda environment on this machine, which `conda env list` shows"
         if match.re is _AT_ROOT:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
         message = f"`{match['path']}` is a path of the machine that the notebook ran on"
@@ -189,6 +191,7 @@ RULES: tuple[Rule, ...] = (
         "LF831",
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
+        "`/usr/local/envs/x/bin/python`, "
         "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`, `%cd /`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,

@@ -24,6 +24,14 @@ from migration.shell.installs import SystemCall, pipelines, system_call
 
 _CONDA = frozenset({"conda", "mamba", "micromamba"})
 _CONDA_CHANGES = frozenset({"install", "create", "update", "upgrade", "remove", "uninstall", "env"})
+_INTO_KERNEL = (
+    "install these packages into the kernel's environment, with conda if it is a conda environment and else with pip, "
+    "then delete the line"
+)
+_CREATES = (
+    "create the environment once on this machine by hand, delete the line, and adapt the paths of what the cells below "
+    "call in it, such as its `python`"
+)
 _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
@@ -164,12 +172,11 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for command in found.commands:
             values = [word.value for word in command.arguments if not word.value.startswith("-")]
             if command.program in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
-                yield Match(
-                    *found.span(command),
-                    "changes a conda environment, which this machine's kernel need not have",
-                    action="install these packages into the kernel's environment, with conda if it is a conda "
-                    "environment and else with pip, then delete the line",
-                )
+                message = "changes a conda environment, which this machine's kernel need not have"
+                action = _INTO_KERNEL
+                if "create" in values[:2]:
+                    message, action = "creates a conda environment, which the kernel does not use", _CREATES
+                yield Match(*found.span(command), message, action=action)
     names = ONLY_ON_COLAB if any(name in source.masked for name in ONLY_ON_COLAB) else ()
     for node in source.nodes if names else ():
         for name in imported_packages(node) & set(names):
@@ -225,7 +232,8 @@ RULES: tuple[Rule, ...] = (
         id="LF523",
         name="conda, and packages for Colab only",
         matches="`conda install …`, `mamba install …`, `import condacolab`, `import colab_transfer`",
-        writes="nothing: the user must decide which environment the kernel uses, and delete what names the package",
+        writes="nothing: the user must decide which environment the kernel uses, or create one, and delete "
+        "what names the package",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_conda,
         trigger=holding("conda", "mamba", *ONLY_ON_COLAB),

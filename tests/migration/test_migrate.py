@@ -400,3 +400,11 @@ def test_a_finding_names_the_parameter_of_the_drive():
 def test_a_finding_names_no_parameter_that_the_notebook_lacks():
     found = migrate(notebook_of("from google.colab import drive\ndrive.mount('/content/drive')\na = 1")).findings
     assert [each.action for each in found if each.rule == "LF203"] == [""]
+
+
+@pytest.mark.parametrize("cell, is_old", [("print('a')", False), ("%cd a\n!ls", False), ("print 'a'", True)])
+def test_only_cells_of_python_2_need_a_conversion_for_the_kernel(cell, is_old):
+    found = migrate(notebook_of("x = 1", cell, kernelspec={"name": "python2", "display_name": "Python 2"})).findings
+    (finding,) = (finding for finding in found if finding.rule == "LF104")
+    assert bool(finding.action) is is_old
+    assert ("written for Python 2" in finding.message) is is_old

@@ -59,6 +59,8 @@ def _found(text):
         ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
         ("home = 'source /usr/local/amber.sh'", ["LF831"]),
+        ("!/usr/local/envs/a/bin/python b.py", ["LF831"]),
+        ("!cd a && /usr/local/envs/a/bin/python b.py", ["LF831"]),
         ("folder = f'/models/{name}_epochs'", ["LF831"]),
         ("args = {'output_dir': '/outputs/'}", ["LF831"]),
         ("%cd /\nopen('a', 'w')", ["LF831"]),

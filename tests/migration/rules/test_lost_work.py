@@ -145,6 +145,7 @@ def test_a_condition_with_or_is_a_manual_step():
     assert new.startswith("if find_spec('plant') is None:\n")
     assert (finding.rule, finding.keeps) == ("LF305", Keeps.NEEDS_HUMAN)
     assert "valve" in finding.action
+    assert "removed" not in finding.action  # the lines are still there
 
 
 def test_the_repository_of_the_notebook_is_not_cloned():

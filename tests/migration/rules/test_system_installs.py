@@ -167,6 +167,21 @@ def test_a_package_that_works_on_colab_only_is_reported_once(text, action):
     assert action in finding.action
 
 
+@pytest.mark.parametrize(
+    "text, action",
+    [
+        ("!conda env create -f a.yml -q", "create the environment"),
+        ("!conda create -y -n a python=3.7", "create the environment"),
+        ("!conda env update -f a.yml", "kernel's environment"),
+        ("!conda install -y a", "kernel's environment"),
+    ],
+)
+def test_a_new_conda_environment_is_not_that_of_the_kernel(text, action):
+    after, (finding,) = rewritten(text)
+    assert (after, finding.rule, finding.keeps) == (text, "LF523", Keeps.NEEDS_HUMAN)
+    assert action in finding.action
+
+
 @pytest.mark.parametrize("name", ["{name}", "$name", "${name}"])
 def test_a_variable_is_not_the_name_of_a_package(name):
     _, found = rewritten(f"!apt-get install x {name} -qq > /dev/null 2 >&1")
