@@ -16,6 +16,8 @@ from migration.python.source import CellSource
 from migration.python.strings import comments, outside_comments
 from migration.rules.rule import Example, Match, Rule
 
+# Colab's own example of code prints it after unmounting the drive.
+_SEEN_ON_DRIVE = r"\bchanges\b[^.\n]{0,60}\bvisible in (?:your |the )?(?:google |g)?drive\b"
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern. Other languages
 # have those words of Colab's page that readers of migrated notebooks missed in the report.
 _ABOUT_COLAB = {
@@ -32,6 +34,8 @@ _ABOUT_COLAB = {
         ("factory reset", r"\bfactory reset\b"),
         ("google.colab", r"\bgoogle\.colab\b"),
         ("mount", SAYS_MOUNT.pattern),
+        ("unmount", r"\bunmount\w*\b.{0,40}\bg?drive\b"),
+        ("visible in", _SEEN_ON_DRIVE),
         ("files.", r"\bfiles\.(?:upload|download)\b"),
         ("userdata", r"\buserdata\b"),
         (
@@ -81,6 +85,7 @@ _ABOUT_COLAB = {
 _RUNTIME = _ABOUT_COLAB["runtime"]
 _MENU_WORDS = ("runtime", "런타임", "运行时")
 _PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
+_PRINTED_CHANGES = re.compile(_SEEN_ON_DRIVE, re.IGNORECASE)
 _PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
@@ -169,11 +174,13 @@ def _is_left(finding: Finding, text: str) -> bool:
 
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, comments and strings about its Runtime menu, and comments about signing in above a mount."""
+    comments, comments and strings about its Runtime menu, messages about the drive's files, and comments about signing
+    in above a mount."""
     last = mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
     names_menu = any(word in text for word in _MENU_WORDS)
-    if source.language != "python" or not (mount >= 0 or names_menu or "markdown" in text):
+    names_changes = "visible in" in text
+    if source.language != "python" or not (mount >= 0 or names_menu or names_changes or "markdown" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
@@ -184,6 +191,8 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         elif row not in rows and _RUNTIME.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
     for match in outside_comments(source, _PRINTED_MENU) if names_menu and source.is_python else ():
+        found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
+    for match in outside_comments(source, _PRINTED_CHANGES) if names_changes and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
     for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
         found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))

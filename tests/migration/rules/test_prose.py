@@ -210,6 +210,8 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("No, everything happens in the cloud on Google Colab.", "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
         ("Now mount your Google Drive.", "LF704"),
+        ("Make sure to unmount your drive and flush the changes.", "LF704"),
+        ("Your changes are now visible in Google Drive.", "LF704"),
         ("By mounting your gdrive, you keep the data.", "LF704"),
         ("Do this every time you restart Colab.", "LF704"),
         ("Add the key in the Secrets panel.", "LF704"),
@@ -349,6 +351,8 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
     "text, lines",
     [
         ("print('Select the Runtime > \"Change runtime type\" menu')", [1]),
+        ("print('All changes made in this session should now be visible in Drive.')", [1]),
+        ("# drives: visible in blue", []),
         ("a = (\n  '런타임 → 런타임 유형 변경'\n)", [2]),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
     ],
