@@ -148,7 +148,7 @@ def _migrated(task: Task, options: Options) -> Result:
         if task.output is not None and (task.copies or not is_local):
             files = {task.output: data, **_companions(task.output, migration)}
     names = [shown(path) for path in files]
-    here = Path((task.output or task.input).parent, options.folders.work, options.folders.drive)
+    work = Path((task.output or task.input).parent, options.folders.work)
     report = NotebookReport(
         input=shown(task.input),
         status="unchanged" if is_local else "migrated",
@@ -164,7 +164,8 @@ def _migrated(task: Task, options: Options) -> Result:
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
-        drive={path: shown(here / path.removeprefix("MyDrive/")) for path in migration.drive},
+        drive={path: shown(work / options.folders.drive / path.removeprefix("MyDrive/")) for path in migration.drive},
+        content={f"/content/{path}": shown(work / path) for path in migration.content},
         secret_names=migration.secrets,
     )
     result = Result(report, _diff(report.input, before, migration) if options.diff else "")

@@ -19,6 +19,7 @@ from migration.notebook.reading import as_dict, language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource, find_own_magics
 from migration.python.strings import without_comments
+from migration.report.content import content_files
 from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
@@ -43,7 +44,8 @@ class Migration:
     """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it imports the module
     `landfall_runtime`; `hardware` is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the
     positions of its cells in the original, None for added cells. `drive` are the files on Google Drive that it may
-    read, `secrets` the names of the secrets that it reads with `userdata.get`, or from the environment instead.
+    read, `content` those of /content that it reads and no cell creates, `secrets` the names of the secrets that it
+    reads with `userdata.get`, or from the environment instead.
     """
 
     notebook: dict[str, Any]
@@ -53,6 +55,7 @@ class Migration:
     uses_runtime: bool = False
     origins: tuple[int | None, ...] = ()
     drive: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
 
     @property
@@ -137,6 +140,7 @@ def migrate(
         ],
         origins=origins,
         drive=drive_files(findings, code),
+        content=content_files(code),
         secrets=secret_names(code, facts.colab),
         requirements=collect_requirements(code, facts.colab),
         hardware=hardware,

@@ -149,6 +149,8 @@ class NotebookReport(_Described):
     """Positions of secrets in the input, without their values."""
     drive: dict[str, str] = field(default_factory=dict)
     """Files and folders on Google Drive that it may read, and where it looks for them here."""
+    content: dict[str, str] = field(default_factory=dict)
+    """Files of Colab's folder /content that it reads and no cell creates, and where it looks for them here."""
     secret_names: tuple[str, ...] = ()
     """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`."""
 

@@ -46,10 +46,10 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield f"  {', '.join(facts)}"
     if notebook.output and (notebook.drive or MOUNT_RULE in notebook.rules):
         yield "  uses Google Drive: copy what it reads to the folder `drive_dir`, a parameter in the first code cell"
-        files = list(notebook.drive.items())
-        yield from (f"    copy {source} to {here}" for source, here in files[:most])
-        if most is not None and len(files) > most:
-            yield f"    copy {len(files) - most} more; --report FILE.json lists them all"
+        yield from _copies(notebook.drive, most)
+    if notebook.output and notebook.content:
+        yield "  reads files that no cell creates: copy them to the folder `work_dir`, a parameter of the notebook"
+        yield from _copies(notebook.content, most)
     if notebook.output and notebook.secret_names:
         names = ", ".join(notebook.secret_names)
         text = f"needs secrets: set {names} in the environment; `userdata.get` also reads `.env` in the work folder"
@@ -60,6 +60,13 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield from wrapped(item.action, "    → ", 6)
     if most is not None and len(todo) > most:
         yield f"  ! {len(todo) - most} more; --report FILE.json lists them all"
+
+
+def _copies(files: Mapping[str, str], most: int | None) -> Iterator[str]:
+    """The files to copy, at most so many of them."""
+    yield from (f"    copy {source} to {here}" for source, here in list(files.items())[:most])
+    if most is not None and len(files) > most:
+        yield f"    copy {len(files) - most} more; --report FILE.json lists them all"
 
 
 # ---------------------------------------------------------------------------------------------------------------- check

@@ -86,6 +86,13 @@ def test_folders_become_parameters_of_the_notebook(capsys):
     assert "team/drive" in text
 
 
+def test_a_file_that_no_cell_creates_belongs_into_the_work_folder():
+    save(Path("a.ipynb"), code("pd.read_csv('/content/in/a.csv')"))
+    assert main(["a.ipynb", "--work-dir", "scratch", "--report", "r.json"]) == 0
+    report = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    assert report["notebooks"][0]["content"] == {"/content/in/a.csv": str(Path("scratch/in/a.csv"))}
+
+
 def test_an_invalid_notebook_does_not_stop_the_others():
     save(Path("nb/a.ipynb"), COLAB)
     Path("nb/bad.ipynb").write_text("<html>", encoding="utf-8")

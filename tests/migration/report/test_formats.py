@@ -56,6 +56,19 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     assert lines[3].endswith(" drive/x/a.csv")
 
 
+def test_the_summary_says_where_files_of_content_belong():
+    files = {f"/content/{name}.csv": f"{name}.csv" for name in "abcdefghijklmnopqrstuvwxyz"}
+    notebooks = [
+        NotebookReport(f"{name}.ipynb", "migrated", f"local_{name}.ipynb", changes=1, content=files) for name in "abcde"
+    ]
+    lines = summary_text(make_report(notebooks[:1], "write")).splitlines()
+    at = next(number for number, line in enumerate(lines) if "`work_dir`" in line)
+    assert lines[at + 1] == "    copy /content/a.csv to a.csv"
+    assert sum(line.startswith("    copy /content/") for line in lines) == len(files)
+    text = summary_text(make_report(notebooks, "write"))
+    assert text.count("more; --report FILE.json lists them all") == 5
+
+
 @pytest.mark.parametrize(
     "line, paths",
     [
