@@ -6,6 +6,7 @@ Layers, lowest first:
 - `switches`: which channels are scored where commands are among them
 - `components`: residuals of principal components
 - `reference_range`: the range of each channel, and distances from it
+- `first_rows`: how much larger errors are where the past is not known
 - `autoregression`: predicts a row from the rows before it
 - `innovations`: the part of a channel that neither the last rows nor the other channels predict
 - `operating_context`: similar states of a process, and the usual size of residuals there

@@ -24,7 +24,7 @@
   the other charts see a change of the load. Its weight falls with the drift of the channel.
 
 What happened before a segment is not known, but a slow channel follows it. The errors of its first rows are therefore
-divided by those after other starts, relative to the errors of the same rows with a known past.
+divided by those after other starts (`inference.charts.first_rows`).
 
 Where the other channels explain a channel almost completely, `components` and `shared` have little weight: they follow
 the load, and `cross` detects the same faults with a smaller residual. Only there, `cross_shift` shares the weight of
@@ -37,7 +37,6 @@ s score entry, c channel, k segment, b power of two of rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -47,8 +46,8 @@ import numpy as np
 
 from core.config.charts import ProcessCharts
 from core.data.blocks import gathered, slices
-from core.data.segments import entries_of, lengths_of, num_rows, rows_of
-from inference.charts import autoregression, components, cross_channel_regression
+from core.data.segments import lengths_of
+from inference.charts import autoregression, components, cross_channel_regression, first_rows
 from inference.charts.autoregression import Autoregression
 from inference.charts.components import Components
 from inference.charts.cross_channel_regression import LAGS, RESIDUAL_FLOOR, CrossChannelRegression
@@ -65,10 +64,8 @@ INNOVATION_FLOOR = 0.01
 _VALUES_AT_A_TIME = 2**19
 # Means of the other channels that predict a channel, in smoothing spans: from much faster to much slower than a fault.
 _MEAN_SPANS = (0.25, 1.0, 4.0, 16.0)
-# Number of starts by which the errors of the first rows of a segment are measured, and the number of rows, in spans of
-# the slowest mean, after which the rows before a segment no longer matter. Lower errors than the last count as so much:
-# rare commands make them small.
-_STARTS, _KNOWN_SPANS, _LEAST_ERROR = 32, 2.0, 0.5
+# The rows before a segment no longer matter after this many smoothing spans: twice the slowest mean.
+_KNOWN_SPANS = 2 * _MEAN_SPANS[-1]
 # Where the other channels leave less than this share of the variance of a channel unexplained, `components` and
 # `shared` have less weight. Chosen on simulated plants with the seeds 3 to 5; servers leave more (dev/LOG.md).
 _WELL_EXPLAINED = 0.15
@@ -161,9 +158,8 @@ class ControlCharts:
 
     span: span of the exponentially weighted means, in rows. components_share: weight of `components`. shared_weight:
     weight of `shared`. range, range_weight_c: ranges of the channels and weights (C,) of `range`. cross: the regression
-    of `cross` and `cross_shift`; None without it. settings: constants of all charts. start_bc: factors of the errors of
-    the first rows of a segment, at least 1, float64 (B, C): row n, from 1, has those of line log2 n, and later rows
-    those of the last line, which are 1.
+    of `cross` and `cross_shift`; None without it. settings: constants of all charts. start_bc: divides the errors of
+    the first rows of a segment (`inference.charts.first_rows.factors`).
     """
 
     regression: Autoregression
@@ -278,7 +274,7 @@ class RunningCharts(Running):
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
         segment_n = np.full(len(values_nc), segment)
-        start_nc = of.start_bc[_line_of(self._outside.ages(segment_n), len(of.start_bc))]
+        start_nc = first_rows.factor_of(self._outside.ages(segment_n), of.start_bc)
         error_nc = self._chart_sum(*residuals, segment_n)
         if self._cross is not None:
             error_nc = error_nc + of.cross.explained_c * self._cross(values_nc, segment)
@@ -402,39 +398,7 @@ def fit(
         start_bc=np.ones((1, num_channels)),
         cross=cross,
     )
-    return replace(charts, start_bc=_of_starts(charts, values_nc, segments_k2))
-
-
-def _of_starts(charts: ControlCharts, values_nc: np.ndarray, segments_k2: np.ndarray) -> np.ndarray:
-    """`ControlCharts.start_bc`: the errors of rows after evenly spaced starts, relative to those of the same rows with
-    a known past. 1 if all segments are too short for that: the reference means are then those of such rows."""
-    num_lines = math.ceil(math.log2(_KNOWN_SPANS * _MEAN_SPANS[-1] * charts.span))
-    num_past, num_channels = 2**num_lines, values_nc.shape[1]
-    later_k2 = segments_k2[lengths_of(segments_k2) > num_past] + np.array([num_past, 0])
-    if not len(later_k2):
-        return charts.start_bc
-    row_s = np.linspace(0, num_rows(later_k2), _STARTS, endpoint=False).astype(np.int64)
-    segment_s = np.searchsorted(entries_of(later_k2), row_s, side="right") - 1
-    start_s = later_k2[segment_s, 0] + row_s - entries_of(later_k2)[segment_s]
-    stop_s = np.minimum(start_s + num_past, later_k2[segment_s, 1])
-    count_bc, sum_2bc = np.zeros((num_lines + 1, num_channels)), np.zeros((2, num_lines + 1, num_channels))
-    for sum_bc, past in zip(sum_2bc, (0, num_past), strict=True):
-        rows_k2 = np.column_stack([start_s - past, stop_s])
-        error_sc = np.empty((num_rows(rows_k2), num_channels))
-        charts.write(error_sc, entries_of(rows_k2), values_nc, rows_k2)
-        age_s = rows_of(rows_k2) - np.repeat(start_s, lengths_of(rows_k2)) + 1
-        after_sc, line_s = error_sc[age_s > 0], _line_of(age_s[age_s > 0], num_lines + 1)
-        np.add.at(sum_bc, line_s, np.nan_to_num(after_sc))
-        if not past:
-            np.add.at(count_bc, line_s, ~np.isnan(after_sc))
-    unknown_bc, known_bc = sum_2bc / np.maximum(count_bc, 1)
-    start_bc = np.maximum(unknown_bc / np.maximum(known_bc, _LEAST_ERROR), 1.0)
-    start_bc[-1] = 1.0
-    return start_bc
-
-
-def _line_of(age_n: np.ndarray, num_lines: int) -> np.ndarray:
-    return np.minimum(np.log2(age_n).astype(np.int64), num_lines - 1)
+    return replace(charts, start_bc=first_rows.factors(charts.write, values_nc, segments_k2, _KNOWN_SPANS * span))
 
 
 def _unexplained(cross: CrossChannelResidual | None) -> float:
