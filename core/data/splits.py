@@ -31,8 +31,6 @@ SplitName = Literal["train", "validation", "calibration", "test"]
 SPLIT_NAMES: tuple[SplitName, ...] = ("train", "validation", "calibration", "test")
 TRAINING_SPLITS: tuple[SplitName, ...] = ("train", "validation")
 SCORING_SPLITS: tuple[SplitName, ...] = ("calibration", "test")
-# Windows of a batch that is searched for an observed value.
-_BATCH = 64
 # Process sensors are divided by recording if each split then has at least this many.
 _MANY_RECORDINGS = 3
 
@@ -294,7 +292,7 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
         )
     windows = WindowSet(series, starts_w, window, segments_k2)
     # Without a value there is nothing to train on, and a validation loss of 0 would be the best of all epochs.
-    if name in TRAINING_SPLITS and all(np.isnan(x_btc).all() for x_btc in windows.arrays(_BATCH)):
+    if name in TRAINING_SPLITS and all(np.isnan(series.rows_nc[row : row + window]).all() for row in starts_w):
         raise DataError(
             f"the {len(windows)} windows of the split {name} have no observed value: every sensor is missing there",
             hint=f"see data.splits.{name} and the reports in {config.dqvl.report_dir}",
