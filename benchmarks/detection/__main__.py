@@ -75,9 +75,7 @@ def _run(arguments: argparse.Namespace) -> int:
         findings.constants = _constants(arguments, wanted, root=root, pack=pack, out=out)
     for benchmark in SETS:
         if benchmark.name in wanted:
-            _one_set(benchmark, arguments, root=root, pack=pack, work=out / "work", findings=findings)
-            if findings.sets:
-                findings.write(out)  # after each set: an interrupted run keeps its results
+            _one_set(benchmark, arguments, root=root, pack=pack, out=out, findings=findings)
     if not findings.sets and findings.left_out:
         raise UsageError(f"{pack} contains no unit that could be evaluated", hint="see above why each was skipped")
     if not findings.sets:
@@ -89,12 +87,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _one_set(
-    benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, work: Path, findings: Findings
+    benchmark: BenchmarkSet, arguments: argparse.Namespace, *, root: Path, pack: Path, out: Path, findings: Findings
 ) -> None:
     """Every seed trains every unit again; simple methods have no seed and run once."""
     from benchmarks.detection.detectors import LANDFALL, load
     from benchmarks.detection.judging import JUDGES
 
+    work = out / "work"
     constants = findings.constants_of(benchmark)
     for seed in range(1, arguments.seeds + 1):
         common = (
@@ -111,6 +110,8 @@ def _one_set(
                     judged = JUDGES[benchmark.judged_by](models, unit, benchmark, root=root, with_simple=seed == 1)
                     findings.add(benchmark.name, unit.name, seed, judged)
                     _log_result(unit, seed, judged[LANDFALL], time.perf_counter() - start)
+        if findings.sets:
+            findings.write(out)  # after each seed: an interrupted run keeps its results
 
 
 def _common_overrides(benchmark: BenchmarkSet, arguments: argparse.Namespace, pack: Path, seed: int) -> tuple[str, ...]:
