@@ -25,9 +25,9 @@ from core.data.segments import rows_of
 from core.data.windows import Series, WindowSet
 from core.errors import EXIT_OK
 from core.workspace import CODE_ROOT
+from inference.calibrated_threshold import CalibratedThreshold
 from inference.detector.fitting import fit_with_scores
 from inference.entries import SplitErrors
-from inference.thresholds import CalibratedThreshold
 
 _CHANNELS, _WINDOW, _LATER_ROWS, _WARM_UP = 4, 64, 200_000, 200
 _NS_PER_S = 10**9

@@ -3,7 +3,9 @@
 - `metrics`: figures of scores against labels
 - `running`: means, sums and errors along rows that come in pieces
 - `alarms`: joins alarms to events and bursts
-- `thresholds`: thresholds and the false alarms to expect
+- `false_alarms`: scores of normal data, and the false alarms of a threshold on them
+- `calibrated_threshold`: a threshold, and the false alarms to expect in words
+- `thresholds`: sets the threshold by scores of normal data
 - `groups`: which recordings are scored together
 - `charts`: control charts, which need no model
 - `entries`: the entries of a split that get a score

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from core.data.windows import WindowSet
     from inference.detector.detector import Detector
     from inference.entries import SplitErrors
-    from inference.thresholds import FalseAlarms
+    from inference.false_alarms import FalseAlarms
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ def _change(before: Detector | None, now: Detector, errors: SplitErrors, windows
 def drift_in_words(achieved: FalseAlarms, rate: float, ratio: float) -> str:
     """The drift as a sentence. achieved: false alarms of the old threshold on the new data. rate: the limit for which
     the threshold was set. ratio: new high scores divided by old ones."""
-    from inference.thresholds import percent, rate_in_words
+    from inference.calibrated_threshold import percent, rate_in_words
 
     found = "No clear drift"
     if achieved.low > rate:

@@ -41,7 +41,7 @@ from inference.summary import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from inference.thresholds import CalibratedThreshold
+    from inference.calibrated_threshold import CalibratedThreshold
 
 log = logging.getLogger(__name__)
 

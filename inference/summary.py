@@ -16,8 +16,8 @@ from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
+from inference.calibrated_threshold import CalibratedThreshold, departure
 from inference.events.detail import WhatIf
-from inference.thresholds import CalibratedThreshold, departure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -42,7 +42,7 @@ _CLIP = 1e9
 @dataclass(frozen=True)
 class Scored:
     """One detector on one unit: score tables (`inference.detector.score_table`) of normal rows and of test rows.
-    chart_mean, margin: as in `inference.thresholds.CalibrationSample`."""
+    chart_mean, margin: as in `inference.false_alarms.CalibrationSample`."""
 
     detector: str
     normal: pd.DataFrame

@@ -23,12 +23,14 @@ from core.data.splits import SplitName
 from core.data.windows import WindowSet
 from core.errors import DataError
 from core.workspace import utc_now
+from inference.calibrated_threshold import CalibratedThreshold
 from inference.detector.group_scales import GroupScales
 from inference.detector.score_table import median_step, recordings_of, times_of
 from inference.detector.split_scores import SplitScores, score_split
 from inference.entries import SplitErrors
+from inference.false_alarms import CalibrationSample
 from inference.groups import recordings_in
-from inference.thresholds import CalibratedThreshold, CalibrationSample, calibrate
+from inference.thresholds import calibrate
 
 if TYPE_CHECKING:
     from inference.charts.cross_channel_regression import CrossChannelRegression

@@ -18,9 +18,10 @@ from core.config.scoring import ALARM_SETTINGS
 from core.errors import OutputError, first_line
 from core.reading import parse_json, refuse_packed
 from core.workspace import atomic_file, json_text
+from inference.calibrated_threshold import CalibratedThreshold
 from inference.detector.detector import Detector
 from inference.detector.group_scales import GroupScales
-from inference.thresholds import CalibratedThreshold, CalibrationSample
+from inference.false_alarms import CalibrationSample
 
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet

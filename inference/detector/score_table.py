@@ -17,7 +17,7 @@ from core.data.segments import recording_at
 from core.data.windows import Series
 from core.thinning import equal_runs
 from inference.detector.split_scores import SplitScores
-from inference.thresholds import CalibrationSample
+from inference.false_alarms import CalibrationSample
 
 _LINES_AT_A_TIME = 2**17
 

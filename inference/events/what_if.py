@@ -11,7 +11,7 @@ import pandas as pd
 from core.config.schema import Scoring
 from inference.events.detail import WhatIf
 from inference.events.finding import event_lines
-from inference.thresholds import CalibrationSample
+from inference.false_alarms import CalibrationSample
 
 # Number of thresholds, and the quantile of the calibration scores at which they begin.
 STEPS, LOWEST_QUANTILE = 30, 0.9

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from core.config.schema import Stream
 from core.numbers import counted
+from inference.calibrated_threshold import percent
 from inference.metrics import NEAR_CHANCE, is_near_chance
 from inference.summary import ScoreSummary
-from inference.thresholds import percent
 from pipelines.checklist import Checklist
 from pipelines.dashboard.state_documents import (
     Checkpoint,

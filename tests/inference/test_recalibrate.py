@@ -13,8 +13,8 @@ import pytest
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE, DataError
 from core.numbers import ratio_in_words
 from inference.detector.file import load_detector
+from inference.false_alarms import FalseAlarms
 from inference.recalibrate import drift_in_words, main, previous_detector_path
-from inference.thresholds import FalseAlarms
 from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
 from tests.support import IN_NIGHTLY

@@ -15,16 +15,9 @@ from scipy.stats import chi2
 from core.config.schema import Scoring
 from core.errors import EXIT_DATA, DataError, UsageError
 from inference import thresholds
-from inference.thresholds import (
-    CalibrationSample,
-    FalseAlarms,
-    calibrate,
-    departure,
-    number,
-    percent,
-    poisson_interval,
-    rate_in_words,
-)
+from inference.calibrated_threshold import departure, number, percent, rate_in_words
+from inference.false_alarms import CalibrationSample, FalseAlarms, poisson_interval
+from inference.thresholds import calibrate
 from tests.support import most_nightly
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from inference.false_alarms import FalseAlarms
 from inference.summary import ScoreSummary, Threshold
-from inference.thresholds import FalseAlarms
 from pipelines.dashboard.state_documents import Checkpoint
 from pipelines.dashboard.verdict import light_of
 

@@ -9,7 +9,7 @@ import pytest
 from core.config.schema import Scoring
 from inference.events.finding import event_lines
 from inference.events.what_if import what_if
-from inference.thresholds import CalibrationSample
+from inference.false_alarms import CalibrationSample
 
 SETTINGS = Scoring(event_gap=1, event_min_length=1)
 

@@ -10,7 +10,8 @@ from dataclasses import asdict
 import pytest
 
 from core.page import STATE
-from inference.thresholds import CalibratedThreshold, FalseAlarms
+from inference.calibrated_threshold import CalibratedThreshold
+from inference.false_alarms import FalseAlarms
 from pipelines.dashboard.fleet_documents import FILE, FleetState
 from pipelines.fleet.attention import fleet_state
 from pipelines.fleet.command import main
