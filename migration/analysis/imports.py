@@ -141,12 +141,34 @@ _CALLS_LOAD = re.compile(
 )
 PROGRAM_WORDS = (*_PROGRAMS, "nbconvert")
 """A cell that calls one of the commands contains one of these words."""
-# A package with the name of a usual folder of a repository, and its modules: any other one is a file there.
+# Modules whose parts decide which package has them.
+_BY_NAME = frozenset({"datasets", "google", "google.cloud"})
+# A package with the name of a usual folder of a repository, and its parts: any other one is a file there.
 _OF_DATASETS = re.compile(
     r"datasets\.(?:arrow_\w+|builder|combine|config|data_files|dataset_dict|distributed|download|exceptions|features|"
     r"filesystems|fingerprint|formatting|hub|info|inspect|io|iterable_dataset|load|naming|packaged_modules|search|splits|"
-    r"streaming|table|tasks|utils)\b"
+    r"streaming|table|tasks|utils|[A-Z]\w*|load_\w+|list_\w+|(?:concatenate|interleave)_datasets|(?:dis|en)able_\w+|"
+    r"get_dataset_\w+)\b"
 )
+# Packages that an import or a call needs and that pip does not install with its package: the code that needs them, and
+# packages that may take their place.
+_ALSO_NEEDED = {
+    package: (re.compile(pattern, re.MULTILINE), frozenset(others))
+    for package, pattern, *others in (
+        ("ipywidgets", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
+        ("lxml", r"\bread_(?:html|xml)\("),
+        ("openpyxl", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
+        ("pyarrow", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
+        ("tables", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
+        ("tensorboard", r"\btorch\.utils\.tensorboard\b"),
+        ("tensorflow", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
+        (
+            "torch",
+            r"\bfrom[ \t]+transformers[ \t]+import\b[^\n]*\b(?:AutoModel\w*|Trainer|pipeline)\b",
+            *("tensorflow", "jax", "flax", "accelerate", "sentence-transformers"),
+        ),
+    )
+}
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -187,6 +209,12 @@ def preinstalled_packages(
         if name.partition(".")[0] not in own and (package := _EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
+    code = [without_comments(source) for source in sources if source.is_python]
+    found |= {
+        package
+        for package, (pattern, others) in _ALSO_NEEDED.items()
+        if not others & (found | known) and any(pattern.search(text) for text in code)
+    }
     return sorted(package for package in found if _any_build(package) not in known)
 
 
@@ -230,9 +258,8 @@ def _modules(source: CellSource) -> Iterator[str]:
         return
     for match in _IMPORT.finditer(source.text):
         if match["module"]:
-            yield match["module"]
-            if match["module"] in ("google", "google.cloud"):
-                yield from (f"{match['module']}.{name}" for name in _DOTTED.findall(match["parts"]))
+            names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
+            yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]
             yield from filter(None, (borrowed(path_below(match["module"]), name) for name in _names(match["parts"])))
         else:
             for part in match["modules"].split(","):
