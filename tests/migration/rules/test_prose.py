@@ -84,6 +84,7 @@ def test_the_pages_of_colab_itself_stay(text):
         (f"You can use Colab to run it {_HTML}", f"You can use Colab to run it [Open In GitHub]({_GITHUB})"),
         (f"{_HTML} if you like", f"[Open In GitHub]({_GITHUB}) if you like"),
         (f"<th>b</th><td>{_HTML}</td>", f'<th>b</th><td><a href="{_GITHUB}">notebook</a></td>'),
+        (f"Run it here:\n\n{_BADGE}\n", f"Run it here:\n\n{_NOTEBOOK}\n"),
     ],
 )  # fmt: skip
 def test_a_badge_that_would_leave_a_gap_becomes_a_link_to_the_notebook(before, after):
@@ -185,6 +186,16 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
     assert {finding.rule for finding in found} == {"LF702", "LF703"}
 
 
+def test_a_link_to_a_heading_that_is_not_the_first_with_its_text_becomes_text():
+    texts = {"a": "# Models", "b": "## Load", "c": "# Results", "d": "## Load", "e": "no heading"}
+    cells = [{"cell_type": "markdown", "metadata": {"id": name}, "source": text} for name, text in texts.items()]
+    facts = NotebookFacts(headings=headings(cells))
+    text = " ".join(f"[{name}](#scrollTo={name})" for name in texts)
+    new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
+    assert new.text == "[a](#Models) [b](#Load) [c](#Results) d e"
+    assert [bool(finding.action) for finding in found] == [False, False, False, True, True]
+
+
 @pytest.mark.parametrize(
     "text, heading, after",
     [
@@ -262,6 +273,15 @@ def test_other_text_is_unchanged(text):
     new, found = _rewrite(text)
     assert new is text
     assert found == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Click the icon to run it in Colab.", "Edit it in Colab by clicking this badge:", "Use the badge below."]
+)
+def test_a_badge_stays_if_the_text_says_to_click_it(text):
+    new, found = _rewrite(f"{text}\n\n{_BADGE}")
+    assert _BADGE in new
+    assert "LF701" in {finding.rule for finding in found}
 
 
 @pytest.mark.parametrize(
@@ -457,6 +477,8 @@ _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
     [
         ("Run the cell, click the link, and sign in", True),
         ("Paste the code that Google gives to you", True),
+        ("It will prompt you", True),
+        ("Allow Colab access", True),
         ("実行すると，認証が求められる", True),
         ("运行后请登录谷歌账号", True),
         ("구글 계정에 로그인하세요", True),
