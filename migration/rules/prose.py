@@ -417,7 +417,8 @@ RULES: tuple[Rule, ...] = (
         "LF703",
         "link to a cell",
         "`[text](#scrollTo=…)`, also below the address of this notebook on Colab",
-        "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, `text`",
+        "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, or if an earlier one "
+        "has its text, `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,
         holding("#scrollTo="),

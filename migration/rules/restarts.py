@@ -71,7 +71,7 @@ RULES: tuple[Rule, ...] = (
         "LF250",
         "Restart of the kernel",
         "`os.kill(os.getpid(), 9)`, `os._exit(0)`, `exit()` at the top, `….kernel.do_shutdown(True)`",
-        f"the comment `{_NOTE}`",
+        f"the comment `{_NOTE}`; below an `if` the user must act",
         Keeps.EQUIVALENT,
         _find_restarts,
         _TRIGGER,
