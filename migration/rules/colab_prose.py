@@ -148,11 +148,15 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _about_colab(text: str) -> list[re.Match[str]]:
     """The places of a text that are about Colab, in order."""
     lower = text.lower()
-    # Other rules report a link to Colab with the text around it.
     words = [word for word in _ABOUT_COLAB if word in lower]
-    patterns = [_ABOUT_COLAB[word] for word in words if word != "colab" or "colab.research" not in lower]
-    plain = _EMPHASIS.sub("*", text) if patterns else text
-    return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
+    plain = _EMPHASIS.sub("*", text) if words else text
+    found = ((word, match) for word in words for match in _ABOUT_COLAB[word].finditer(plain))
+    # Other rules report a link to Colab with the text around it.
+    links = {text.count("\n", 0, link.start()) for link in re.finditer(r"colab\.research", lower)}
+    return sorted(
+        (match for word, match in found if word != "colab" or text.count("\n", 0, match.start()) not in links),
+        key=lambda match: match.start(),
+    )
 
 
 def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
