@@ -83,9 +83,11 @@ _ABOUT_COLAB = {
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
-_MENU_WORDS = ("runtime", "런타임", "运行时")
-_PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
-_PRINTED_CHANGES = re.compile(_SEEN_ON_DRIVE, re.IGNORECASE)
+# Messages about Colab, and words of which each of them contains one.
+_PRINTED = re.compile(
+    rf"\bchange runtime type\b|런타임 유형|更改运行时|ランタイム|\bcolab secrets?\b|{_SEEN_ON_DRIVE}", re.IGNORECASE
+)
+_PRINTED_WORDS = ("runtime", "런타임", "运行时", "ランタイム", "secret", "visible in")
 _PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
@@ -179,13 +181,12 @@ def _is_left(finding: Finding, text: str) -> bool:
 
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, comments and strings about its Runtime menu, messages about the drive's files, and comments about signing
-    in above a mount."""
+    comments, comments about its Runtime menu, messages about the menu, secrets and the drive's files, and comments
+    about signing in above a mount."""
     last = mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
-    names_menu = any(word in text for word in _MENU_WORDS)
-    names_changes = "visible in" in text
-    if source.language != "python" or not (mount >= 0 or names_menu or names_changes or "markdown" in text):
+    is_said = any(word in text for word in _PRINTED_WORDS)
+    if source.language != "python" or not (mount >= 0 or is_said or "markdown" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
@@ -195,9 +196,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
         elif row not in rows and _RUNTIME.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
-    for match in outside_comments(source, _PRINTED_MENU) if names_menu and source.is_python else ():
-        found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
-    for match in outside_comments(source, _PRINTED_CHANGES) if names_changes and source.is_python else ():
+    for match in outside_comments(source, _PRINTED) if is_said and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
     for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
         found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))

@@ -378,6 +378,8 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
     [
         ("print('Select the Runtime > \"Change runtime type\" menu')", [1]),
         ("print('All changes made in this session should now be visible in Drive.')", [1]),
+        ("raise ValueError('set the key as a Colab secret')", [1]),
+        ("print('「ランタイム」→「セッションを再起動する」')", [1]),
         ("# drives: visible in blue", []),
         ("a = (\n  '런타임 → 런타임 유형 변경'\n)", [2]),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
