@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
 from migration.colab.names import borrowed, path_below
+from migration.notebook.texts import holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, without_comments
 
@@ -153,17 +154,17 @@ _OF_DATASETS = re.compile(
 # Packages that an import or a call needs and that pip does not install with its package: the code that needs them, and
 # packages that may take their place.
 _ALSO_NEEDED = {
-    package: (re.compile(pattern, re.MULTILINE), frozenset(others))
-    for package, pattern, *others in (
-        ("ipywidgets", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
-        ("lxml", r"\bread_(?:html|xml)\("),
-        ("openpyxl", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
-        ("pyarrow", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
-        ("tables", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
-        ("tensorboard", r"\btorch\.utils\.tensorboard\b"),
-        ("tensorflow", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
+    package: (holding(*words.split(), like=pattern), frozenset(others))
+    for package, words, pattern, *others in (
+        ("ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
+        ("lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
+        ("openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
+        ("pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
+        ("tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
+        ("tensorboard", "torch.utils.tensorboard", r"\btorch\.utils\.tensorboard\b"),
+        ("tensorflow", "keras", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
         (
-            "torch",
+            *("torch", "transformers"),
             r"\bfrom[ \t]+transformers[ \t]+import\b[^\n]*\b(?:AutoModel\w*|Trainer|pipeline)\b",
             *("tensorflow", "jax", "flax", "accelerate", "sentence-transformers"),
         ),
@@ -209,11 +210,13 @@ def preinstalled_packages(
         if name.partition(".")[0] not in own and (package := _EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
-    code = [without_comments(source) for source in sources if source.is_python]
     found |= {
         package
-        for package, (pattern, others) in _ALSO_NEEDED.items()
-        if not others & (found | known) and any(pattern.search(text) for text in code)
+        for package, (code, others) in _ALSO_NEEDED.items()
+        if not others & (found | known)
+        and any(
+            code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
+        )
     }
     return sorted(package for package in found if _any_build(package) not in known)
 
