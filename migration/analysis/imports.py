@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
 from migration.colab.names import borrowed, path_below
+from migration.notebook.texts import holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, without_comments
 
@@ -141,12 +142,34 @@ _CALLS_LOAD = re.compile(
 )
 PROGRAM_WORDS = (*_PROGRAMS, "nbconvert")
 """A cell that calls one of the commands contains one of these words."""
-# A package with the name of a usual folder of a repository, and its modules: any other one is a file there.
+# Modules whose parts decide which package has them.
+_BY_NAME = frozenset({"datasets", "google", "google.cloud"})
+# A package with the name of a usual folder of a repository, and its parts: any other one is a file there.
 _OF_DATASETS = re.compile(
     r"datasets\.(?:arrow_\w+|builder|combine|config|data_files|dataset_dict|distributed|download|exceptions|features|"
     r"filesystems|fingerprint|formatting|hub|info|inspect|io|iterable_dataset|load|naming|packaged_modules|search|splits|"
-    r"streaming|table|tasks|utils)\b"
+    r"streaming|table|tasks|utils|[A-Z]\w*|load_\w+|list_\w+|(?:concatenate|interleave)_datasets|(?:dis|en)able_\w+|"
+    r"get_dataset_\w+)\b"
 )
+# Packages that an import or a call needs and that pip does not install with its package: the code that needs them, and
+# packages that may take their place.
+_ALSO_NEEDED = {
+    package: (holding(*words.split(), like=pattern), frozenset(others))
+    for package, words, pattern, *others in (
+        ("ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
+        ("lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
+        ("openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
+        ("pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
+        ("tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
+        ("tensorboard", "torch.utils.tensorboard", r"\btorch\.utils\.tensorboard\b"),
+        ("tensorflow", "keras", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
+        (
+            *("torch", "transformers"),
+            r"\bfrom[ \t]+transformers[ \t]+import\b[^\n]*\b(?:AutoModel\w*|Trainer|pipeline)\b",
+            *("tensorflow", "jax", "flax", "accelerate", "sentence-transformers"),
+        ),
+    )
+}
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -187,6 +210,14 @@ def preinstalled_packages(
         if name.partition(".")[0] not in own and (package := _EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
+    found |= {
+        package
+        for package, (code, others) in _ALSO_NEEDED.items()
+        if not others & (found | known)
+        and any(
+            code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
+        )
+    }
     return sorted(package for package in found if _any_build(package) not in known)
 
 
@@ -230,9 +261,8 @@ def _modules(source: CellSource) -> Iterator[str]:
         return
     for match in _IMPORT.finditer(source.text):
         if match["module"]:
-            yield match["module"]
-            if match["module"] in ("google", "google.cloud"):
-                yield from (f"{match['module']}.{name}" for name in _DOTTED.findall(match["parts"]))
+            names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
+            yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]
             yield from filter(None, (borrowed(path_below(match["module"]), name) for name in _names(match["parts"])))
         else:
             for part in match["modules"].split(","):

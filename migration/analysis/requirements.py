@@ -51,6 +51,7 @@ _BELOW_WORK = re.compile(r"(?:/content|\$WORK_DIR)/([\w./-]+)")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
+_IS_FILE = "a folder or file: run the cell that installs it"
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _ONLY_ON_COLAB = frozenset(name for name, *_ in ONLY_ON_COLAB.values())
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
@@ -211,7 +212,7 @@ class _Lines:
         if not (item.is_known or below_work):
             self._say(line, "a part of it is a Python expression")
         elif option != "--trusted-host" and not re.match(r"https?://", value) and not _ADDRESS.fullmatch(value):
-            self._say(line, "a file in the notebook's folder")
+            self._say(line, _IS_FILE)
         elif credentials or masked(line) != line:
             self._say(line, "needs credentials")
         else:
@@ -241,7 +242,7 @@ class _Lines:
         elif _ADDRESS.fullmatch(url):
             self._put(_Entry(address["name"] if address else _name_in(url), prefix + value, bounds="@"), call)
         elif prefix or re.match(r"[.~/]|file:", url) or "/" in url or _ARCHIVE.search(url):
-            self._say(prefix + value, "a folder or file: run the cell that installs it")
+            self._say(prefix + value, _IS_FILE)
         else:
             self._say(prefix + value, "pip does not accept it")
 

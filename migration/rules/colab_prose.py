@@ -83,9 +83,11 @@ _ABOUT_COLAB = {
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
-_MENU_WORDS = ("runtime", "런타임", "运行时")
-_PRINTED_MENU = re.compile(r"\bchange runtime type\b|런타임 유형|更改运行时", re.IGNORECASE)
-_PRINTED_CHANGES = re.compile(_SEEN_ON_DRIVE, re.IGNORECASE)
+# Messages about Colab, and words of which each of them contains one.
+_PRINTED = re.compile(
+    rf"\bchange runtime type\b|런타임 유형|更改运行时|ランタイム|\bcolab secrets?\b|{_SEEN_ON_DRIVE}", re.IGNORECASE
+)
+_PRINTED_WORDS = ("runtime", "런타임", "运行时", "ランタイム", "secret", "visible in")
 _PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
@@ -114,7 +116,8 @@ _TEST_ACTION = "reword it: the code below it does the same on every machine now"
 _OTHER_SERVICE = r"(?im)^(?!.*(?:hugging|ngrok|gradio|wandb|kaggle|github|openai)).*?"
 _WORDS = (
     r"\bclick\w*\b.{0,20}\b(?:link|url)\b|\blink\b.{0,20}\bopen\b|\b(?:sign|log)(?:n?ing)?[ -]?in\b"
-    r"|\bpast(?:e|ing)\b.{0,30}\bcode\b|\b(?:verification|access) code\b|\b(?:google|your) account\b"
+    r"|\bprompts? (?:you|for)\b|\b(?:allow|grant)\w*\b.{0,20}\baccess\b|\bpast(?:e|ing)\b.{0,30}\bcode\b"
+    r"|\b(?:verification|access) code\b|\b(?:google|your) account\b"
     r"|\bauthori[sz]|\bauthenticat|\bautoriz|\bautentic|\binici\w* sesi[oó]n|\b(?:cuenta|conta) (?:de |do )?google"
     r"|\benlace\b|\bpermis[os]|認証|認可|許可|ログイン|サインイン|アカウント|貼り付け"
     r"|授[权權]|[认認][证證]|登[录錄入]|[账帳][号號户戶]|[验驗][证證][码碼]|粘[贴貼]|貼上|인증|로그인|계정|권한|붙여"
@@ -147,11 +150,15 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _about_colab(text: str) -> list[re.Match[str]]:
     """The places of a text that are about Colab, in order."""
     lower = text.lower()
-    # Other rules report a link to Colab with the text around it.
     words = [word for word in _ABOUT_COLAB if word in lower]
-    patterns = [_ABOUT_COLAB[word] for word in words if word != "colab" or "colab.research" not in lower]
-    plain = _EMPHASIS.sub("*", text) if patterns else text
-    return sorted((match for pattern in patterns for match in pattern.finditer(plain)), key=lambda match: match.start())
+    plain = _EMPHASIS.sub("*", text) if words else text
+    found = ((word, match) for word in words for match in _ABOUT_COLAB[word].finditer(plain))
+    # Other rules report a link to Colab with the text around it.
+    links = {text.count("\n", 0, link.start()) for link in re.finditer(r"colab\.research", lower)}
+    return sorted(
+        (match for word, match in found if word != "colab" or text.count("\n", 0, match.start()) not in links),
+        key=lambda match: match.start(),
+    )
 
 
 def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
@@ -174,13 +181,12 @@ def _is_left(finding: Finding, text: str) -> bool:
 
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, comments and strings about its Runtime menu, messages about the drive's files, and comments about signing
-    in above a mount."""
+    comments, comments about its Runtime menu, messages about the menu, secrets and the drive's files, and comments
+    about signing in above a mount."""
     last = mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
-    names_menu = any(word in text for word in _MENU_WORDS)
-    names_changes = "visible in" in text
-    if source.language != "python" or not (mount >= 0 or names_menu or names_changes or "markdown" in text):
+    is_said = any(word in text for word in _PRINTED_WORDS)
+    if source.language != "python" or not (mount >= 0 or is_said or "markdown" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
     found: dict[int, tuple[str, str]] = {}
@@ -190,9 +196,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
         elif row not in rows and _RUNTIME.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
-    for match in outside_comments(source, _PRINTED_MENU) if names_menu and source.is_python else ():
-        found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
-    for match in outside_comments(source, _PRINTED_CHANGES) if names_changes and source.is_python else ():
+    for match in outside_comments(source, _PRINTED) if is_said and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
     for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
         found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))

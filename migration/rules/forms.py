@@ -28,16 +28,20 @@ _RETURNS_NONE = re.compile(
     r"print|os\.(?:makedirs|mkdir|chdir|remove|unlink|rmdir|rename)|shutil\.rmtree|time\.sleep|sys\.path\.(?:append|insert)"
     r"|warnings\.(?:filterwarnings|simplefilter)|(?:np\.|numpy\.)?random\.seed"
 )
+_RUNS_ITSELF = re.compile(r"""\{\s*["']?run["']?\s*:\s*["']auto\b""")
+_RUN = "run the cell after each change of a value: only Colab does so by itself; reword texts that say so"
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
 _BLANK_LINE, _ENDS_BLANK = re.compile(r"[ \t]*\n"), re.compile(r"\n[ \t]*\n\Z")
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    runs_itself = bool(_RUNS_ITSELF.search(source.text) and form_fields(source))
     for mark in _marks(source, facts, "title", "markdown"):
         what = "title" if mark.kind == "title" else "text"
         edit = _comment(source, mark, text_comment(mark.kind, mark.text))
-        yield Match(mark.start, mark.end, f"{what} of a form", (edit,))
+        keeps, action = (Keeps.EQUIVALENT, _RUN) if runs_itself and what == "title" else (None, "")
+        yield Match(mark.start, mark.end, f"{what} of a form", (edit,), action, keeps)
 
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -28,13 +28,19 @@ _SYSTEM_TOOLS = re.compile(
 _MANAGERS = re.compile(r"npm|yarn|gem|cargo|go|brew|snap|yum|dnf|apk|pacman|easy_install")
 _MAY_CHANGE_MACHINE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
-    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm|conda|mamba)\b"
+    rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm|config|conda|mamba)\b"
 )
 _MACHINE_SCRIPT = re.compile(
     r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z]))[^|\n]*"
     r"\|\s*(?:(?:sudo|env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*(?:ba)?sh\b"
 )
-_SETS_UP_CONDA = re.compile(r"init\b|config\b(?!.*--(?:env|file)\b)(?=.* --(?:set|add|append|prepend|remove)\b)")
+_CONDA_SETTINGS = re.compile(r"init\b|config\b(?!.*--(?:env|file)\b)(?=.* --(?:set|add|append|prepend|remove)\b)")
+# What changes the settings of the user, by program.
+_CHANGES_SETTINGS = {
+    "conda": _CONDA_SETTINGS,
+    "mamba": _CONDA_SETTINGS,
+    "git": re.compile(r"config\b(?=.* --(?:global|system)\b)(?!.* (?:-l|--list|--get[\w-]*)\b)"),
+}
 _RUNS_SCRIPT = "a downloaded script adds a package source or sets up Colab's machine"
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _SETTINGS = "delete the line, unless you want these settings in every notebook and terminal of yours"
@@ -48,7 +54,7 @@ _TARGET = re.compile(
     r"-[a-zA-Z]*[CdOPopt]|--(?:directory|directory-prefix|output|output-document|dir|prefix|target)|-DCMAKE_INSTALL_PREFIX"
 )
 _COLAB_MACHINE = re.compile(
-    r"(?<![\w.$}~:/-])(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
+    r"(?<![\w.$}~/-])(?<!\w:)(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
     r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
@@ -72,8 +78,8 @@ def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(text.at(script.start()), text.at(script.end()), _RUNS_SCRIPT, (), _CHECK)
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
             arguments = " ".join(word.value for word in command.arguments)
-            if command.program in ("conda", "mamba") and _SETS_UP_CONDA.match(arguments):
-                yield Match(*text.span(command), "changes your own settings of conda, or of the shell", (), _SETTINGS)
+            if (settings := _CHANGES_SETTINGS.get(command.program)) and settings.match(arguments):
+                yield Match(*text.span(command), f"changes your own settings of {command.program}", (), _SETTINGS)
             elif what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
 

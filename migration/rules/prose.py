@@ -80,7 +80,8 @@ _EXPLAINS = re.compile(r"\bhow to\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\n[ \t]*\n|(?<=[.!?])\s")
 _COLAB_ITSELF = re.compile(r"(?<![\w/.-])colab(?:oratory)?(?![\w/-]|\.\w)", re.IGNORECASE)
 _NAMES_BADGE = re.compile(
-    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:icon|badge|button|logo)\b[^.\n]{0,60}\bcolab", re.IGNORECASE
+    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab)",
+    re.IGNORECASE,
 )
 _PLACE = re.compile(r"\b(?:in|on|at|to|with|via|using|dans|sur|avec|en|con|auf|mit|no|em)\W*$", re.IGNORECASE)
 _IN_COLAB = re.compile(
@@ -145,7 +146,7 @@ def _badge_edit(text: str, start: int, end: int, *, is_other: bool) -> Edit:
         return Edit(start, end, f'<a href="{target}">notebook</a>')
     before, after = _around(text, first, last)
     is_column = "|" in before + after and bool(_COLUMN_BEFORE.fullmatch(before) and _COLUMN_AFTER.fullmatch(after))
-    if target and (is_column or (_LABEL.search(before) and not after.strip())):
+    if target and (is_column or (_LABEL.search(text[:first]) and not after.strip())):
         return Edit(start, end, f"[notebook]({target})")
     return _removal(text, first, last)
 
@@ -334,15 +335,19 @@ def _relabelled(text: str, start: int, end: int, target: str) -> str:
 
 
 def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """The headings of each cell, or else the one above it, by the id that Colab gave the cell."""
+    """The headings of each cell, or else the one above it, by the id that Colab gave the cell; none that a cell above
+    has, because a link leads to the first one with its text."""
     found: dict[str, tuple[str, ...]] = {}
     above: tuple[str, ...] = ()
+    known: set[str] = set()
     for cell in cells:
         texts = _HEADING.findall(source_text(cell)) if cell["cell_type"] == "markdown" else ()
-        own = tuple(_MARKS.sub("", text).strip() for text in texts)
-        above = own[-1:] or above
+        own = [_MARKS.sub("", text).strip() for text in texts]
+        new = tuple(text for text in own if text not in known)
+        known.update(own)
+        above = new[-1:] if own else above
         if isinstance(name := cell.get("metadata", {}).get("id"), str):
-            found[name] = own or above
+            found[name] = new if own else above
     return found
 
 
@@ -412,7 +417,8 @@ RULES: tuple[Rule, ...] = (
         "LF703",
         "link to a cell",
         "`[text](#scrollTo=…)`, also below the address of this notebook on Colab",
-        "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, `text`",
+        "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, or if an earlier one "
+        "has its text, `text`",
         Keeps.EQUIVALENT,
         _find_scroll_links,
         holding("#scrollTo="),

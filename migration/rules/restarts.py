@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
 from migration.python.source import CellSource
-from migration.python.statements import Block, blocks, take_out
+from migration.python.statements import Block, blocks, place_of, take_out
 from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _NOTE = "# The kernel was restarted here."
-_ACTION = "restart the kernel here if freshly installed packages are not picked up, then continue with the next cell"
+_TEXTS = "; reword texts that announce the restart"
+_ACTION = (
+    "restart the kernel here if freshly installed packages are not picked up, or to free its memory, then continue "
+    f"with the next cell{_TEXTS}"
+)
 _GUARD_ACTION = (
     "restart the kernel if the condition holds, and run this cell again: its code below runs without a restart here"
+    f"{_TEXTS}"
 )
-_SAYS_SO = "; reword the message above, which says that the kernel restarts"
 _TRIGGER = holding(
     *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
     like=r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart",
@@ -35,17 +38,10 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if found:
             start, end = source.span(found[0])[0], source.span(found[-1])[1]
             message = f"`{ast.unparse(found[0])}` restarts the kernel"
-            printed = source.segment(before) if (before := _statement_before(block, found[0])) else ""
-            is_guard = re.search(r"\bagain\b|\bre-?run", printed, re.IGNORECASE) and isinstance(block.owner, ast.If)
-            action = _GUARD_ACTION if is_guard else _ACTION
-            action += _SAYS_SO * bool(re.match(r"print\(.*restart", printed, re.IGNORECASE))
-            keeps = Keeps.NEEDS_HUMAN if is_guard else None
+            place = place_of(source, start)
+            is_guarded = place is not None and any(isinstance(node, ast.If) for node in place.around)
+            action, keeps = (_GUARD_ACTION, Keeps.NEEDS_HUMAN) if is_guarded else (_ACTION, None)
             yield Match(start, end, message, take_out(source, found, _NOTE, always=True), action, keeps)
-
-
-def _statement_before(block: Block, node: ast.stmt) -> ast.stmt | None:
-    at = block.statements.index(node)
-    return block.statements[at - 1] if at else None
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:
@@ -75,7 +71,7 @@ RULES: tuple[Rule, ...] = (
         "LF250",
         "Restart of the kernel",
         "`os.kill(os.getpid(), 9)`, `os._exit(0)`, `exit()` at the top, `….kernel.do_shutdown(True)`",
-        f"the comment `{_NOTE}`",
+        f"the comment `{_NOTE}`; below an `if` the user must act",
         Keeps.EQUIVALENT,
         _find_restarts,
         _TRIGGER,

@@ -104,9 +104,9 @@ def test_other_languages_give_no_requirement():
         ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file: run the cell that installs it)"),
         ("-e a_folder", "# -e a_folder (a folder or file: run the cell that installs it)"),
         ("--find-links https://example.org", "--find-links https://example.org"),
-        ("-r requirements.txt", "# -r requirements.txt (a file in the notebook's folder)"),
-        ("-r /content/a/b.txt", "# -r a/b.txt (a file in the notebook's folder)"),
-        ('-r "$WORK_DIR"/a/b.txt', "# -r a/b.txt (a file in the notebook's folder)"),
+        ("-r requirements.txt", "# -r requirements.txt (a folder or file: run the cell that installs it)"),
+        ("-r /content/a/b.txt", "# -r a/b.txt (a folder or file: run the cell that installs it)"),
+        ('-r "$WORK_DIR"/a/b.txt', "# -r a/b.txt (a folder or file: run the cell that installs it)"),
         ("--pre x", "x>=0.dev0"),
         ("--pre x[b]>=1", "x[b]>=1,>=0.dev0"),
         ("--pre x==1", "x==1"),
@@ -135,7 +135,7 @@ def test_options_are_first_and_unique():
         "--trusted-host example.org",
         "x>=0.dev0",
         "y",
-        "# --find-links wheels (a file in the notebook's folder)",
+        "# --find-links wheels (a folder or file: run the cell that installs it)",
         "# --extra-index-url {url} (a part of it is a Python expression)",
     ]
 
@@ -248,12 +248,37 @@ def test_preinstalled_modules_are_named_by_package():
         ["!pip install git+https://github.com/huggingface/transformers", "import transformers"],
         ["text = 'import numpy'"],
         ["!git clone https://a.org/b.git\n%cd b", "from datasets.augmentations import x"],
+        ["!git clone https://a.org/b.git\n%cd b", "from datasets import get_batches, get_dataset"],
         ["!wget https://a.org/seaborn.py", "import seaborn"],
         ["open('lib/seaborn/__init__.py')", "import seaborn.colors"],
     ],
 )
 def test_standard_modules_get_no_line(texts):
     assert not any(line.startswith("# Imported") for line in _python(*texts))
+
+
+@pytest.mark.parametrize(
+    "text, packages",
+    [
+        ("from torch.utils.tensorboard import SummaryWriter", ["tensorboard", "torch"]),
+        ("from keras.models import Sequential", ["keras", "tensorflow"]),
+        ("import keras\nimport torch", ["keras", "torch"]),
+        ("!pip install tensorflow-cpu\nimport keras", ["keras"]),
+        ("from transformers import pipeline", ["torch", "transformers"]),
+        ("from transformers import AutoModel\nimport tensorflow", ["tensorflow", "transformers"]),
+        ("from transformers import AutoTokenizer", ["transformers"]),
+        ("from tqdm.notebook import tqdm", ["ipywidgets", "tqdm"]),
+        ("frame = pandas.read_excel('a.xlsx')", ["openpyxl"]),
+        ("!pip install fastparquet\nframe.to_parquet('a')", []),
+        ("# frame.to_parquet('a')", []),
+        ("from datasets import Dataset, load_dataset", ["datasets"]),
+        ("from datasets import (\n    load_dataset,\n)", ["datasets"]),
+    ],
+)
+def test_packages_that_a_call_needs_are_listed(text, packages):
+    lines = _python(text)
+    _, _, listed = "\n".join(lines).partition("# Imported or called by the notebook, and installed on Colab:\n")
+    assert listed.splitlines() == packages
 
 
 def test_a_package_that_is_edited_where_it_is_installed_is_listed():

@@ -52,6 +52,19 @@ def test_titles_and_text_become_comments(before, after):
     assert _rewrite(new)[0] is new
 
 
+@pytest.mark.parametrize(
+    "text, is_named",
+    [
+        ("#@title A {run: 'auto'}\nx = 1 #@param\na(x)", True),
+        ("#@title A {run: 'auto'}\nx = 1", False),
+        ("#@title A\nx = 1 #@param\na(x)", False),
+    ],
+)
+def test_a_form_that_colab_runs_by_itself_is_reported(text, is_named):
+    (found,) = (finding for finding in _rewrite(text)[1] if finding.rule == "LF601")
+    assert ("after each change" in found.action) is is_named
+
+
 def test_a_field_in_a_shell_cell_becomes_a_plain_comment():
     new, (finding,) = _rewrite('%%bash\nN=3 # @param {type: "integer"}\necho "# @param"\n')
     assert new == '%%bash\nN=3\necho "# @param"\n'
