@@ -203,14 +203,16 @@ def stand_in(tmp_path_factory) -> Path:
     """The folder of a stand-in run of all sections but those of the main job and those that are like others."""
     out = tmp_path_factory.mktemp("proof")
     left_out = ("main-job", "energy", "speed-swinmae-base", "speed-swinmae-shallow")
-    chosen = [section for section in sections.SECTIONS if section.name not in left_out]
+    # The limits are those of a machine with a GPU. A busy CPU needs longer, and the test is not about time.
+    chosen = [replace(each, limit_s=8 * each.limit_s) for each in sections.SECTIONS if each.name not in left_out]
     proof = Proof(chosen, "cpu", out)
-    assert proof.run(proof.order(), 480) == EXIT_OK, (out / "report.md").read_text()
+    assert proof.run(proof.order(), 8 * 480) == EXIT_OK, (out / "report.md").read_text()
     return out
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_the_stand_in_runs_the_sections(stand_in):
     found = report(stand_in)
     assert {section["status"] for section in found.values()} == {"passed"}
