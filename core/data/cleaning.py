@@ -12,6 +12,7 @@ from core.data.blocks import blocks, gathered
 from core.data.medians import median
 from core.data.recording import NOT_A_TIME, Recording
 from core.data.sampling import steps
+from core.numbers import counted
 
 
 def cleaned(recording: Recording, gap_factor: float, scratch: Path | None = None) -> Recording:
@@ -42,9 +43,9 @@ def _in_order(recording: Recording, scratch: Path | None) -> Recording:
     num_repeated = int(len(row_n) - first_n.sum())
     row_n = row_n[first_n]
     changes = (
-        (num_untimed > 0, f"{num_untimed} rows without a time stamp dropped"),
+        (num_untimed > 0, f"{counted(num_untimed, 'row')} without a time stamp dropped"),
         (backward, "rows sorted by time"),
-        (num_repeated > 0, f"{num_repeated} rows with a repeated time stamp dropped"),
+        (num_repeated > 0, f"{counted(num_repeated, 'row')} with a repeated time stamp dropped"),
     )
     return dataclasses.replace(
         recording,

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ _DECIMAL_COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$")
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
+_UNNAMED = re.compile(r"(Unnamed: \d+)?")
+SECOND_HEADER = "a second header, with other columns or in another order"
+SPLIT_FILE = "split the file before this row: each file has one header"
 # Errors of PyArrow and pandas for bytes, schemas and metadata that they cannot read.
 _ERRORS = (
     csv.Error,
@@ -189,7 +192,7 @@ def _frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
 def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
     dialect = sniff(path, scratch)
     size = None if at_once else max(1, min(_BLOCK_TEXT // dialect.row_bytes, _BLOCK_CELLS // dialect.num_columns))
-    first_row, notes = 2, None
+    first_row, notes, repeated = 2, None, ()
     for frame in _parsed(path, dialect, size, columns):
         _refuse_odd_cells(frame, dialect, path, first_row)
         if dialect.decimal == ",":
@@ -197,7 +200,15 @@ def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | Non
         may_be_short = len(frame.columns) > 1 and frame.iloc[:, -1].isna().any()
         if may_be_short and notes is None:
             notes = _note_on_short_rows(path, dialect)
-        yield Table(frame, first_row, notes or ())
+        headers = _repeated_headers(frame, path, first_row)
+        if headers and not repeated:
+            row = first_row + headers[0]
+            repeated = (f"row {row} repeats the header, as after a restart of a logger; such rows are not read",)
+        found = (*(notes or ()), *repeated)
+        if at_once:
+            yield Table(frame.drop(index=frame.index[headers]), first_row, found)
+        else:
+            yield from (Table(part, first_row + start, found) for start, part in _between(frame, headers))
         first_row += len(frame)
 
 
@@ -259,6 +270,42 @@ def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_r
                 raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=remedy)
 
 
+def _repeated_headers(frame: pd.DataFrame, path: Path, first_row: int) -> list[int]:
+    """Positions of the rows that repeat the header.
+
+    Raises DataError for a row of column names in another order, or with other names: the cells after it would be read
+    as other channels.
+    """
+    if any(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        return []  # a name in every column makes every column text
+    names, repeated = [str(name).strip() for name in frame.columns], []
+    ends = [frame.iloc[:, at].astype("string").str.strip().isin(names) for at in {0, len(names) - 1}]
+    for at in map(int, np.flatnonzero(np.logical_or.reduce(ends))):
+        kind = second_header([str(cell) for cell in frame.iloc[at]], names)
+        if kind == "another":
+            raise DataError(SECOND_HEADER, path=path, row=at + first_row, hint=SPLIT_FILE)
+        if kind:
+            repeated.append(at)
+    return repeated
+
+
+def _between(frame: pd.DataFrame, positions: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows before, between and after these positions, each with the position of its first row."""
+    starts, stops = [0, *(at + 1 for at in positions)], [*positions, len(frame)]
+    for start, stop in zip(starts, stops, strict=True):
+        if stop > start or not positions:
+            yield start, frame.iloc[start:stop]
+
+
+def second_header(cells: Sequence[str], names: Sequence[str]) -> Literal["same", "another"] | None:
+    """Whether a row repeats the header, or is another header: at least half of its cells are names of columns."""
+    cells = [cell.strip() for cell in cells]
+    named = [(cell, name) for cell, name in zip(cells, names, strict=False) if not _UNNAMED.fullmatch(name)]
+    if all(cell == name for cell, name in named):
+        return "same"
+    return "another" if 2 * sum(cell in names for cell in cells) >= len(names) else None
+
+
 def with_decimal_points(frame: pd.DataFrame) -> pd.DataFrame:
     """Text columns with decimal points: one cell that is not a number makes a column of decimal commas text."""
     texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
@@ -289,6 +336,5 @@ def _note_on_short_rows(path: Path, dialect: Dialect) -> tuple[str, ...]:
     short = [row for row, width in row_widths(path, dialect) if width < dialect.num_columns]
     if not short:
         return ()
-    return (
-        f"{len(short)} rows are shorter than the header, the first is row {short[0]}: their last cells are missing",
-    )
+    rows = counted(len(short), "row")
+    return (f"{rows} shorter than the header, the first is row {short[0]}: the last cells are missing",)

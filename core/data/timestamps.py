@@ -46,8 +46,11 @@ class Times:
     by_majority: bool = False
 
 
-def parse_times(column: pd.Series) -> Times:
-    """Reads one column of time stamps. Times with a zone are converted to UTC; others are not changed."""
+def parse_times(column: pd.Series, *, few_rows: bool = False) -> Times:
+    """Reads one column of time stamps. Times with a zone are converted to UTC; others are not changed.
+
+    few_rows: the rows cannot decide the order of day and month; dates with dots are then read day first.
+    """
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return Times(_as_ns(column.dt.tz_convert("UTC").dt.tz_localize(None)), notes=("time stamps converted to UTC",))
     if pd.api.types.is_datetime64_dtype(column.dtype):
@@ -57,7 +60,7 @@ def parse_times(column: pd.Series) -> Times:
     text = column.astype("string").str.strip()
     if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
         return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
-    return _from_text(text)
+    return _from_text(text, few_rows)
 
 
 def holds_times(column: pd.Series) -> bool:
@@ -120,14 +123,14 @@ def _counts_rows(number_n: np.ndarray) -> bool:
     return whole and (not step_n.size or float(np.median(step_n)) == 1.0)
 
 
-def _from_text(text: pd.Series) -> Times:
+def _from_text(text: pd.Series, few_rows: bool) -> Times:
     text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
     text, notes, by_majority = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
     forms = _plant_forms(_sample(rest))
     if len(rest) and forms:
-        filled, note = _parse_plant(rest, forms)
+        filled, note = _parse_plant(rest, forms, few_rows)
         parsed = parsed.fillna(filled)
         notes += [note] if note else []
         by_majority |= note is not None
@@ -175,7 +178,7 @@ def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
     return list(forms.items())
 
 
-def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
+def _parse_plant(text: pd.Series, forms: list[tuple[str, str]], few_rows: bool) -> tuple[pd.Series, str | None]:
     """Parses common local forms. If day and month could be swapped, the form that reads most rows is used; if both read
     the same number, the one whose times are closer to ascending order."""
     orders = {}
@@ -186,7 +189,7 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
             parsed = parsed.fillna(found.astype("datetime64[ns, UTC]"))
         orders[name] = parsed
     day, month = orders["day first"], orders["month first"]
-    if day.equals(month):
+    if day.equals(month) or (few_rows and _have_dots(forms)):
         return day, None
     if day.notna().sum() != month.notna().sum():
         name = max(orders, key=lambda order: orders[order].notna().sum())
@@ -200,11 +203,15 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
 
 def _by_convention(day: pd.Series, month: pd.Series, forms: Sequence[tuple[str, str]]) -> tuple[pd.Series, str | None]:
     """Dates that the rows do not decide: with dots, the day is first; with slashes and AM or PM, the month."""
-    if all("." in day_first.split("%y")[0].split("%Y")[0] for day_first, _ in forms):
+    if _have_dots(forms):
         return day, None
     if all("/" in day_first and "%p" in day_first for day_first, _ in forms):
         return month, "dates are ambiguous (day or month first) and were read month first, as usual with AM and PM"
     return day, "dates are ambiguous (day or month first) and were read day first"
+
+
+def _have_dots(forms: Sequence[tuple[str, str]]) -> bool:
+    return all("." in day_first.split("%y")[0].split("%Y")[0] for day_first, _ in forms)
 
 
 def _disorder(parsed: pd.Series) -> tuple[int, int]:
