@@ -15,9 +15,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from core.config import recipe
+from core.config.overrides import list_override
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
+from core.data.files import FORMATS_HINT, other_files
+from core.data.labels import labels_of
 from core.data.operating_points import stated_points
 from core.data.quality import QualityFinding, QualityReport, judge
 from core.data.recording import NS_PER_S, Recording
@@ -113,6 +116,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     # In the order of the splits: other files are compared with the first one to train on.
     recordings, reports = _read(list(files), config, root, data_root, findings)
     findings += _of_reports(reports, recordings, config)
+    findings += _of_other_files(config, present, data_root)
     recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
@@ -130,8 +134,9 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
-    findings += [*_of_channels(training, channels), *_of_decimals(training, recordings, config)]
+    findings += [*_of_channels(training, channels, config), *_of_decimals(training, recordings, config)]
     findings += _of_operating_points(training, config)
+    findings += _of_labels([recordings[span.recording] for span in spans.get("test", [])])
     findings += [*_of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
         config, len(files), len(recordings), rows, channels, rate_hz, first.time_source, states, _once(findings)
@@ -167,6 +172,25 @@ class _InFile(NamedTuple):
     found: QualityFinding
 
 
+def _of_other_files(config: AnyConfig, splits: Sequence[SplitName], data_root: Path) -> Iterator[Finding]:
+    """Files that are not read, because of their format."""
+    patterns = dict.fromkeys(pattern for name in splits for pattern in config.data.splits[name].files)
+    files = list(dict.fromkeys(file for pattern in patterns for file in other_files(pattern, data_root)))
+    if files:
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        shown = path_shown(relative(files[0], data_root), config)
+        yield Finding("warn", f"{shown}{more}: not read, it has another format", FORMATS_HINT)
+
+
+def _of_labels(recordings: Sequence[Recording]) -> Iterator[Finding]:
+    """Label files that scoring would reject."""
+    for recording in recordings:
+        try:
+            labels_of(recording)
+        except DataError as error:
+            yield _stop(error)
+
+
 def _of_reports(
     reports: Sequence[QualityReport], recordings: Sequence[Recording], config: AnyConfig
 ) -> Iterator[Finding]:
@@ -186,13 +210,18 @@ def _of_reports(
         yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
     for of_rule in warned.values():
         yield from (Finding("warn", text) for text in _of_rule(of_rule))
-    yield from _of_constants(constant, recordings, len(reports))
+    yield from _of_constants(constant, recordings, len(reports), config)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
 
 
+def _excluding(names: Sequence[str], config: AnyConfig) -> str:
+    """The override that leaves out these channels too."""
+    return list_override("data.exclude", [*config.data.exclude, *names])
+
+
 def _of_constants(
-    constant: Mapping[str, Sequence[str]], recordings: Sequence[Recording], num_files: int
+    constant: Mapping[str, Sequence[str]], recordings: Sequence[Recording], num_files: int, config: AnyConfig
 ) -> Iterator[Finding]:
     """Channels that never change in a file. constant: their files. Only those that are the same in all files should be
     left out, and numbers of runs: a channel that changes in other files may be a state of the machine."""
@@ -207,7 +236,7 @@ def _of_constants(
         if names:
             files = constant[names[0]]
             more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-            hint = f"data.exclude=[{','.join(names)}] {hint}"
+            hint = f"{_excluding(names, config)} {hint}"
             yield Finding("warn", f"{files[0]}{more}: constant{where}: {', '.join(names)}", hint)
     if in_some:
         counts = (f"{name} ({counted(len(constant[name]), 'file')})" for name in in_some)
@@ -318,12 +347,13 @@ def _of_operating_points(training: Sequence[tuple[Recording, Span]], config: Any
         return
     if found := stated_points(dict.fromkeys(recording.path for recording, _ in training)):
         ranges = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in found.items())
-        names = ",".join(found)
-        hint = f"data.context_channels=[{names}] compares recordings with what is usual at their operating point"
+        hint = f"{list_override('data.context_channels', found)} compares recordings with what is usual at their operating point"
         yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
 
 
-def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[str]) -> Iterator[Finding]:
+def _of_channels(
+    training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
+) -> Iterator[Finding]:
     """Channels that repeat another, exactly or up to a factor and an offset."""
     if not training or len(channels) < 2:
         return
@@ -338,7 +368,7 @@ def _of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[
             if both_n.sum() < 3 or np.ptp(one_n[both_n]) == 0 or np.ptp(other_n[both_n]) == 0:
                 continue
             other = channels[second]
-            hint = f"data.exclude=[{other}] keeps one of them"
+            hint = f"{_excluding([other], config)} keeps one of them"
             is_same = np.array_equal(one_n, other_n, equal_nan=True)
             if is_same or abs(np.corrcoef(one_n[both_n], other_n[both_n])[0, 1]) > _SAME:
                 copies.add(second)
@@ -361,8 +391,11 @@ def _of_decimals(
         if recording.file_id in trained_on:
             continue
         step = max(1, len(recording) // _COMPARED_ROWS)
-        found_c = _decimals(recording.values_tc[::step].astype(np.float64))
-        is_coarse_c = (found_c < decimals_c) & (square_c > 0) & (10.0**-found_c > _COARSE * np.sqrt(square_c))
+        found_nc = recording.values_tc[::step].astype(np.float64)
+        found_c = _decimals(found_nc)
+        changes_c = np.fmax.reduce(found_nc) > np.fmin.reduce(found_nc)  # a constant may be a round number
+        has_fewer_c = changes_c & (found_c < decimals_c)
+        is_coarse_c = has_fewer_c & (square_c > 0) & (10.0**-found_c > _COARSE * np.sqrt(square_c))
         names = tuple(name for name, is_coarse in zip(recording.channels, is_coarse_c, strict=True) if is_coarse)
         coarse[names].append(path_shown(recording.file_id, config))
     hint = "rounded values look like faults: round the files to train on too, or export these with all decimals"

@@ -278,8 +278,8 @@ def _timing(
         raise DataError(
             "the sampling rate is unknown",
             path=source.path,
-            hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or append '
-            "data.sampling_rate_hz=… to each command",
+            hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or into dataset.json for all files '
+            "of the folder; or append data.sampling_rate_hz=… to each command",
         )
     if read.times is None:
         return even_times(rows, 1.0, scratch=scratch), None, "index", [*notes, "no time column: rows are numbered"]
