@@ -20,9 +20,7 @@ Part = TypeVar("Part")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
-FORMATS_HINT = (
-    "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz; docs/data-formats.md converts wav and mat"
-)
+FORMATS_HINT = "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz; docs/data-formats.md converts wav and mat"
 
 # One sample in four months, and one per nanosecond, the resolution of times.
 _SLOWEST_HZ, _FASTEST_HZ = 1e-7, 1e9

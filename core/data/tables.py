@@ -328,7 +328,8 @@ def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
         f"the header names {columns} but this row has {found} cells",
         path=path,
         row=row,
-        hint=f"correct the row; the file was read with the delimiter {dialect.delimiter!r} and names in the first line",
+        hint="correct the row, or remove lines above the header; the file was read with the delimiter "
+        f"{dialect.delimiter!r} and names in the first line",
     )
 
 
