@@ -6,6 +6,7 @@ Reads and checks every file, as a run does, and collects all problems instead of
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from core.config.overrides import list_override
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
-from core.data.files import FORMATS_HINT, other_files
+from core.data.files import FORMATS_HINT, folder_of, matches, other_files
 from core.data.labels import labels_of
 from core.data.operating_points import stated_points
 from core.data.quality import QualityFinding, QualityReport, judge
@@ -116,7 +117,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     # In the order of the splits: other files are compared with the first one to train on.
     recordings, reports = _read(list(files), config, root, data_root, findings)
     findings += _of_reports(reports, recordings, config)
-    findings += _of_other_files(config, present, data_root)
+    findings += [*_of_other_files(config, present, data_root), *_of_unused_files(config, files, data_root)]
     recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
@@ -180,6 +181,19 @@ def _of_other_files(config: AnyConfig, splits: Sequence[SplitName], data_root: P
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
         shown = path_shown(relative(files[0], data_root), config)
         yield Finding("warn", f"{shown}{more}: not read, it has another format", FORMATS_HINT)
+
+
+def _of_unused_files(config: AnyConfig, files: Mapping[Path, None], data_root: Path) -> Iterator[Finding]:
+    """Sensor files in the folders of the globs, or in folders of these, that no split names."""
+    globs = [glob for name in SPLIT_NAMES for glob in config.data.splits[name].files]
+    with_wildcard = (glob for glob in globs if re.search(r"[*?]", re.sub(r"\[.\]", "", glob)))  # [*] is an escaped name
+    for folder in dict.fromkeys(map(folder_of, with_wildcard)):
+        unused = [file for file in matches(f"{folder}/**/*", data_root) if file not in files]
+        if unused:
+            more = f" and {len(unused) - 1:,} more" if len(unused) > 1 else ""
+            shown = path_shown(relative(unused[0], data_root), config)
+            names = " or ".join(dict.fromkeys(globs))
+            yield Finding("note", f"{shown}{more}: in no split, because the path does not match {names}")
 
 
 def _of_labels(recordings: Sequence[Recording]) -> Iterator[Finding]:
@@ -347,7 +361,8 @@ def _of_operating_points(training: Sequence[tuple[Recording, Span]], config: Any
         return
     if found := stated_points(dict.fromkeys(recording.path for recording, _ in training)):
         ranges = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in found.items())
-        hint = f"{list_override('data.context_channels', found)} compares recordings with what is usual at their operating point"
+        override = list_override("data.context_channels", found)
+        hint = f"{override} compares recordings with what is usual at their operating point"
         yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
 
 

@@ -476,3 +476,18 @@ def test_files_of_other_formats_are_named(workspace, capsys):
     code, found = check(capsys, workspace, "--no-time", "--stream", "swinmae")
     assert code == EXIT_OK
     assert "data/vib/train_1.wav: not read" in texts(found["swinmae"], "warn")
+
+
+def test_files_that_belong_to_no_split_are_named(workspace, capsys):
+    folder = workspace / "data/fdc"
+    (folder / "line_2").mkdir(parents=True)
+    for name in ("train_1", "test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "in no split" not in texts(found["patchtst"], "note")
+    for name in ("Test_2", "line_2/test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "data/fdc/Test_2.csv and 1 more: in no split" in texts(found["patchtst"], "note")
+    _, found = check(capsys, workspace, folder / "train_1.csv", "--no-time")
+    assert "in no split" not in texts(found["patchtst"], "note"), "only the file that was named is checked"
