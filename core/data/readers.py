@@ -179,7 +179,8 @@ def _noted(times: Times, names: Sequence[str], wanted: str) -> Times:
     """The times, with a note on a time column that was found by its content."""
     if wanted != "auto" or names[0].lower() in TIME_NAMES:
         return times
-    return replace(times, notes=(*times.notes, f"column {names[0]!r} read as the time stamps"))
+    columns = " and ".join(map(repr, names))
+    return replace(times, notes=(*times.notes, f"column{'s' * (len(names) > 1)} {columns} read as the time stamps"))
 
 
 def _read_vibration_table(source: Source) -> _Read:

@@ -20,13 +20,14 @@ import pyarrow.parquet as pq
 
 from core.data.dialects import Dialect, check_names, row_widths, sniff
 from core.data.files import in_time, refuse_bomb, refuse_large
-from core.data.timestamps import TIME_NAMES, holds_times
+from core.data.timestamps import MIN_READABLE, TIME_NAMES, holds_times, sampled
 from core.errors import DataError, WriteError, first_line
 from core.numbers import counted
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
 _DECIMAL_COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$")
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
+_DATE = re.compile(r"(\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
 _UNNAMED = re.compile(r"(Unnamed: \d+)?")
@@ -101,7 +102,8 @@ def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series
     """The time stamps of a table, if it has any, and the names of their columns.
 
     `wanted` is a column name, or `auto` for one of `TIME_NAMES` in upper or lower case, otherwise the first column of
-    time stamps by its content; a date column is joined with a column of the time of day.
+    time stamps by its content; a date column is joined with a column of the time of day, which are also found by their
+    content.
     """
     if wanted != "auto":
         require(frame, [wanted], path)
@@ -110,13 +112,28 @@ def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series
     found = [names[name] for name in TIME_NAMES if name in names]
     if not found:
         found = [name for name in frame.columns if holds_times(frame[name])][:1]
+    has_both_names = [name.lower() for name in found] == ["time", "date"]
+    pair = found if has_both_names else [] if found else _clock_and_date(frame)
+    if pair:
+        clock, date = (frame[name].astype("string").str.strip() for name in pair)
+        if not found or clock.dropna().str.fullmatch(_TIME_OF_DAY).all():
+            return date.str.removesuffix(" 00:00:00") + " " + clock, tuple(pair)
     if not found:
         return None, ()
-    if [name.lower() for name in found] == ["time", "date"]:
-        clock, date = (frame[name].astype("string").str.strip() for name in found)
-        if clock.dropna().str.fullmatch(_TIME_OF_DAY).all():
-            return date.str.removesuffix(" 00:00:00") + " " + clock, tuple(found)
     return frame[found[0]], (found[0],)
+
+
+def _clock_and_date(frame: pd.DataFrame) -> list[str]:
+    """The first column of times of day and the first of dates, by their content; empty without both."""
+    found = []
+    for form in (_TIME_OF_DAY, _DATE):
+        for name in frame.columns:
+            if pd.api.types.is_string_dtype(frame[name].dtype):
+                sample = sampled(frame[name]).astype("string").str.strip()
+                if len(sample) and sample.str.fullmatch(form).mean() > MIN_READABLE:
+                    found.append(name)
+                    break
+    return found if len(found) == 2 else []
 
 
 def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:

@@ -30,7 +30,7 @@ _PLANT_FORM = re.compile(
 _SAMPLE = 64
 # A column with another name holds times if most sampled cells are dates with a time of day, and differ.
 _DATE_AND_TIME = r"\d[./ -]\w{1,9}[./ -]\d+[ T]+\d{1,2}:\d{2}"
-_MIN_READABLE = _MIN_DISTINCT = 0.9
+MIN_READABLE = _MIN_DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def parse_times(column: pd.Series, *, few_rows: bool = False) -> Times:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return _from_numbers(column)
     text = column.astype("string").str.strip()
-    if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
+    if pd.to_numeric(sampled(text), errors="coerce").notna().mean() > 0.5:
         return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
     return _from_text(text, few_rows)
 
@@ -67,15 +67,15 @@ def holds_times(column: pd.Series) -> bool:
     """Whether a column that is not numeric holds time stamps that advance, whatever its name: `Zeit`, `Date/Time`."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return False
-    sample = _sample(column)
+    sample = sampled(column)
     if sample.empty or sample.nunique() < _MIN_DISTINCT * len(sample):
         return False
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         return True
     text = sample.astype("string").str.strip()
-    if not text.str.contains(_DATE_AND_TIME).mean() > _MIN_READABLE:
+    if not text.str.contains(_DATE_AND_TIME).mean() > MIN_READABLE:
         return False
-    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > _MIN_READABLE)
+    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > MIN_READABLE)
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:
@@ -124,11 +124,11 @@ def _counts_rows(number_n: np.ndarray) -> bool:
 
 
 def _from_text(text: pd.Series, few_rows: bool) -> Times:
-    text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
+    text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if sampled(text).str.contains(",").any() else text
     text, notes, by_majority = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
-    forms = _plant_forms(_sample(rest))
+    forms = _plant_forms(sampled(rest))
     if len(rest) and forms:
         filled, note = _parse_plant(rest, forms, few_rows)
         parsed = parsed.fillna(filled)
@@ -156,7 +156,8 @@ def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str], bool]:
     return text.mask(rare), notes, True
 
 
-def _sample(text: pd.Series) -> pd.Series:
+def sampled(text: pd.Series) -> pd.Series:
+    """Some cells that are not missing, evenly spaced."""
     present = text.dropna()
     return present.iloc[:: max(1, len(present) // _SAMPLE)]
 

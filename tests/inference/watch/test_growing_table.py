@@ -18,6 +18,7 @@ FORMS = {
     "seconds since 1970": "time,q,p,label\n1770000000.25,1,2,0\n1770000001.25,3,4,1\n",
     "zone": "q,p,timestamp\n1,2,2026-02-01T01:00:00+01:00\n3,4,2026-02-01T00:00:01Z\n",
     "dates with dots": "Datum;p;q\n01.02.2026 00:00:00;1;2\n02.02.2026 00:00:00;3;4\n13.02.2026 00:00:00;3;4\n",
+    "date and time of day": "Datum;Uhrzeit;p;q\n01.02.2026;10:00:00;1,5;2\n01.02.2026;10:00:01;2,5;4\n",
     "header again": "timestamp,p,q\n2026-02-01 00:00:00,1,2\ntimestamp,p,q\n2026-02-01 00:00:01,3,4\n",
     "quoted": '\ufefftimestamp,"p","q",note\n2026-02-01 00:00:00,1,2,"a, b"\n\n2026-02-01 00:00:01,3,4,c\n',
 }
