@@ -166,4 +166,6 @@ def _parsed(text: str, source: str) -> Override:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
         hint = stream_hint(text) or "write key=value or group=option, such as training.epochs=2"
+        if re.search(r"=.*[^\w\s.,/\[\]-]|\[.*\[", text):
+            hint = """put texts with special characters in quotation marks, such as 'data.exclude=["p [bar]",flow]'"""
         raise UsageError(f"cannot read the override {source[:200]!r}", hint=hint) from error

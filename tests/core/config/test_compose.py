@@ -238,6 +238,7 @@ def test_a_text_where_a_list_is_needed_is_shown_as_a_list(workspace):
         ("configs/nope.yaml", (), ("configs/nope.yaml does not exist", LOCAL)),
         (LOCAL, ("trainer=nope",), (LOCAL, "trainer/nope", "default, kaggle_safe, multi_gpu, quick")),
         (LOCAL, ("training.epochs",), ("'training.epochs'", "key=value")),
+        (LOCAL, ("data.exclude=[p [bar]]",), ("quotation marks", '["p [bar]",flow]')),
         (LOCAL, ("training.epochs=1,2",), (LOCAL, "training.epochs=1,2")),
         (LOCAL, ("logging.log_dir='${nothing}'",), (LOCAL, "nothing")),
     ],
