@@ -19,7 +19,7 @@ from core.config import recipe
 from core.config.overrides import list_override
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
-from core.data.dataset import common_shape, files_of, path_shown, read_file, with_recipe
+from core.data.dataset import common_shape, copies, copy_in_words, files_of, path_shown, read_file, with_recipe
 from core.data.files import FORMATS_HINT, folder_of, matches, other_files
 from core.data.labels import labels_of
 from core.data.operating_points import stated_points
@@ -117,6 +117,8 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     # In the order of the splits: other files are compared with the first one to train on.
     recordings, reports = _read(list(files), config, root, data_root, findings)
     findings += _of_reports(reports, recordings, config)
+    for copy, original in copies(recordings):
+        findings.append(Finding("warn", f"{path_shown(copy.file_id, config)} {copy_in_words(original, config)}"))
     findings += [*_of_other_files(config, present, data_root), *_of_unused_files(config, files, data_root)]
     recordings = with_annotations(recordings, config, root)
     if not recordings:

@@ -137,6 +137,8 @@ def load_stream_data(
     store = Store.of(config, root)
     recordings, reports = read_all(files, config, root, run_id, store, write_reports=write_reports)
     recordings = with_annotations(recordings, config, root)
+    for copy, original in copies(recordings):
+        log.warning("%s %s", path_shown(copy.file_id, config), copy_in_words(original, config))
     channels, rate_hz = common_shape(recordings, config)
     config = divided(config, recordings, data_root)
     if recipe.is_open(config):
@@ -304,6 +306,20 @@ def _difference(found: Sequence[str], expected: Sequence[str]) -> str:
         if names
     ]
     return ", ".join(words) or "another order"
+
+
+def copies(recordings: Sequence[Recording]) -> list[tuple[Recording, Recording]]:
+    """Recordings of files with the content of an earlier one, each with that one; none without a store."""
+    first: dict[str, Recording] = {}
+    pairs = [(each, first.setdefault(each.digest, each)) for each in recordings if each.digest]
+    return [(copy, original) for copy, original in pairs if copy.path != original.path]
+
+
+def copy_in_words(original: Recording, config: AnyConfig) -> str:
+    return (
+        f"has the content of {path_shown(original.file_id, config)}: on data that was learned, scores and thresholds "
+        "are too low; remove one of them"
+    )
 
 
 def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:

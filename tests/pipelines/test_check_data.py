@@ -491,3 +491,23 @@ def test_files_that_belong_to_no_split_are_named(workspace, capsys):
     assert "data/fdc/Test_2.csv and 1 more: in no split" in texts(found["patchtst"], "note")
     _, found = check(capsys, workspace, folder / "train_1.csv", "--no-time")
     assert "in no split" not in texts(found["patchtst"], "note"), "only the file that was named is checked"
+
+
+def test_a_file_to_score_that_is_a_copy_of_one_to_learn_from_is_named(workspace, capsys, caplog):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    for name in ("train_1", "test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "data/fdc/test_1.csv has the content of data/fdc/train_1.csv" in texts(found["patchtst"], "warn")
+    load_stream_data(load_config(local_config_file("patchtst"), root=workspace).config, root=workspace)
+    assert "has the content of" in caplog.text
+
+
+def test_the_log_names_a_recording_that_is_shorter_than_a_window(workspace, caplog):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    for name, rows in (("train_1", 1000), ("test_1", 1000), ("test_2", 5)):
+        pump(rows, seed=rows).to_csv(folder / f"{name}.csv", index=False)
+    load_stream_data(load_config(local_config_file("patchtst"), root=workspace).config, root=workspace)
+    assert "left out, the first in data/fdc/test_2.csv" in caplog.text
