@@ -137,7 +137,11 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
-    findings += [*_of_channels(training, channels, config), *_of_decimals(training, recordings, config)]
+    findings += [
+        *_of_channels(training, channels, config),
+        *_of_counters(training, channels, config),
+        *_of_decimals(training, recordings, config),
+    ]
     findings += _of_operating_points(training, config)
     findings += _of_labels([recordings[span.recording] for span in spans.get("test", [])])
     findings += [*_of_times(recordings, config), *_of_calibration(config, states)]
@@ -391,6 +395,23 @@ def _of_channels(
                 copies.add(second)
                 how = "has the values of" if is_same else "moves exactly with"
                 yield Finding("warn", f"duplicate: {other} {how} {name}", hint)
+
+
+def _of_counters(
+    training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
+) -> Iterator[Finding]:
+    """Channels that only increase, such as a time or a meter: every later value is outside of the training data."""
+    counts_c = np.full(len(channels), len(training) > 0)
+    for recording, span in training:
+        step = max(1, (span.stop - span.start) // _COMPARED_ROWS)
+        change_nc = np.diff(recording.values_tc[span.start : span.stop : step].astype(np.float64), axis=0)
+        num_known_c = np.isfinite(change_nc).sum(axis=0)
+        counts_c &= ~(change_nc < 0).any(axis=0) & (2 * (change_nc > 0).sum(axis=0) > num_known_c)
+    names = [name for name, counts in zip(channels, counts_c, strict=True) if counts]
+    if names:
+        override = _excluding(names, config)
+        hint = f"{override} leaves out what new data cannot repeat; data.timestamp names a time column"
+        yield Finding("warn", f"only increasing, as a time or a meter: {', '.join(names)}", hint)
 
 
 def _of_decimals(

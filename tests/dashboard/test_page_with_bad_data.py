@@ -50,7 +50,9 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
     }
     show(page, "overview")
     machine = card(page, "Process sensors (FDC)")
-    assert machine.locator("code").all_inner_texts() == ["landfall pipeline", "landfall quality"], "nothing scored, no file checked"
+    assert machine.locator("code").all_inner_texts() == ["landfall pipeline", "landfall quality"], (
+        "nothing scored, no file checked"
+    )
     assert page.complaints == []
 
 

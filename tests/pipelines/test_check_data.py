@@ -511,3 +511,17 @@ def test_the_log_names_a_recording_that_is_shorter_than_a_window(workspace, capl
         pump(rows, seed=rows).to_csv(folder / f"{name}.csv", index=False)
     load_stream_data(load_config(local_config_file("patchtst"), root=workspace).config, root=workspace)
     assert "left out, the first in data/fdc/test_2.csv" in caplog.text
+
+
+def test_a_channel_that_only_increases_is_named(workspace, tmp_path, capsys):
+    for number in range(2):
+        frame = pump(1000, seed=number).drop(columns="timestamp")
+        frame["Zeit"] = np.arange(len(frame))
+        frame["meter"] = np.cumsum(np.maximum(frame["flow"], 0))
+        frame.loc[100, "meter"] = np.nan
+        frame["valve"] = (frame["Zeit"] > 500).astype(int)
+        frame.to_csv(tmp_path / f"train_{number}.csv", index=False)
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    assert "only increasing, as a time or a meter: Zeit, meter" in texts(found["patchtst"], "warn").splitlines()
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter]")
+    assert "only increasing" not in texts(found["patchtst"], "warn")
