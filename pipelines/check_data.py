@@ -27,7 +27,8 @@ from pipelines.colour import with_colour
 from pipelines.stream_configs import LOCAL_FILES, configs_in_use
 
 if TYPE_CHECKING:
-    from pipelines.readiness import Finding, Readiness, SplitState
+    from pipelines.data_findings import Finding
+    from pipelines.readiness import Readiness, SplitState
 
 log = logging.getLogger(__name__)
 
