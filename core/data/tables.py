@@ -318,7 +318,7 @@ def second_header(cells: Sequence[str], names: Sequence[str]) -> Literal["same",
     """Whether a row repeats the header, or is another header: at least half of its cells are names of columns."""
     cells = [cell.strip() for cell in cells]
     named = [(cell, name) for cell, name in zip(cells, names, strict=False) if not _UNNAMED.fullmatch(name)]
-    if all(cell == name for cell, name in named):
+    if named and all(cell == name for cell, name in named):
         return "same"
     return "another" if 2 * sum(cell in names for cell in cells) >= len(names) else None
 

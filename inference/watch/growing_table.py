@@ -13,7 +13,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -153,8 +152,13 @@ class GrowingTable:
 
     def _of_one_header(self, lines: list[bytes]) -> list[bytes]:
         """The lines before another header. Raises DataError if the first is one: later cells are other channels."""
+        encoding = self._dialect.encoding
+        starts = {start.encode(encoding, errors="replace")[:1] for start in self._starts()}
         for at, line in enumerate(lines):
-            if self._header_kind(self._cells(line.decode(self._dialect.encoding, errors="replace"))) != "another":
+            # Parsing every line here too would take as long as reading it.
+            if line[:1] not in starts:
+                continue
+            if second_header(self._cells(line.decode(encoding, errors="replace")), self._names) != "another":
                 continue
             if at:
                 return lines[:at]
@@ -164,13 +168,13 @@ class GrowingTable:
     def _cells(self, line: str) -> list[str]:
         return next(csv.reader([line.rstrip("\r\n")], delimiter=self._dialect.delimiter), [])
 
-    def _header_kind(self, cells: list[str]) -> Literal["same", "another"] | None:
-        ends = {cells[0].strip(), cells[-1].strip()} if cells else set()
-        return second_header(cells, self._names) if ends & set(self._names) else None
+    def _starts(self) -> set[str]:
+        """The first characters that a line has if it begins with the name of a column."""
+        return {*(name[:1] or self._dialect.delimiter for name in self._names), '"', " "}
 
     def _usable(self, lines: list[str], first_line: int) -> tuple[list[tuple[int, str]], list[DataError]]:
         """Lines that are rows, with their numbers, and problems. Blank lines and repeated headers are skipped."""
-        kept, problems = [], []
+        kept, problems, starts = [], [], self._starts()
         for number, line in enumerate(lines, first_line):
             line = line.rstrip("\r")
             if not line.strip():
@@ -180,7 +184,7 @@ class GrowingTable:
                 problems.append(self._problem(f"{what}: the row is left out", number, "correct what writes the file"))
                 continue
             cells = self._cells(line)
-            if self._header_kind(cells) == "same":
+            if line[0] in starts and second_header(cells, self._names) == "same":
                 continue
             if len(cells) > self._dialect.num_columns:
                 problem = f"{len(cells)} cells, the header names {self._dialect.num_columns}: the row is left out"
