@@ -68,6 +68,8 @@ def run_command(command: Command, parser: argparse.ArgumentParser, argv: Sequenc
     handler = ConsoleHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(severity)s%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # PyTorch sets this level too, but not if Ctrl-C interrupts its import; it would then log cache statistics at exit.
+    logging.getLogger("torch").setLevel(logging.WARNING)
     logging.raiseExceptions = False  # a log that cannot be written does not end the command
     if arguments.owns_process and getattr(arguments, "repo_root", None) is None and not _has_current_folder():
         # Libraries, such as that of PyTorch, end the process without it.

@@ -84,22 +84,30 @@ def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> s
     return ". ".join(sentences)
 
 
-def departure(threshold: CalibratedThreshold, calibration: CalibrationSample, scored: CalibrationSample) -> str:
+def departure(
+    threshold: CalibratedThreshold,
+    calibration: CalibrationSample,
+    scored: CalibrationSample,
+    *,
+    by_charts: bool = False,
+) -> str:
     """A warning if the scores differ from those of the calibration, otherwise empty. There are then more alarms than
     the interval of the false alarms allows, and the median score has increased, which short faults do not cause. Scores
-    alone cannot distinguish a lasting fault from a change of the process."""
+    alone cannot distinguish a lasting fault from a change of the process. by_charts: without a model; then there is no
+    stored detector to calibrate."""
     if not len(scored.score_n):
         return ""
     found = scored.false_alarms(threshold.value, Scoring())
     times = float(np.median(scored.score_n)) / max(float(np.median(calibration.score_n)), _LEAST_MEDIAN)
     if found.low <= threshold.expected.high or times < _GROWN:
         return ""
+    remedy = "name newer files in data.splits.calibration" if by_charts else "run `landfall calibrate` with newer data"
     return (
         f"{percent(found.rate)} of the scores are alarms; at most {percent(threshold.expected.high)} are expected if "
         f"the process has not changed. The median score is {ratio_in_words(times)} times that of the "
         "calibration data. Either there are lasting faults, or the process has changed since the calibration. In the "
-        "second case the stated rates do not hold: run `landfall calibrate` with newer data. `landfall check` names "
-        "files that are rounded to fewer decimals"
+        f"second case the stated rates do not hold: {remedy}. `landfall check` names files that are "
+        "rounded to fewer decimals"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -234,21 +235,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     calibrate = undo if arguments.undo else from_config if arguments.from_config else recalibrate
-    names_data = arguments.config or any(current_key(override).startswith(_SPLIT) for override in arguments.overrides)
-    if calibrate is recalibrate and not names_data:
+    root, loaded = root_of(arguments), loaded.with_checkpoint(arguments.checkpoint)
+    if calibrate is recalibrate and not _names_newer_data(arguments, loaded, root):
         raise UsageError(
             "no newer data was passed",
             hint=f"{_SPLIT}.files=[data/newer_*.csv] {_SPLIT}.start=0.0, or --from-config for the configuration's own",
         )
     if arguments.owns_process and not arguments.undo:
         prepare_process(loaded.config)
-    root, loaded = root_of(arguments), loaded.with_checkpoint(arguments.checkpoint)
     with Lock(command="landfall calibrate") as lock:
         lock.take(root / loaded.config.logging.checkpoint_path, key="--checkpoint")
         finish(root)
         outcome = calibrate(loaded, root=root)
     print_json(outcome, indent=2)
+    named = ["--config", arguments.config] if arguments.config else []
+    others = [override for override in arguments.overrides if not current_key(override).startswith(_SPLIT)]
+    log.info("next: %s", shlex.join(["landfall", "score", "--stream", arguments.stream, *named, *others]))
     return EXIT_OK
+
+
+def _names_newer_data(arguments: argparse.Namespace, loaded: LoadedConfig, root: Path) -> bool:
+    """Whether the calibration split is another one than in training: fitted to that one alone, a detector would have
+    less reference data than before."""
+    if any(current_key(override).startswith(_SPLIT) for override in arguments.overrides):
+        return True
+    if not arguments.config:
+        return False
+    trained = describe(root / loaded.config.logging.checkpoint_path).get("config", {}).get("data", {})
+    before, now = trained.get("splits", {}).get("calibration", {}), loaded.config.data.splits.calibration
+    same = {"files": list(now.files), "start": now.start, "stop": now.stop}
+    return trained.get("root") != loaded.config.data.root or any(before.get(key) != same[key] for key in same)
 
 
 if __name__ == "__main__":

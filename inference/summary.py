@@ -143,7 +143,10 @@ def summary_of(
         "alarms": int(scores["alarm"].sum()),
         "events": len(events),
         "unscored_rows": len(scores) - num_scored,
-        "threshold": {**threshold.to_json(), "departure": departure(threshold, detector.sample, scored)},
+        "threshold": {
+            **threshold.to_json(),
+            "departure": departure(threshold, detector.sample, scored, by_charts=model is None),
+        },
         "detector": {
             "kind": "model" if model is not None else "charts",
             "file": relative(detector_path(model.path), root) if model is not None else None,

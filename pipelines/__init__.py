@@ -14,7 +14,7 @@ first:
 - `devices`: the device report
 - `pool_sensors`: one data set of the sensors of many machines
 - `own_files`: files of a user in any folder
-- `data_findings`: what the files of a stream show before a run
+- `data_findings`: what is unusual in files and channels
 - `readiness`: what each split of the data has and needs
 - `check_data`: the command `landfall check`
 - `check_data_quality`: the command `landfall quality`

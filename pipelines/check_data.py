@@ -219,7 +219,7 @@ def _facts(found: Readiness) -> list[str]:
     amount = f"{counted(found.files, 'file')}, {counted(found.recordings, 'recording')}, {found.rows:,} rows"
     names = ", ".join(found.channels[:_MOST_CHANNELS])
     more = f" and {len(found.channels) - _MOST_CHANNELS} more" if len(found.channels) > _MOST_CHANNELS else ""
-    facts = [amount, f"{len(found.channels)} channels: {names}{more}"]
+    facts = [amount, f"{counted(len(found.channels), 'channel')}: {names}{more}"]
     if found.sampling_rate_hz:
         rate = found.sampling_rate_hz
         facts.append(f"a row every {duration_in_words(1 / rate)}" if rate <= 1 else f"{plain(rate)} rows a second")

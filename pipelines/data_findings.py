@@ -1,21 +1,28 @@
-"""What the files of a stream show: quality, constant and duplicate channels, decimals, sampling, operating points."""
+"""Findings of the data check about files, their quality, channels and sampling: each with a remedy, if there is one."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from core.config.overrides import list_override
 from core.config.schema import AnyConfig
 from core.data.dataset import path_shown
+from core.data.files import FORMATS_HINT, folder_of, matches, other_files
+from core.data.labels import labels_of
 from core.data.operating_points import stated_points
 from core.data.quality import QualityFinding, QualityReport
 from core.data.recording import NS_PER_S, Recording
-from core.data.splits import Span
+from core.data.splits import SPLIT_NAMES, Span, SplitName
+from core.errors import DataError, LandfallError
 from core.numbers import counted
+from core.workspace import relative
 
 # Number of rows that are used to compare channels, evenly spaced over the training rows.
 _COMPARED_ROWS = 20_000
@@ -40,10 +47,45 @@ class Finding:
     hint: str = ""
 
 
-# -------------------------------------------------------------------------------------------------------------- quality
+def stop(error: LandfallError) -> Finding:
+    return Finding("stop", error.message, error.hint or "")
+
+
 class _InFile(NamedTuple):
     file: str
     found: QualityFinding
+
+
+def of_other_files(config: AnyConfig, splits: Sequence[SplitName], data_root: Path) -> Iterator[Finding]:
+    """Files that are not read, because of their format."""
+    patterns = dict.fromkeys(pattern for name in splits for pattern in config.data.splits[name].files)
+    files = list(dict.fromkeys(file for pattern in patterns for file in other_files(pattern, data_root)))
+    if files:
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        shown = path_shown(relative(files[0], data_root), config)
+        yield Finding("warn", f"{shown}{more}: not read, it has another format", FORMATS_HINT)
+
+
+def of_unused_files(config: AnyConfig, files: Mapping[Path, None], data_root: Path) -> Iterator[Finding]:
+    """Sensor files in the folders of the globs, or in folders of these, that no split names."""
+    globs = [glob for name in SPLIT_NAMES for glob in config.data.splits[name].files]
+    with_wildcard = (glob for glob in globs if re.search(r"[*?]", re.sub(r"\[.\]", "", glob)))  # [*] is an escaped name
+    for folder in dict.fromkeys(map(folder_of, with_wildcard)):
+        unused = [file for file in matches(f"{folder}/**/*", data_root) if file not in files]
+        if unused:
+            more = f" and {len(unused) - 1:,} more" if len(unused) > 1 else ""
+            shown = path_shown(relative(unused[0], data_root), config)
+            names = " or ".join(dict.fromkeys(globs))
+            yield Finding("note", f"{shown}{more}: in no split, because the path does not match {names}")
+
+
+def of_labels(recordings: Sequence[Recording]) -> Iterator[Finding]:
+    """Label files that scoring would reject."""
+    for recording in recordings:
+        try:
+            labels_of(recording)
+        except DataError as error:
+            yield stop(error)
 
 
 def of_reports(
@@ -65,13 +107,18 @@ def of_reports(
         yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
     for of_rule in warned.values():
         yield from (Finding("warn", text) for text in _of_rule(of_rule))
-    yield from _of_constants(constant, recordings, len(reports))
+    yield from _of_constants(constant, recordings, len(reports), config)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
 
 
+def _excluding(names: Sequence[str], config: AnyConfig) -> str:
+    """The override that leaves out these channels too."""
+    return list_override("data.exclude", [*config.data.exclude, *names])
+
+
 def _of_constants(
-    constant: Mapping[str, Sequence[str]], recordings: Sequence[Recording], num_files: int
+    constant: Mapping[str, Sequence[str]], recordings: Sequence[Recording], num_files: int, config: AnyConfig
 ) -> Iterator[Finding]:
     """Channels that never change in a file. constant: their files. Only those that are the same in all files should be
     left out, and numbers of runs: a channel that changes in other files may be a state of the machine."""
@@ -86,7 +133,7 @@ def _of_constants(
         if names:
             files = constant[names[0]]
             more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-            hint = f"data.exclude=[{','.join(names)}] {hint}"
+            hint = f"{_excluding(names, config)} {hint}"
             yield Finding("warn", f"{files[0]}{more}: constant{where}: {', '.join(names)}", hint)
     if in_some:
         counts = (f"{name} ({counted(len(constant[name]), 'file')})" for name in in_some)
@@ -117,19 +164,20 @@ def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
     yield f"{text}; `landfall quality` lists all"
 
 
-# ------------------------------------------------------------------------------------------------------------ channels
 def of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:
     """Speeds and loads that sidecars of vibration contain, if they are not used."""
     if config.stream != "swinmae" or config.data.context_channels:
         return
     if found := stated_points(dict.fromkeys(recording.path for recording, _ in training)):
         ranges = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in found.items())
-        names = ",".join(found)
-        hint = f"data.context_channels=[{names}] compares recordings with what is usual at their operating point"
+        override = list_override("data.context_channels", found)
+        hint = f"{override} compares recordings with what is usual at their operating point"
         yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
 
 
-def of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[str]) -> Iterator[Finding]:
+def of_channels(
+    training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
+) -> Iterator[Finding]:
     """Channels that repeat another, exactly or up to a factor and an offset."""
     if not training or len(channels) < 2:
         return
@@ -144,12 +192,29 @@ def of_channels(training: Sequence[tuple[Recording, Span]], channels: Sequence[s
             if both_n.sum() < 3 or np.ptp(one_n[both_n]) == 0 or np.ptp(other_n[both_n]) == 0:
                 continue
             other = channels[second]
-            hint = f"data.exclude=[{other}] keeps one of them"
+            hint = f"{_excluding([other], config)} keeps one of them"
             is_same = np.array_equal(one_n, other_n, equal_nan=True)
             if is_same or abs(np.corrcoef(one_n[both_n], other_n[both_n])[0, 1]) > _SAME:
                 copies.add(second)
                 how = "has the values of" if is_same else "moves exactly with"
                 yield Finding("warn", f"duplicate: {other} {how} {name}", hint)
+
+
+def of_counters(
+    training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
+) -> Iterator[Finding]:
+    """Channels that only increase, such as a time or a meter: every later value is outside of the training data."""
+    counts_c = np.full(len(channels), len(training) > 0)
+    for recording, span in training:
+        step = max(1, (span.stop - span.start) // _COMPARED_ROWS)
+        change_nc = np.diff(recording.values_tc[span.start : span.stop : step].astype(np.float64), axis=0)
+        num_known_c = np.isfinite(change_nc).sum(axis=0)
+        counts_c &= ~(change_nc < 0).any(axis=0) & (2 * (change_nc > 0).sum(axis=0) > num_known_c)
+    names = [name for name, counts in zip(channels, counts_c, strict=True) if counts]
+    if names:
+        override = _excluding(names, config)
+        hint = f"{override} leaves out what new data cannot repeat; data.timestamp names a time column"
+        yield Finding("warn", f"only increasing, as a time or a meter: {', '.join(names)}", hint)
 
 
 def of_decimals(
@@ -167,8 +232,11 @@ def of_decimals(
         if recording.file_id in trained_on:
             continue
         step = max(1, len(recording) // _COMPARED_ROWS)
-        found_c = _decimals(recording.values_tc[::step].astype(np.float64))
-        is_coarse_c = (found_c < decimals_c) & (square_c > 0) & (10.0**-found_c > _COARSE * np.sqrt(square_c))
+        found_nc = recording.values_tc[::step].astype(np.float64)
+        found_c = _decimals(found_nc)
+        changes_c = np.fmax.reduce(found_nc) > np.fmin.reduce(found_nc)  # a constant may be a round number
+        has_fewer_c = changes_c & (found_c < decimals_c)
+        is_coarse_c = has_fewer_c & (square_c > 0) & (10.0**-found_c > _COARSE * np.sqrt(square_c))
         names = tuple(name for name, is_coarse in zip(recording.channels, is_coarse_c, strict=True) if is_coarse)
         coarse[names].append(path_shown(recording.file_id, config))
     hint = "rounded values look like faults: round the files to train on too, or export these with all decimals"
@@ -200,7 +268,6 @@ def of_times(recordings: Sequence[Recording], config: AnyConfig) -> Iterator[Fin
         yield Finding("warn", text, hint)
 
 
-# ------------------------------------------------------------------------------------------------------------- helpers
 def _compared(training: Sequence[tuple[Recording, Span]]) -> np.ndarray:
     """About `_COMPARED_ROWS` training rows (n, C), evenly spaced."""
     step = max(1, sum(span.stop - span.start for _, span in training) // _COMPARED_ROWS)

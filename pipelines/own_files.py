@@ -4,6 +4,7 @@ copies them to the data folder."""
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import shlex
 from collections.abc import Collection, Sequence
@@ -13,12 +14,22 @@ from pathlib import Path
 from core.config.compose import LoadedConfig, with_values
 from core.config.overrides import stream_hint
 from core.config.schema import STREAMS, Stream
-from core.data.files import ARRAY_SUFFIXES, data_stem, data_suffix, matches, refuse_other_kinds
+from core.data.files import (
+    ARRAY_SUFFIXES,
+    FORMATS_HINT,
+    data_stem,
+    data_suffix,
+    matches,
+    other_files,
+    refuse_other_kinds,
+)
 from core.data.labels import label_file
 from core.data.splits import SPLIT_NAMES, SplitName
 from core.data.tables import read_blocks
 from core.errors import DataError
 from core.workspace import relative
+
+log = logging.getLogger(__name__)
 
 _AXES = {"x", "y", "z"}
 _FOLDERS: dict[Stream, str] = {"patchtst": "data/fdc", "swinmae": "data/vib"}
@@ -36,8 +47,9 @@ def sensor_files(paths: Sequence[Path]) -> list[Path]:
         refuse_other_kinds(*where)
         files = matches(*where)
         if not files:
-            hint = "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz"
-            raise DataError("has no sensor file", path=path, hint=hint)
+            raise DataError("has no sensor file", path=path, hint=FORMATS_HINT)
+        if others := other_files(*where):
+            log.warning("%s and %d more have another format and are not read", others[0], len(others) - 1)
         found += [file.absolute() for file in files]
     return sorted(set(found))
 

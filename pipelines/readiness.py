@@ -15,7 +15,7 @@ import numpy as np
 from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
-from core.data.dataset import common_shape, files_of, read_file, with_recipe
+from core.data.dataset import common_shape, copies, copy_in_words, files_of, path_shown, read_file, with_recipe
 from core.data.quality import QualityReport, judge
 from core.data.recording import NS_PER_S, Recording
 from core.data.segments import lengths_of, num_rows, offsets_of
@@ -34,7 +34,19 @@ from core.data.store import Store
 from core.errors import DataError, LandfallError
 from core.numbers import duration_in_words
 from core.workspace import relative
-from pipelines.data_findings import Finding, of_channels, of_decimals, of_operating_points, of_reports, of_times
+from pipelines.data_findings import (
+    Finding,
+    of_channels,
+    of_counters,
+    of_decimals,
+    of_labels,
+    of_operating_points,
+    of_other_files,
+    of_reports,
+    of_times,
+    of_unused_files,
+    stop,
+)
 
 _SECONDS_PER_DAY = 86_400.0
 
@@ -86,10 +98,13 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
             files |= dict.fromkeys(files_of(config, name, data_root))
             present.append(name)
         except DataError as error:
-            findings.append(_stop(error))
+            findings.append(stop(error))
     # In the order of the splits: other files are compared with the first one to train on.
     recordings, reports = _read(list(files), config, root, data_root, findings)
     findings += of_reports(reports, recordings, config)
+    for copy, original in copies(recordings):
+        findings.append(Finding("warn", f"{path_shown(copy.file_id, config)} {copy_in_words(original, config)}"))
+    findings += [*of_other_files(config, present, data_root), *of_unused_files(config, files, data_root)]
     recordings = with_annotations(recordings, config, root)
     if not recordings:
         return Readiness(config, len(files), 0, 0, (), None, None, (), _once(findings))
@@ -97,7 +112,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     try:
         channels, rate_hz = common_shape(recordings, config)
     except DataError as error:  # the requirements of the splits are unknown
-        findings.append(_stop(error))
+        findings.append(stop(error))
         rate_hz = first.sampling_rate_hz
         return Readiness(
             config, len(files), len(recordings), rows, first.channels, rate_hz, first.time_source, (), _once(findings)
@@ -107,8 +122,13 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     states = tuple(_state(config, name, spans.get(name, []), recordings) for name in present)
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
-    findings += [*of_channels(training, channels), *of_decimals(training, recordings, config)]
+    findings += [
+        *of_channels(training, channels, config),
+        *of_counters(training, channels, config),
+        *of_decimals(training, recordings, config),
+    ]
     findings += of_operating_points(training, config)
+    findings += of_labels([recordings[span.recording] for span in spans.get("test", [])])
     findings += [*of_times(recordings, config), *_of_calibration(config, states)]
     return Readiness(
         config, len(files), len(recordings), rows, channels, rate_hz, first.time_source, states, _once(findings)
@@ -127,7 +147,7 @@ def _read(
         try:
             reading = read_file(file, config, data_root, store)
         except LandfallError as error:
-            findings.append(_stop(error))
+            findings.append(stop(error))
             continue
         file_id = relative(file, data_root)
         if config.dqvl.enabled:
@@ -155,7 +175,7 @@ def _splits(
     try:
         return config, splits_of(smallest, recordings, data_root)
     except DataError as error:
-        findings.append(_stop(error))
+        findings.append(stop(error))
         return config, {}
 
 
@@ -224,11 +244,6 @@ def _of_calibration(config: AnyConfig, states: Sequence[SplitState]) -> Iterator
         f"below {limit:g} per day",
         f"this needs {duration_in_words(_SECONDS_PER_DAY / limit)} of normal operation or more",
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- helpers
-def _stop(error: LandfallError) -> Finding:
-    return Finding("stop", error.message, error.hint or "")
 
 
 def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:

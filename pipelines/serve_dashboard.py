@@ -306,12 +306,22 @@ def has_display() -> bool:
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
+def export_hint(root: Path) -> str:
+    """What to do if the page does not show the newest scores; otherwise empty."""
+    if not (root / STATE).is_file():
+        return "nothing exported yet: landfall export"
+    exported = (root / STATE).stat().st_mtime
+    if any(file.stat().st_mtime > exported for file in (root / "artifacts/scores").glob("*_summary.json")):
+        return "the page is older than the newest scores: `landfall export` brings it up to date"
+    return ""
+
+
 def serve(page: Path, port: int, *, open_browser: bool) -> None:
     """Serves the folder `page` until interrupted. Raises UsageError if the port or the page cannot be used."""
     with make_server(page, port) as server:
         log.info("dashboard at %s — Ctrl-C ends it", server.url)
-        if not (page.parent / STATE).is_file():
-            log.info("nothing exported yet: landfall export")
+        if hint := export_hint(page.parent):
+            log.warning("%s", hint)
         if open_browser and has_display():
             webbrowser.open(server.url)
         server.serve_forever()

@@ -26,7 +26,10 @@ def validate(values: Mapping[str, Any], *, source: str, origins: Mapping[str, st
     stream = values.get("stream")
     schema = SCHEMAS.get(stream) if isinstance(stream, str) else None
     if schema is None:
-        problem = f"is {'missing' if stream is None else repr(stream)}; one of {', '.join(SCHEMAS)}"
+        problem = f"is {stream!r}; one of {', '.join(SCHEMAS)}"
+        if stream is None:
+            names = " or ".join(f"/{name}_ssl_local" for name in SCHEMAS)
+            problem = f"is missing; begin the file with `defaults: [NAME, _self_]`, where NAME is {names}"
         raise ConfigError(source, [ConfigFault("stream", problem, origins.get("stream"))])
     try:
         return schema.model_validate(values)  # type: ignore[return-value]
@@ -128,6 +131,8 @@ def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) ->
         problem = "is required"
     elif details["type"] == "value_error":
         problem = str(details["ctx"]["error"])
+    elif details["type"] in ("tuple_type", "list_type"):
+        problem = f"{details['input']!r} is not a list; write [{details['input']}]"
     else:
         message = details["msg"]
         problem = f"{details['input']!r}: {message[0].lower()}{message[1:]}"

@@ -5,6 +5,8 @@ Each is parsed by Hydra's grammar and keeps its original text. Hydra is imported
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,6 +19,9 @@ from core.errors import UsageError
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
+
+# Texts that need no quotation marks in an override.
+_WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 CONFIG_DIR = "configs"
 # The machines of a plant (`landfall fleet`): the one file of `configs/` that no run is composed of.
@@ -131,6 +136,19 @@ def nested(found: Iterable[tuple[Sequence[str], Any]]) -> dict[str, Any]:
     return values
 
 
+def list_override(key: str, names: Iterable[str]) -> str:
+    """A list of texts as an override that a shell passes on unchanged: `'data.exclude=["p [bar]",q]'`."""
+    return shlex.quote(f"{key}=[{','.join(map(_as_text, names))}]")
+
+
+def _as_text(name: str) -> str:
+    """The name, in quotation marks unless Hydra's grammar reads it as the same text without them."""
+    if _WORD.fullmatch(name) and name.lower() not in ("true", "false", "null", "nan", "inf"):
+        return name
+    before_quotes = re.sub(r'(\\*)"', r'\1\1\\"', name)
+    return '"' + re.sub(r"(\\+)$", r"\1\1", before_quotes) + '"'
+
+
 def stream_hint(text: str) -> str | None:
     """A hint, if the text is the name of a stream or similar to one; otherwise None."""
     close = get_close_matches(text, STREAMS, n=1, cutoff=0.7)
@@ -148,4 +166,6 @@ def _parsed(text: str, source: str) -> Override:
         return OverridesParser.create().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
         hint = stream_hint(text) or "write key=value or group=option, such as training.epochs=2"
+        if re.search(r"=.*[^\w\s.,/\[\]-]|\[.*\[", text):
+            hint = """put texts with special characters in quotation marks, such as 'data.exclude=["p [bar]",flow]'"""
         raise UsageError(f"cannot read the override {source[:200]!r}", hint=hint) from error

@@ -15,6 +15,7 @@ from core.data.sentinels import Sentinels
 from core.data.tables import Table, require
 from core.data.timestamps import TIME_NAMES
 from core.errors import DataError
+from core.numbers import counted
 
 LABEL_NAMES = frozenset({"anomaly", "is_anomaly", "changepoint", "label", "fault", "is_fault"})
 """Label columns; read as sensors only where the settings name them."""
@@ -74,20 +75,35 @@ class Channels:
         values_tc = self._rows.whole()
         if len(kept) < len(self._columns):
             values_tc = gathered((block[:, kept] for block in blocks(values_tc)), self.scratch)
+        self._notes += _notes_on_lost([self._columns[number] for number in kept])
         notes = self._sentinels.notes({number: self._columns[number].name for number in kept})
         return values_tc, tuple(self._columns[number].name for number in kept), [*self._notes, *notes]
 
     def _is_channel(self, column: _Column) -> bool:
         column.refuse_other_notations(self.path)
         if column.is_numeric:
-            if column.lost.count:
-                self._notes.append(column.note_on_lost())
             return True
         if self.chosen:
             hint = "remove it from data.channels"
             raise DataError("the column is not numeric", path=self.path, column=column.name, hint=hint)
         self._notes.append(f"column {column.name!r} left out: not numeric{column.example()}")
         return False
+
+
+def _notes_on_lost(columns: Sequence[_Column]) -> list[str]:
+    """One note for all columns with the same rows of cells that are not numbers, such as a line of units."""
+    alike: dict[tuple[int, int], list[_Column]] = {}
+    for column in columns:
+        if column.lost.count:
+            alike.setdefault((column.lost.count, column.lost.row), []).append(column)
+    notes = []
+    for (count, row), (first, *others) in alike.items():
+        more = f" and {len(others)} more" if others else ""
+        which = f"{counted(count, 'cell')}{' each' if others else ''} not a number"
+        notes.append(
+            f"column {first.name!r}{more}: {which}, read as missing, the first in row {row} ({_short(first.lost.cell)})"
+        )
+    return notes
 
 
 def _not_a_sensor(name: str) -> str | None:
@@ -179,10 +195,6 @@ class _Column:
     def is_numeric(self) -> bool:
         """Whether at least half of the filled cells are numbers."""
         return self._has_scalars and 2 * self.lost.count <= self._num_filled
-
-    def note_on_lost(self) -> str:
-        first = f"the first in row {self.lost.row} ({_short(self.lost.cell)})"
-        return f"column {self.name!r}: {self.lost.count} cells that are not numbers read as missing, {first}"
 
     def example(self) -> str:
         return f", such as {_short(self.present.cell)}" if self.present.count else ""

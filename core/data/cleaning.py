@@ -10,8 +10,12 @@ import numpy as np
 
 from core.data.blocks import blocks, gathered
 from core.data.medians import median
-from core.data.recording import NOT_A_TIME, Recording
+from core.data.recording import NOT_A_TIME, NS_PER_S, Recording
 from core.data.sampling import steps
+from core.numbers import counted, duration_in_words
+
+# Seconds that time stamps go back when local time is set back by an hour, less one step of the recording.
+_CLOCK_SET_BACK = (1_800, 3_600)
 
 
 def cleaned(recording: Recording, gap_factor: float, scratch: Path | None = None) -> Recording:
@@ -36,21 +40,33 @@ def _in_order(recording: Recording, scratch: Path | None) -> Recording:
     time_ns = recording.time_ns
     row_n = np.flatnonzero(time_ns != NOT_A_TIME)
     num_untimed = len(recording) - len(row_n)
-    backward = any((step_n < 0).any() for step_n in steps(time_ns))
+    back_n = np.concatenate([step_n[step_n < 0] for step_n in steps(time_ns)])
+    backward = bool(len(back_n))
     row_n = row_n[np.argsort(time_ns[row_n], kind="stable")] if backward else row_n
     first_n = np.diff(time_ns[row_n], prepend=NOT_A_TIME) != 0
     num_repeated = int(len(row_n) - first_n.sum())
     row_n = row_n[first_n]
     changes = (
-        (num_untimed > 0, f"{num_untimed} rows without a time stamp dropped"),
-        (backward, "rows sorted by time"),
-        (num_repeated > 0, f"{num_repeated} rows with a repeated time stamp dropped"),
+        (num_untimed > 0, f"{counted(num_untimed, 'row')} without a time stamp dropped"),
+        (backward, f"rows sorted by time{_as_a_clock_set_back(back_n)}"),
+        (num_repeated > 0, f"{counted(num_repeated, 'row')} with a repeated time stamp dropped"),
     )
     return dataclasses.replace(
         recording,
         values_tc=_chosen(recording.values_tc, row_n, scratch),
         time_ns=_chosen(time_ns, row_n, scratch),
         notes=(*recording.notes, *(note for happened, note in changes if happened)),
+    )
+
+
+def _as_a_clock_set_back(back_n: np.ndarray) -> str:
+    """A remark on a single step back of up to an hour."""
+    seconds = -float(back_n.min(initial=0)) / NS_PER_S
+    if len(back_n) != 1 or not _CLOCK_SET_BACK[0] < seconds <= _CLOCK_SET_BACK[1]:
+        return ""
+    return (
+        f": one step goes back by {duration_in_words(seconds)}, as local time does in autumn; the rows of two hours "
+        "are then mixed or dropped, so write UTC"
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from core.config import recipe
+from core.config.overrides import list_override
 from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
@@ -38,8 +39,8 @@ log = logging.getLogger(__name__)
 
 # Process sensors in a figure, if the caller does not choose them.
 _MAX_CHANNELS = 12
-# Channels in an error message.
-_NAMED = 3
+# Channels in an error message, and in a hint that names all of them.
+_NAMED, _MOST_SHOWN = 3, 12
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,8 @@ def load_stream_data(
     store = Store.of(config, root)
     recordings, reports = read_all(files, config, root, run_id, store, write_reports=write_reports)
     recordings = with_annotations(recordings, config, root)
+    for copy, original in copies(recordings):
+        log.warning("%s %s", path_shown(copy.file_id, config), copy_in_words(original, config))
     channels, rate_hz = common_shape(recordings, config)
     config = divided(config, recordings, data_root)
     if recipe.is_open(config):
@@ -158,8 +161,8 @@ def load_stream_data(
         raise DataError(
             f"its channels differ from those that the model was trained on: {_difference(channels, scaler.channels)}",
             path=recordings[0].path,
-            hint=f"score data of the same sensors, set data.channels, train on this data (landfall train "
-            f"{config.stream}), or score without a model (landfall score --detector charts)",
+            hint="pass the --config and the overrides of the training, score data of the same sensors, train on this "
+            f"data (landfall train {config.stream}), or score without a model (landfall score --detector charts)",
         )
     series = Series.of(recordings, store.joined(recordings), scaler, store.scratch())
     store.forget_oldest()
@@ -305,6 +308,20 @@ def _difference(found: Sequence[str], expected: Sequence[str]) -> str:
     return ", ".join(words) or "another order"
 
 
+def copies(recordings: Sequence[Recording]) -> list[tuple[Recording, Recording]]:
+    """Recordings of files with the content of an earlier one, each with that one; none without a store."""
+    first: dict[str, Recording] = {}
+    pairs = [(each, first.setdefault(each.digest, each)) for each in recordings if each.digest]
+    return [(copy, original) for copy, original in pairs if copy.path != original.path]
+
+
+def copy_in_words(original: Recording, config: AnyConfig) -> str:
+    return (
+        f"has the content of {path_shown(original.file_id, config)}: on data that was learned, scores and thresholds "
+        "are too low; remove one of them"
+    )
+
+
 def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tuple[str, ...], float | None]:
     """The channels and the sampling rate of all recordings. Raises DataError naming the first that differs."""
     first = recordings[0]
@@ -314,9 +331,10 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
                 f"its channels differ from those of {path_shown(first.file_id, config)}: "
                 f"{_difference(other.channels, first.channels)}",
                 path=other.path,
-                hint="list the common ones in data.channels, or narrow the globs",
+                hint=_how_to_agree(other.channels, first.channels, config),
             )
     if config.stream != "swinmae":
+        _require_context(first, config)
         return first.channels, first.sampling_rate_hz
     for recording in recordings:
         if recording.sampling_rate_hz is None:
@@ -326,9 +344,36 @@ def common_shape(recordings: Sequence[Recording], config: AnyConfig) -> tuple[tu
                 f"is sampled at {recording.sampling_rate_hz:g} Hz, {path_shown(first.file_id, config)} at "
                 f"{first.sampling_rate_hz:g} Hz",
                 path=recording.path,
-                hint="set data.resample_hz to bring all files to one rate, or narrow the globs",
+                hint="if this is wrong, correct its sidecar; if not, data.resample_hz brings all files to one rate",
             )
     return first.channels, first.sampling_rate_hz
+
+
+def _how_to_agree(found: Sequence[str], expected: Sequence[str], config: AnyConfig) -> str:
+    """How to read the same channels from files with different ones."""
+    odd = sorted({*found} ^ {*expected})
+    if not odd:
+        one_order = f" ({list_override('data.channels', expected)})" if len(expected) <= _MOST_SHOWN else ""
+        return f"name all channels in data.channels{one_order}; every file is then read in this order"
+    if len(odd) <= _MOST_SHOWN and len(odd) < len(expected):
+        return (
+            f"{list_override('data.exclude', [*config.data.exclude, *odd])} leaves out what only some files have; "
+            "or name other files in data.splits"
+        )
+    return "name the channels that all files have in data.channels, or other files in data.splits"
+
+
+def _require_context(recording: Recording, config: AnyConfig) -> None:
+    """Raises DataError if `data.context_channels` names something else than a channel: scoring would fail later."""
+    missing = [name for name in config.data.context_channels if name not in recording.channels]
+    if missing:
+        known = ", ".join(recording.channels[:_MOST_SHOWN])
+        more = ", …" if len(recording.channels) > _MOST_SHOWN else ""
+        raise DataError(
+            f"{missing[0]!r} of data.context_channels is not a channel",
+            path=recording.path,
+            hint=f"the channels are {known}{more}; a column of texts is not one: write its states as numbers",
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- recipe

@@ -20,6 +20,7 @@ Part = TypeVar("Part")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
+FORMATS_HINT = "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz; docs/data-formats.md converts wav and mat"
 
 # One sample in four months, and one per nanosecond, the resolution of times.
 _SLOWEST_HZ, _FASTEST_HZ = 1e-7, 1e9
@@ -48,6 +49,8 @@ def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.spl
             name = pattern.removeprefix(f"{folder_of(pattern)}/")
             is_there = folder.is_dir()
             problem = f"{folder} has no sensor file {name}" if is_there else f"the folder {folder} does not exist"
+            if others := other_files(pattern, root):
+                problem, hint = f"{problem}; {others[0].name} has another format", FORMATS_HINT
             raise DataError(f"no data: {problem}", hint=hint)
         found.update(sensors)
     for path in found:
@@ -66,6 +69,13 @@ def folder_of(pattern: str) -> str:
 def matches(pattern: str, root: Path) -> list[Path]:
     """The sensor files of one pattern, sorted; empty if there are none."""
     return sorted(path for path in _glob(pattern, root) if path.is_file() and _is_sensor_file(path))
+
+
+def other_files(pattern: str, root: Path) -> list[Path]:
+    """The files of one pattern that are neither sensor files nor labels nor sidecars, sorted: no reader reads them."""
+    ignored = (".", "~")
+    files = (path for path in _glob(pattern, root) if path.is_file() and not path.name.startswith(ignored))
+    return sorted(path for path in files if not data_suffix(path) and path.suffix.lower() != ".json")
 
 
 def refuse_other_kinds(pattern: str, root: Path) -> None:

@@ -3,6 +3,7 @@ dashboard, otherwise from the label of the complete file. Maintenance that a use
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from core.data.recording import NOT_A_TIME, NS_PER_S, Recording
 from core.data.tables import read_table, time_column
 from core.data.timestamps import parse_times
 from core.errors import DataError
+
+log = logging.getLogger(__name__)
 
 _LABEL_COLUMNS = ("anomaly", "is_anomaly", "label", "is_fault", "fault")  # best first
 _FAULT_COLUMN = "fault"
@@ -185,10 +188,26 @@ def _from_intervals(recording: Recording, start: pd.Series, end: pd.Series, path
             row=row + 2,
             hint="write start before end",
         )
+    _warn_of_faults_elsewhere(recording, start, first_ns, last_ns, path)
     # A row is anomalous while more faults have started than ended; rows without a time are before every fault.
     started_t = np.searchsorted(np.sort(first_ns), recording.time_ns, side="right")
     ended_t = np.searchsorted(np.sort(last_ns), recording.time_ns, side="left")
     return (started_t > ended_t).astype(np.int8)
+
+
+def _warn_of_faults_elsewhere(
+    recording: Recording, start: pd.Series, first_ns: np.ndarray, last_ns: np.ndarray, path: Path
+) -> None:
+    """Logs faults without a row, which no event can find: their dates or time zone are often wrong."""
+    time_t = recording.time_ns[recording.time_ns != NOT_A_TIME]
+    empty_n = np.searchsorted(time_t, first_ns, side="left") >= np.searchsorted(time_t, last_ns, side="right")
+    if not empty_n.any() or not time_t.size:
+        return
+    row, (begin, end) = int(np.argmax(empty_n)), (np.datetime64(int(each), "s") for each in time_t[[0, -1]] // NS_PER_S)
+    log.warning(
+        "%s: %d of %d faults contain no row of %s (%s to %s), the first is %r in row %d: compare dates and time zones",
+        path.name, empty_n.sum(), len(empty_n), recording.file_id, begin, end, str(start.iloc[row]), row + 2,
+    )  # fmt: skip
 
 
 def _interval_times(recording: Recording, bounds: pd.Series, path: Path) -> np.ndarray:

@@ -85,7 +85,8 @@ RULES = (
     Rule("non_monotonic", "hard", _of_file("non_monotonic_ratio"), lambda q: q.hard.non_monotonic_ratio,
          "{value:.2%} of the steps go back in time (limit {limit:.2%})"),
     Rule("duplicates", "hard", _of_file("duplicate_ratio"), lambda q: q.hard.duplicate_ratio,
-         "{value:.2%} of the rows repeat a time stamp (limit {limit:.2%})"),
+         "{value:.2%} of the rows repeat a time stamp (limit {limit:.2%}), so they would be left out; "
+         "time stamps need all their digits"),
     Rule("missing", "hard", _of_file("missing_ratio"), lambda q: q.hard.missing_ratio,
          "{value:.2%} of all values are missing (limit {limit:.2%})"),
     Rule("constant_channels", "hard", _of_file("constant_channel_ratio"), lambda q: q.hard.constant_channel_ratio,

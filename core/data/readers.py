@@ -179,7 +179,8 @@ def _noted(times: Times, names: Sequence[str], wanted: str) -> Times:
     """The times, with a note on a time column that was found by its content."""
     if wanted != "auto" or names[0].lower() in TIME_NAMES:
         return times
-    return replace(times, notes=(*times.notes, f"column {names[0]!r} read as the time stamps"))
+    columns = " and ".join(map(repr, names))
+    return replace(times, notes=(*times.notes, f"column{'s' * (len(names) > 1)} {columns} read as the time stamps"))
 
 
 def _read_vibration_table(source: Source) -> _Read:
@@ -278,8 +279,8 @@ def _timing(
         raise DataError(
             "the sampling rate is unknown",
             path=source.path,
-            hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or append '
-            "data.sampling_rate_hz=… to each command",
+            hint='write {"sampling_rate_hz": …} into a JSON file of the same name, or into dataset.json for all files '
+            "of the folder; or append data.sampling_rate_hz=… to each command",
         )
     if read.times is None:
         return even_times(rows, 1.0, scratch=scratch), None, "index", [*notes, "no time column: rows are numbered"]

@@ -278,9 +278,11 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
     starts_w = starts_of(name, extended_k2, config)
     lengths_k, extended_k = map(lengths_of, (segments_k2, extended_k2))
     if num_lost := int(lengths_k[extended_k < window].sum()):
+        first_row = segments_k2[np.argmax((extended_k < window) & (lengths_k > 0)), 0]
+        first = series.recordings[int(np.searchsorted(series.offsets_r, first_row, side="right")) - 1].file_id
         log.warning(
-            "%s: %d of %d rows are in segments shorter than a window of %d and are left out",
-            name, num_lost, int(lengths_k.sum()), window,
+            "%s: %d of %d rows are in segments shorter than a window of %d and are left out, the first in %s",
+            name, num_lost, int(lengths_k.sum()), window, first,
         )  # fmt: skip
     if not len(starts_w):
         whole = file_rows_needed(config, name)

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,15 +20,19 @@ import pyarrow.parquet as pq
 
 from core.data.dialects import Dialect, check_names, row_widths, sniff
 from core.data.files import in_time, refuse_bomb, refuse_large
-from core.data.timestamps import TIME_NAMES, holds_times
+from core.data.timestamps import MIN_READABLE, TIME_NAMES, holds_times, sampled
 from core.errors import DataError, WriteError, first_line
 from core.numbers import counted
 
 _DECIMAL_POINT = r"\s*[+-]?\d+\.\d+\s*"
 _DECIMAL_COMMA = re.compile(r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$")
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp][Mm])?")
+_DATE = re.compile(r"(\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))")
 _RAGGED_ROW = re.compile(r"Expected \d+ fields in line (\d+), saw (\d+)")
 _OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
+_UNNAMED = re.compile(r"(Unnamed: \d+)?")
+SECOND_HEADER = "a second header, with other columns or in another order"
+SPLIT_FILE = "split the file before this row: each file has one header"
 # Errors of PyArrow and pandas for bytes, schemas and metadata that they cannot read.
 _ERRORS = (
     csv.Error,
@@ -98,7 +102,8 @@ def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series
     """The time stamps of a table, if it has any, and the names of their columns.
 
     `wanted` is a column name, or `auto` for one of `TIME_NAMES` in upper or lower case, otherwise the first column of
-    time stamps by its content; a date column is joined with a column of the time of day.
+    time stamps by its content; a date column is joined with a column of the time of day, which are also found by their
+    content.
     """
     if wanted != "auto":
         require(frame, [wanted], path)
@@ -107,13 +112,28 @@ def time_column(frame: pd.DataFrame, wanted: str, path: Path) -> tuple[pd.Series
     found = [names[name] for name in TIME_NAMES if name in names]
     if not found:
         found = [name for name in frame.columns if holds_times(frame[name])][:1]
+    has_both_names = [name.lower() for name in found] == ["time", "date"]
+    pair = found if has_both_names else [] if found else _clock_and_date(frame)
+    if pair:
+        clock, date = (frame[name].astype("string").str.strip() for name in pair)
+        if not found or clock.dropna().str.fullmatch(_TIME_OF_DAY).all():
+            return date.str.removesuffix(" 00:00:00") + " " + clock, tuple(pair)
     if not found:
         return None, ()
-    if [name.lower() for name in found] == ["time", "date"]:
-        clock, date = (frame[name].astype("string").str.strip() for name in found)
-        if clock.dropna().str.fullmatch(_TIME_OF_DAY).all():
-            return date.str.removesuffix(" 00:00:00") + " " + clock, tuple(found)
     return frame[found[0]], (found[0],)
+
+
+def _clock_and_date(frame: pd.DataFrame) -> list[str]:
+    """The first column of times of day and the first of dates, by their content; empty without both."""
+    found = []
+    for form in (_TIME_OF_DAY, _DATE):
+        for name in frame.columns:
+            if pd.api.types.is_string_dtype(frame[name].dtype):
+                sample = sampled(frame[name]).astype("string").str.strip()
+                if len(sample) and sample.str.fullmatch(form).mean() > MIN_READABLE:
+                    found.append(name)
+                    break
+    return found if len(found) == 2 else []
 
 
 def require(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
@@ -189,7 +209,7 @@ def _frame_of(table: pa.Table, path: Path) -> pd.DataFrame:
 def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | None, at_once: bool) -> Iterator[Table]:
     dialect = sniff(path, scratch)
     size = None if at_once else max(1, min(_BLOCK_TEXT // dialect.row_bytes, _BLOCK_CELLS // dialect.num_columns))
-    first_row, notes = 2, None
+    first_row, notes, repeated = 2, None, ()
     for frame in _parsed(path, dialect, size, columns):
         _refuse_odd_cells(frame, dialect, path, first_row)
         if dialect.decimal == ",":
@@ -197,7 +217,15 @@ def _csv_blocks(path: Path, scratch: Path | None, columns: Collection[str] | Non
         may_be_short = len(frame.columns) > 1 and frame.iloc[:, -1].isna().any()
         if may_be_short and notes is None:
             notes = _note_on_short_rows(path, dialect)
-        yield Table(frame, first_row, notes or ())
+        headers = _repeated_headers(frame, path, first_row)
+        if headers and not repeated:
+            row = first_row + headers[0]
+            repeated = (f"row {row} repeats the header, as after a restart of a logger; such rows are not read",)
+        found = (*(notes or ()), *repeated)
+        if at_once:
+            yield Table(frame.drop(index=frame.index[headers]), first_row, found)
+        else:
+            yield from (Table(part, first_row + start, found) for start, part in _between(frame, headers))
         first_row += len(frame)
 
 
@@ -259,6 +287,42 @@ def _refuse_odd_cells(frame: pd.DataFrame, dialect: Dialect, path: Path, first_r
                 raise DataError(problem, path=path, row=row, column=str(name).strip(), hint=remedy)
 
 
+def _repeated_headers(frame: pd.DataFrame, path: Path, first_row: int) -> list[int]:
+    """Positions of the rows that repeat the header.
+
+    Raises DataError for a row of column names in another order, or with other names: the cells after it would be read
+    as other channels.
+    """
+    if any(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        return []  # a name in every column makes every column text
+    names, repeated = [str(name).strip() for name in frame.columns], []
+    ends = [frame.iloc[:, at].astype("string").str.strip().isin(names) for at in {0, len(names) - 1}]
+    for at in map(int, np.flatnonzero(np.logical_or.reduce(ends))):
+        kind = second_header([str(cell) for cell in frame.iloc[at]], names)
+        if kind == "another":
+            raise DataError(SECOND_HEADER, path=path, row=at + first_row, hint=SPLIT_FILE)
+        if kind:
+            repeated.append(at)
+    return repeated
+
+
+def _between(frame: pd.DataFrame, positions: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows before, between and after these positions, each with the position of its first row."""
+    starts, stops = [0, *(at + 1 for at in positions)], [*positions, len(frame)]
+    for start, stop in zip(starts, stops, strict=True):
+        if stop > start or not positions:
+            yield start, frame.iloc[start:stop]
+
+
+def second_header(cells: Sequence[str], names: Sequence[str]) -> Literal["same", "another"] | None:
+    """Whether a row repeats the header, or is another header: at least half of its cells are names of columns."""
+    cells = [cell.strip() for cell in cells]
+    named = [(cell, name) for cell, name in zip(cells, names, strict=False) if not _UNNAMED.fullmatch(name)]
+    if named and all(cell == name for cell, name in named):
+        return "same"
+    return "another" if 2 * sum(cell in names for cell in cells) >= len(names) else None
+
+
 def with_decimal_points(frame: pd.DataFrame) -> pd.DataFrame:
     """Text columns with decimal points: one cell that is not a number makes a column of decimal commas text."""
     texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
@@ -281,7 +345,8 @@ def _parse_error(error: Exception, path: Path, dialect: Dialect) -> DataError:
         f"the header names {columns} but this row has {found} cells",
         path=path,
         row=row,
-        hint=f"correct the row; the file was read with the delimiter {dialect.delimiter!r} and names in the first line",
+        hint="correct the row, or remove lines above the header; the file was read with the delimiter "
+        f"{dialect.delimiter!r} and names in the first line",
     )
 
 
@@ -289,6 +354,5 @@ def _note_on_short_rows(path: Path, dialect: Dialect) -> tuple[str, ...]:
     short = [row for row, width in row_widths(path, dialect) if width < dialect.num_columns]
     if not short:
         return ()
-    return (
-        f"{len(short)} rows are shorter than the header, the first is row {short[0]}: their last cells are missing",
-    )
+    rows = counted(len(short), "row")
+    return (f"{rows} shorter than the header, the first is row {short[0]}: the last cells are missing",)

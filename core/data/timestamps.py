@@ -30,7 +30,7 @@ _PLANT_FORM = re.compile(
 _SAMPLE = 64
 # A column with another name holds times if most sampled cells are dates with a time of day, and differ.
 _DATE_AND_TIME = r"\d[./ -]\w{1,9}[./ -]\d+[ T]+\d{1,2}:\d{2}"
-_MIN_READABLE = _MIN_DISTINCT = 0.9
+MIN_READABLE = _MIN_DISTINCT = 0.9
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,11 @@ class Times:
     by_majority: bool = False
 
 
-def parse_times(column: pd.Series) -> Times:
-    """Reads one column of time stamps. Times with a zone are converted to UTC; others are not changed."""
+def parse_times(column: pd.Series, *, few_rows: bool = False) -> Times:
+    """Reads one column of time stamps. Times with a zone are converted to UTC; others are not changed.
+
+    few_rows: the rows cannot decide the order of day and month; dates with dots are then read day first.
+    """
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         return Times(_as_ns(column.dt.tz_convert("UTC").dt.tz_localize(None)), notes=("time stamps converted to UTC",))
     if pd.api.types.is_datetime64_dtype(column.dtype):
@@ -55,24 +58,24 @@ def parse_times(column: pd.Series) -> Times:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return _from_numbers(column)
     text = column.astype("string").str.strip()
-    if pd.to_numeric(_sample(text), errors="coerce").notna().mean() > 0.5:
+    if pd.to_numeric(sampled(text), errors="coerce").notna().mean() > 0.5:
         return _from_numbers(pd.to_numeric(text, errors="coerce").astype("float64"))
-    return _from_text(text)
+    return _from_text(text, few_rows)
 
 
 def holds_times(column: pd.Series) -> bool:
     """Whether a column that is not numeric holds time stamps that advance, whatever its name: `Zeit`, `Date/Time`."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return False
-    sample = _sample(column)
+    sample = sampled(column)
     if sample.empty or sample.nunique() < _MIN_DISTINCT * len(sample):
         return False
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         return True
     text = sample.astype("string").str.strip()
-    if not text.str.contains(_DATE_AND_TIME).mean() > _MIN_READABLE:
+    if not text.str.contains(_DATE_AND_TIME).mean() > MIN_READABLE:
         return False
-    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > _MIN_READABLE)
+    return bool((parse_times(text).time_ns != NOT_A_TIME).mean() > MIN_READABLE)
 
 
 def _as_ns(column: pd.Series) -> np.ndarray:
@@ -120,14 +123,14 @@ def _counts_rows(number_n: np.ndarray) -> bool:
     return whole and (not step_n.size or float(np.median(step_n)) == 1.0)
 
 
-def _from_text(text: pd.Series) -> Times:
-    text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if _sample(text).str.contains(",").any() else text
+def _from_text(text: pd.Series, few_rows: bool) -> Times:
+    text = text.str.replace(r"(\d),(\d+)", r"\1.\2", n=1, regex=True) if sampled(text).str.contains(",").any() else text
     text, notes, by_majority = _of_one_kind(text)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True)
     rest = text[parsed.isna() & text.notna()]
-    forms = _plant_forms(_sample(rest))
+    forms = _plant_forms(sampled(rest))
     if len(rest) and forms:
-        filled, note = _parse_plant(rest, forms)
+        filled, note = _parse_plant(rest, forms, few_rows)
         parsed = parsed.fillna(filled)
         notes += [note] if note else []
         by_majority |= note is not None
@@ -153,7 +156,8 @@ def _of_one_kind(text: pd.Series) -> tuple[pd.Series, list[str], bool]:
     return text.mask(rare), notes, True
 
 
-def _sample(text: pd.Series) -> pd.Series:
+def sampled(text: pd.Series) -> pd.Series:
+    """Some cells that are not missing, evenly spaced."""
     present = text.dropna()
     return present.iloc[:: max(1, len(present) // _SAMPLE)]
 
@@ -175,7 +179,7 @@ def _plant_forms(sample: pd.Series) -> list[tuple[str, str]]:
     return list(forms.items())
 
 
-def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Series, str | None]:
+def _parse_plant(text: pd.Series, forms: list[tuple[str, str]], few_rows: bool) -> tuple[pd.Series, str | None]:
     """Parses common local forms. If day and month could be swapped, the form that reads most rows is used; if both read
     the same number, the one whose times are closer to ascending order."""
     orders = {}
@@ -186,7 +190,7 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
             parsed = parsed.fillna(found.astype("datetime64[ns, UTC]"))
         orders[name] = parsed
     day, month = orders["day first"], orders["month first"]
-    if day.equals(month):
+    if day.equals(month) or (few_rows and _have_dots(forms)):
         return day, None
     if day.notna().sum() != month.notna().sum():
         name = max(orders, key=lambda order: orders[order].notna().sum())
@@ -200,11 +204,15 @@ def _parse_plant(text: pd.Series, forms: list[tuple[str, str]]) -> tuple[pd.Seri
 
 def _by_convention(day: pd.Series, month: pd.Series, forms: Sequence[tuple[str, str]]) -> tuple[pd.Series, str | None]:
     """Dates that the rows do not decide: with dots, the day is first; with slashes and AM or PM, the month."""
-    if all("." in day_first.split("%y")[0].split("%Y")[0] for day_first, _ in forms):
+    if _have_dots(forms):
         return day, None
     if all("/" in day_first and "%p" in day_first for day_first, _ in forms):
         return month, "dates are ambiguous (day or month first) and were read month first, as usual with AM and PM"
     return day, "dates are ambiguous (day or month first) and were read day first"
+
+
+def _have_dots(forms: Sequence[tuple[str, str]]) -> bool:
+    return all("." in day_first.split("%y")[0].split("%Y")[0] for day_first, _ in forms)
 
 
 def _disorder(parsed: pd.Series) -> tuple[int, int]:

@@ -164,7 +164,8 @@ def load_splits(config: AnyConfig, scoring: ScoringModel, splits: Sequence[Split
     if scoring.stream == "swinmae" and not isclose(found, trained, rel_tol=RATE_TOLERANCE):
         raise DataError(
             f"the data is sampled at {found:g} Hz, the model was trained at {trained:g} Hz",
-            hint=f"set data.resample_hz={trained:g}, or train on data of this rate",
+            hint=f"correct the sampling rate if it is wrong; if not, set data.resample_hz={trained:g}, or train on "
+            "data of this rate",
         )
     return data
 

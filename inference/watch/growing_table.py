@@ -1,8 +1,8 @@
 """A csv file to which a logger appends rows: each complete new line once, a limited number at a time.
 
 Cells are read as in a complete file (`core.data.tables`, `core.data.channels`). A time column without dates, or with
-dates whose order of day and month would be a guess, is refused, because a few rows cannot decide it. A row that cannot
-be used is left out and reported; reading continues.
+dates whose order of day and month would be a guess, is refused, because a few rows cannot decide it; dates with dots
+have the day first. A row that cannot be used is left out and reported; reading continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.data.dialects import Dialect, sniff
 from core.data.files import PLAIN_TEXT_SUFFIXES, data_suffix, refuse_foreign
 from core.data.recording import NOT_A_TIME
 from core.data.sentinels import SENTINEL
-from core.data.tables import require, time_column, with_decimal_points
+from core.data.tables import SECOND_HEADER, require, second_header, time_column, with_decimal_points
 from core.data.timestamps import parse_times
 from core.errors import DataError
 
@@ -64,6 +64,7 @@ class GrowingTable:
     line: int = 0
     _dialect: Dialect | None = field(default=None, repr=False)
     _header: str = field(default="", repr=False)
+    _names: list[str] = field(default_factory=list, repr=False)
     _time_columns: tuple[str, ...] = field(default=(), repr=False)
 
     def read(self, limit: int, *, is_complete: bool = False) -> NewRows | None:
@@ -86,7 +87,7 @@ class GrowingTable:
             raise DataError("a line of more than 1 MiB", path=self.path, row=self.line + 1, hint=hint)
         if is_complete and is_all and rest and len(lines) < limit:
             lines.append(rest)
-        lines = lines[:limit]
+        lines = self._of_one_header(lines[:limit])
         if not lines:
             return None
         first_line = self.line + 1
@@ -119,8 +120,8 @@ class GrowingTable:
         if dialect.encoding.startswith("utf-16"):
             raise DataError("is UTF-16, which cannot be followed", path=self.path, hint="write UTF-8")
         self._header = first.decode(dialect.encoding, errors="replace").rstrip("\r\n")
-        names = next(csv.reader([self._header], delimiter=dialect.delimiter))
-        require(pd.DataFrame(columns=[name.strip() for name in names]), self.channels, self.path)
+        self._names = [name.strip() for name in next(csv.reader([self._header], delimiter=dialect.delimiter))]
+        require(pd.DataFrame(columns=self._names), self.channels, self.path)
         self._dialect = dialect
         if self.offset == 0:
             self.offset, self.line = len(first), 1
@@ -149,9 +150,31 @@ class GrowingTable:
                                           "write ISO time stamps"))  # fmt: skip
         return NewRows(values_nc[has_time_n], time_n[has_time_n], line_n[has_time_n], (*problems, *unread))
 
+    def _of_one_header(self, lines: list[bytes]) -> list[bytes]:
+        """The lines before another header. Raises DataError if the first is one: later cells are other channels."""
+        encoding = self._dialect.encoding
+        starts = {start.encode(encoding, errors="replace")[:1] for start in self._starts()}
+        for at, line in enumerate(lines):
+            # Parsing every line here too would take as long as reading it.
+            if line[:1] not in starts:
+                continue
+            if second_header(self._cells(line.decode(encoding, errors="replace")), self._names) != "another":
+                continue
+            if at:
+                return lines[:at]
+            raise self._problem(SECOND_HEADER, self.line + 1, "write the rows after it to a new file")
+        return lines
+
+    def _cells(self, line: str) -> list[str]:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=self._dialect.delimiter), [])
+
+    def _starts(self) -> set[str]:
+        """The first characters that a line has if it begins with the name of a column."""
+        return {*(name[:1] or self._dialect.delimiter for name in self._names), '"', " "}
+
     def _usable(self, lines: list[str], first_line: int) -> tuple[list[tuple[int, str]], list[DataError]]:
-        """Lines that are rows, with their numbers, and problems. Blank lines are skipped."""
-        kept, problems = [], []
+        """Lines that are rows, with their numbers, and problems. Blank lines and repeated headers are skipped."""
+        kept, problems, starts = [], [], self._starts()
         for number, line in enumerate(lines, first_line):
             line = line.rstrip("\r")
             if not line.strip():
@@ -160,7 +183,9 @@ class GrowingTable:
                 what = "a NUL byte" if "\0" in line else "an open quotation mark"
                 problems.append(self._problem(f"{what}: the row is left out", number, "correct what writes the file"))
                 continue
-            cells = next(csv.reader([line], delimiter=self._dialect.delimiter))
+            cells = self._cells(line)
+            if line[0] in starts and second_header(cells, self._names) == "same":
+                continue
             if len(cells) > self._dialect.num_columns:
                 problem = f"{len(cells)} cells, the header names {self._dialect.num_columns}: the row is left out"
                 problems.append(self._problem(problem, number, "write one cell for each name"))
@@ -180,7 +205,7 @@ class GrowingTable:
             raise DataError("has no time column: late and repeated rows cannot be detected", path=self.path, hint=hint)
         if (plain_n := _plain_times(column)) is not None:
             return plain_n
-        times = parse_times(column)
+        times = parse_times(column, few_rows=True)
         known_n = times.time_ns[times.time_ns != NOT_A_TIME]
         if times.by_majority or times.source == "index" or (np.abs(known_n) < _EARLIEST_NS).any():
             raise DataError(

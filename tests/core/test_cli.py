@@ -1,4 +1,6 @@
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ import pytest
 from core.cli import add_config_arguments, add_root_argument, root_of, run_command, run_name
 from core.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RESUMABLE, EXIT_USAGE, UsageError
 from core.signals import SignalStop
+from tests.support import REPO_ROOT
 
 
 def refuse(arguments: argparse.Namespace) -> int:
@@ -90,3 +93,14 @@ def test_a_message_that_quotes_a_very_long_value_is_shortened(capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert len(line) < 11_000
     assert line.endswith("is not valid — write another")
+
+
+def test_an_interrupted_import_of_torch_logs_no_statistics():
+    code = """
+import argparse, logging
+from core.cli import run_command
+run_command(lambda arguments: 0, argparse.ArgumentParser(), [])
+logging.getLogger("torch._subclasses.fake_tensor").info("cache statistics")
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=REPO_ROOT, capture_output=True, text=True, check=True)
+    assert found.stderr == ""

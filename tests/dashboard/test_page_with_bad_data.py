@@ -38,19 +38,21 @@ def test_an_export_of_an_empty_workspace_names_a_command_in_every_view(bare, vis
             assert page.locator(".controls").count() == 0, "there is no curve to control"
     train = {"landfall train patchtst", "landfall train swinmae"}
     assert commands == {
-        "overview": {"landfall pipeline", *train},
+        "overview": {"landfall pipeline", "landfall quality", "landfall validate", *train},
         "fleet": {"landfall fleet report"},
         "monitor": {"landfall watch STREAM"},
         "training": train,
         "runs": {"landfall pipeline"},
-        "data": {"landfall pipeline"},
+        "data": {"landfall quality"},
         "anomalies": {"landfall pipeline"},
         "device": {"landfall pipeline", *train},
         "migration": {"landfall migrate NOTEBOOK"},
     }
     show(page, "overview")
     machine = card(page, "Process sensors (FDC)")
-    assert machine.locator("code").all_inner_texts() == ["landfall pipeline"] * 2, "nothing scored, no file checked"
+    assert machine.locator("code").all_inner_texts() == ["landfall pipeline", "landfall quality"], (
+        "nothing scored, no file checked"
+    )
     assert page.complaints == []
 
 

@@ -165,6 +165,8 @@ def test_a_failed_calibration_changes_nothing(trained, capsys):
     written = file_of(trained, "patchtst").read_bytes()
     assert calibrate(trained, "patchtst") == EXIT_USAGE
     assert "no newer data" in capsys.readouterr().err
+    assert calibrate(trained, "patchtst", "--config", "configs/patchtst_ssl_local.yaml") == EXIT_USAGE
+    assert "no newer data" in capsys.readouterr().err
     few = ["data.splits.calibration.stop=40", "scoring.threshold.min_calibration=100"]
     assert calibrate(trained, "patchtst", *NEWER["patchtst"], *few) == EXIT_DATA
     assert calibrate(trained, "patchtst", "data.splits.calibration.files=[data/fdc/none_*.csv]") == EXIT_DATA

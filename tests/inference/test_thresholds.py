@@ -366,3 +366,13 @@ def test_numbers_have_two_digits_and_no_exponent(value, words):
 def test_shares_are_written_in_words():
     assert rate_in_words(FalseAlarms(0.0123, 0.00456, 0.98, 100, 3)) == "1.2 % (0.46 to 98 %)"
     assert percent(0.01) == "1 %"
+
+
+def test_charts_without_a_model_are_not_sent_to_the_command_that_needs_one():
+    rng = np.random.default_rng(0)
+    calibration = sample_of(rng.gamma(4, size=5000))
+    output = departure(
+        calibrate(calibration, asked()), calibration, sample_of(2 * rng.gamma(4, size=5000)), by_charts=True
+    )
+    assert "landfall calibrate" not in output
+    assert "data.splits.calibration" in output

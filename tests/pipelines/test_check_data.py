@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -112,9 +113,9 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
     assert "29 more in 30 files, of flow; `landfall quality` lists all" in stuck
     for line in (
         "train_0.csv and 29 more: constant: unused",
-        "data.exclude=[unused] leaves them out",
+        "'data.exclude=[unused]' leaves them out",
         "train_0.csv and 29 more: constant in each file, but not the same in all: run",
-        "data.exclude=[run] leaves them out, as is necessary for the number of a run",
+        "'data.exclude=[run]' leaves them out, as is necessary for the number of a run",
         "train_1.csv: constant in some files only: valve (29 files)",
     ):
         assert line in text, line
@@ -395,3 +396,132 @@ def test_the_text_ends_with_the_next_step(workspace, capsys):
     expected = capsys.readouterr().out
     assert "✗" in expected
     assert "not ready: 1" in expected.splitlines()[-1]
+
+
+def test_the_override_of_a_hint_can_be_pasted_into_a_shell(workspace, tmp_path, capsys):
+    frame = pump(1000).rename(columns={"flow": "flow [l/min]"})
+    frame["copy, of flow"] = 2 * frame["flow [l/min]"]
+    frame["unused %"] = 1.0
+    frame.to_csv(tmp_path / "train_1.csv", index=False)
+    excluded: list[str] = []
+    for _ in range(2):
+        _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", *excluded)
+        hints = [each["hint"] for each in found["patchtst"]["findings"] if "data.exclude" in each["hint"]]
+        assert hints, "each hint is followed, one after the other"
+        excluded = shlex.split(hints[-1])[:1]
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", *excluded)
+    assert found["patchtst"]["channels"] == ["flow [l/min]", "pressure", "current"]
+
+
+def test_a_constant_channel_does_not_count_as_rounded(workspace, tmp_path, capsys):
+    frame = pump(1000)
+    frame.to_csv(tmp_path / "train_1.csv", index=False)
+    frame.assign(pressure=6.0).to_csv(tmp_path / "test_1.csv", index=False)
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    assert "fewer decimals" not in texts(found["patchtst"], "warn")
+
+
+def test_a_column_that_only_some_files_have_is_named_with_the_override_that_leaves_it_out(workspace, capsys):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    pump(1000).to_csv(folder / "train_1.csv", index=False)
+    pump(1000).assign(alarm=0).to_csv(folder / "test_1.csv", index=False)
+    code, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    (stop,) = [each for each in found["patchtst"]["findings"] if each["severity"] == "stop"]
+    assert code == EXIT_DATA
+    assert "1 additional (alarm)" in stop["text"]
+    code, found = check(capsys, workspace, "--no-time", "--stream", "patchtst", shlex.split(stop["hint"])[0])
+    assert code == EXIT_OK
+
+
+def test_channels_in_another_order_are_read_in_the_order_that_the_hint_names(workspace, capsys):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    frame = pump(1000)
+    frame.to_csv(folder / "train_1.csv", index=False)
+    frame[["timestamp", "current", "pressure", "flow"]].to_csv(folder / "test_1.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    (stop,) = [each for each in found["patchtst"]["findings"] if each["severity"] == "stop"]
+    assert "another order" in stop["text"]
+    override = stop["hint"].partition("(")[2].partition(")")[0]
+    code, found = check(capsys, workspace, "--no-time", "--stream", "patchtst", *shlex.split(override))
+    assert (code, found["patchtst"]["channels"]) == (EXIT_OK, ["flow", "pressure", "current"])
+
+
+def test_what_scoring_would_refuse_is_reported_before_training(workspace, capsys):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    for name in ("train_1", "test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    code, _ = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert code == EXIT_OK
+    (folder / "test_1.labels.csv").write_text("from,to\n1,2\n")
+    code, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert code == EXIT_DATA
+    assert "test_1.labels.csv: its columns are from, to" in texts(found["patchtst"], "stop")
+    (folder / "test_1.labels.csv").unlink()
+    code, found = check(capsys, workspace, "--no-time", "--stream", "patchtst", "data.context_channels=[recipe]")
+    assert code == EXIT_DATA
+    assert "'recipe' of data.context_channels is not a channel" in texts(found["patchtst"], "stop")
+
+
+def test_files_of_other_formats_are_named(workspace, capsys):
+    folder = workspace / "data/vib"
+    folder.mkdir(parents=True)
+    (folder / "train_1.wav").write_bytes(b"RIFF")
+    _, found = check(capsys, workspace, "--no-time", "--stream", "swinmae")
+    assert "no sensor file train_*; train_1.wav has another format" in texts(found["swinmae"], "stop")
+    for name in ("train_1", "test_1"):
+        write_wave(folder / f"{name}.npy")
+    code, found = check(capsys, workspace, "--no-time", "--stream", "swinmae")
+    assert code == EXIT_OK
+    assert "data/vib/train_1.wav: not read" in texts(found["swinmae"], "warn")
+
+
+def test_files_that_belong_to_no_split_are_named(workspace, capsys):
+    folder = workspace / "data/fdc"
+    (folder / "line_2").mkdir(parents=True)
+    for name in ("train_1", "test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "in no split" not in texts(found["patchtst"], "note")
+    for name in ("Test_2", "line_2/test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "data/fdc/Test_2.csv and 1 more: in no split" in texts(found["patchtst"], "note")
+    _, found = check(capsys, workspace, folder / "train_1.csv", "--no-time")
+    assert "in no split" not in texts(found["patchtst"], "note"), "only the file that was named is checked"
+
+
+def test_a_file_to_score_that_is_a_copy_of_one_to_learn_from_is_named(workspace, capsys, caplog):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    for name in ("train_1", "test_1"):
+        pump(1000).to_csv(folder / f"{name}.csv", index=False)
+    _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+    assert "data/fdc/test_1.csv has the content of data/fdc/train_1.csv" in texts(found["patchtst"], "warn")
+    load_stream_data(load_config(local_config_file("patchtst"), root=workspace).config, root=workspace)
+    assert "has the content of" in caplog.text
+
+
+def test_the_log_names_a_recording_that_is_shorter_than_a_window(workspace, caplog):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    for name, rows in (("train_1", 1000), ("test_1", 1000), ("test_2", 5)):
+        pump(rows, seed=rows).to_csv(folder / f"{name}.csv", index=False)
+    load_stream_data(load_config(local_config_file("patchtst"), root=workspace).config, root=workspace)
+    assert "left out, the first in data/fdc/test_2.csv" in caplog.text
+
+
+def test_a_channel_that_only_increases_is_named(workspace, tmp_path, capsys):
+    for number in range(2):
+        frame = pump(1000, seed=number).drop(columns="timestamp")
+        frame["Zeit"] = np.arange(len(frame))
+        frame["meter"] = np.cumsum(np.maximum(frame["flow"], 0))
+        frame.loc[100, "meter"] = np.nan
+        frame["valve"] = (frame["Zeit"] > 500).astype(int)
+        frame.to_csv(tmp_path / f"train_{number}.csv", index=False)
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
+    assert "only increasing, as a time or a meter: Zeit, meter" in texts(found["patchtst"], "warn").splitlines()
+    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter]")
+    assert "only increasing" not in texts(found["patchtst"], "warn")

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from core.errors import EXIT_USAGE, UsageError
-from pipelines.serve_dashboard import DashboardHandler, has_display, main, make_server
+from pipelines.serve_dashboard import DashboardHandler, export_hint, has_display, main, make_server
 from tests.dashboard.builders import REPOSITORY, write
 from tests.support.small_workspace import install_page
 from tests.support.waiting import PATIENCE_S, until, when
@@ -309,3 +309,16 @@ def test_ctrl_c_ends_the_server_cleanly(page):
     assert process.returncode == 0
     assert out == ""
     assert "Traceback" not in err
+
+
+def test_a_page_that_is_older_than_the_scores_names_the_command(page):
+    root, scores = page.parent, page.parent / "artifacts/scores/patchtst_summary.json"
+    assert export_hint(root) == ""
+    write(scores, {})
+    state = page / "data/dashboard-state.json"
+    os.utime(state, (1, 1))
+    assert "landfall export" in export_hint(root)
+    os.utime(scores, (1, 1))
+    assert export_hint(root) == ""
+    state.unlink()
+    assert "nothing exported" in export_hint(root)

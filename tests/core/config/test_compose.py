@@ -225,7 +225,11 @@ def test_an_unknown_stream_is_a_single_fault(workspace, stream):
 
 def test_an_error_for_a_missing_stream_says_what_to_write(workspace):
     file = write(workspace, "configs/empty.yaml", "")
-    assert re.search("missing.*patchtst, swinmae", faults_of(workspace, file=file)["stream"])
+    assert re.search("missing.*defaults.*patchtst.*swinmae", faults_of(workspace, file=file)["stream"])
+
+
+def test_a_text_where_a_list_is_needed_is_shown_as_a_list(workspace):
+    assert "write [Pressure]" in faults_of(workspace, "data.exclude=Pressure")["data.exclude"]
 
 
 @pytest.mark.parametrize(
@@ -234,6 +238,7 @@ def test_an_error_for_a_missing_stream_says_what_to_write(workspace):
         ("configs/nope.yaml", (), ("configs/nope.yaml does not exist", LOCAL)),
         (LOCAL, ("trainer=nope",), (LOCAL, "trainer/nope", "default, kaggle_safe, multi_gpu, quick")),
         (LOCAL, ("training.epochs",), ("'training.epochs'", "key=value")),
+        (LOCAL, ("data.exclude=[p [bar]]",), ("quotation marks", '["p [bar]",flow]')),
         (LOCAL, ("training.epochs=1,2",), (LOCAL, "training.epochs=1,2")),
         (LOCAL, ("logging.log_dir='${nothing}'",), (LOCAL, "nothing")),
     ],

@@ -188,3 +188,10 @@ def test_real_labels_fit_their_recordings():
         assert (recording.time_ns != NOT_A_TIME).all()
         shares[name] = label_t.mean()
     assert all(0 < share < 0.5 for share in shares.values()), shares
+
+
+def test_faults_without_a_row_of_the_recording_are_logged(recording, caplog):
+    label(recording, "start,end\n2024-01-01 00:00:02,2024-01-01 00:00:03\n2012-01-01 00:00:00,2012-01-02 00:00:00\n")
+    assert labels_of(cleaned(recording, 1e9)).sum() > 0
+    assert "1 of 2 faults contain no row" in caplog.text
+    assert "in row 3" in caplog.text

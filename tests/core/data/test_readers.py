@@ -247,11 +247,17 @@ def test_a_row_index_is_not_a_time_column(tmp_path):
     assert read(tmp_path / "g.csv", sampling_rate_hz=4).time_ns.tolist() == [0, _S // 4]
 
 
-def test_date_and_time_of_day_in_two_columns_are_joined(tmp_path):
-    path = write(tmp_path / "f.csv", "Date;Time;a\n03.02.2024;04:05:06;1\n03.02.2024;04:05:07;2\n")
+@pytest.mark.parametrize("names", ["Date;Time", "Datum;Uhrzeit"])
+def test_date_and_time_of_day_in_two_columns_are_joined(tmp_path, names):
+    path = write(tmp_path / "f.csv", f"{names};a;state\n03.02.2024;04:05:06;1;x\n03.02.2024;04:05:07;2;y\n")
     recording = read(path)
     assert recording.channels == ("a",)
     assert recording.time_ns[0] == utc("2024-02-03T04:05:06")
+    assert recording.time_source == "timestamp"
+    assert not [note for note in recording.notes if names.split(";")[0] in note and "left out" in note]
+
+
+def test_a_column_named_in_the_settings_or_none_is_the_time(tmp_path):
     path = write(tmp_path / "g.csv", "stamp,a\n2024-01-01,1\n2024-01-02,2\n")
     assert read(path, timestamp="stamp").time_ns[0] == utc("2024-01-01")
     with pytest.raises(DataError, match="no such column"):

@@ -17,6 +17,9 @@ FORMS = {
     "semicolons and decimal commas": "Zeit;p;q\r\n2026-02-01 00:00:00;1,5;2,0\r\n2026-02-01 00:00:01;2,5;3,25\r\n",
     "seconds since 1970": "time,q,p,label\n1770000000.25,1,2,0\n1770000001.25,3,4,1\n",
     "zone": "q,p,timestamp\n1,2,2026-02-01T01:00:00+01:00\n3,4,2026-02-01T00:00:01Z\n",
+    "dates with dots": "Datum;p;q\n01.02.2026 00:00:00;1;2\n02.02.2026 00:00:00;3;4\n13.02.2026 00:00:00;3;4\n",
+    "date and time of day": "Datum;Uhrzeit;p;q\n01.02.2026;10:00:00;1,5;2\n01.02.2026;10:00:01;2,5;4\n",
+    "header again": "timestamp,p,q\n2026-02-01 00:00:00,1,2\ntimestamp,p,q\n2026-02-01 00:00:01,3,4\n",
     "quoted": '\ufefftimestamp,"p","q",note\n2026-02-01 00:00:00,1,2,"a, b"\n\n2026-02-01 00:00:01,3,4,c\n',
 }
 
@@ -129,3 +132,15 @@ def test_a_file_that_became_shorter_is_refused(tmp_path):
     path.write_text("timestamp,p,q\n", encoding="utf-8")
     with pytest.raises(DataError, match="shorter"):
         table.read(10)
+
+
+def test_rows_before_another_header_are_read_and_the_file_is_refused_there(tmp_path):
+    path = tmp_path / "day.csv"
+    path.write_text(
+        "timestamp,p,q\n2026-02-01 00:00:00,1,2\ntimestamp,q,p\n2026-02-01 00:00:01,2,1\n", encoding="utf-8"
+    )
+    table = GrowingTable(path, ("p", "q"), Data())
+    np.testing.assert_array_equal(table.read(100).values_nc, [[1, 2]])
+    with pytest.raises(DataError, match="second header") as caught:
+        table.read(100)
+    assert caught.value.row == 3

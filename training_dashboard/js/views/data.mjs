@@ -15,7 +15,7 @@ export const data = (store, route) =>
         return card(
           title,
           quiet(subject),
-          advice("No file checked yet", "landfall pipeline", "checks them all"),
+          advice("No file checked yet", "landfall quality", "checks them all"),
         );
       const { files: all, kept, dropped, warned } = quality;
       const report = file && (await store.document(file));

@@ -189,7 +189,7 @@ function detection(stream, scores, detections) {
 }
 
 function quality(name, { quality: found }) {
-  if (!found) return advice("No file checked yet", "landfall pipeline", "checks every data file");
+  if (!found) return advice("No file checked yet", "landfall quality", "checks every data file");
   const { files, kept, dropped, warned } = found;
   return el(
     "p",
@@ -265,7 +265,7 @@ const URGENCY = ["FAIL", "WARN", "SKIP", "PASS"];
 const urgency = (items) => Math.min(...items.map(({ status }) => URGENCY.indexOf(status)));
 
 function checks(found) {
-  if (!found) return advice("Nothing validated yet", "landfall pipeline", "runs the checks");
+  if (!found) return advice("Nothing validated yet", "landfall validate", "runs the checks");
   const names = [...new Set(found.items.map(({ group }) => group))];
   const groups = names.map((name) => [name, found.items.filter(({ group }) => group === name)]);
   groups.sort(([, one], [, other]) => urgency(one) - urgency(other));
