@@ -15,9 +15,9 @@ from setuptools.command.build_py import build_py
 SOURCE = Path(__file__).resolve().parent
 HOME = "landfall_home"
 PACKAGES = ("core", "trainers", "inference", "migration", "pipelines")
-WORKSPACE = ("configs", "notebooks", "training_dashboard")
-# Files of runs and editors, which do not belong into a new workspace.
-LEFT_OUT = shutil.ignore_patterns("data", ".*", "__pycache__")
+WORKSPACE = ("configs", "notebooks", "training_dashboard", "docs")
+# Files of runs and editors, and requirements of the project, which do not belong into a new workspace.
+LEFT_OUT = shutil.ignore_patterns("data", "requirements", ".*", "__pycache__")
 
 
 class BuildWheelTree(build_py):

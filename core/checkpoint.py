@@ -227,7 +227,7 @@ def _sidecars(path: Path) -> list[dict[str, Any]]:
     except OSError as error:  # its folder may not be searched
         raise _unreadable(path, error) from error
     if not is_there:
-        hint = "train first (landfall train), or score without a model: landfall score --detector charts"
+        hint = "landfall train STREAM creates it; landfall score --detector charts needs no model"
         raise CheckpointError(path, "does not exist", hint=hint)
     sidecar, hint = sidecar_path(path), "restore it, or train again"
     try:

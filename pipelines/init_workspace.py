@@ -1,7 +1,8 @@
 """Creates a workspace for the other commands: `landfall init DIR`.
 
-A workspace contains configurations, notebooks and the page of the dashboard; data, runs and results are added later. A
-clone of the repository is a workspace; this command is for an installed wheel, or for a second plant next to a clone.
+A workspace contains configurations, notebooks, the page of the dashboard and the documentation, which messages name;
+data, runs and results are added later. A clone of the repository is a workspace; this command is for an installed
+wheel, or for a second plant next to a clone.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from core.page import PAGE
 from core.workspace import CODE_ROOT, write_text, writing
 
 FOLDERS = ("configs", "notebooks", PAGE)
-# Outputs of runs and files of editors are not copied.
-_LEFT_OUT = ("data", ".*", "__pycache__")
+_WITH_DOCUMENTATION = (*FOLDERS, "docs")
+# Outputs of runs, files of editors and requirements of the project are not copied.
+_LEFT_OUT = ("data", "requirements", ".*", "__pycache__")
 _WRITTEN = ("data", "samples", "runs", "checkpoints", "artifacts", "cache", "machines", "training_dashboard/data")
 _IGNORED_BY_GIT = "".join(f"/{folder}/\n" for folder in _WRITTEN) + ".env\n"
 _NEXT = """\
@@ -29,6 +31,7 @@ _NEXT = """\
   landfall pipeline        train both models, score, check everything, export the dashboard
   landfall dashboard       show the results
   landfall lab             open the notebooks
+docs/README.md lists the documentation.
 """
 
 
@@ -36,19 +39,19 @@ def init_workspace(folder: Path) -> None:
     """Copies a new workspace to `folder`, which is created if necessary; other files in it are kept. Raises UsageError
     if a file or folder of the workspace exists, and WriteError if it cannot be written; then nothing remains of it.
     """
-    taken = [name for name in FOLDERS if (folder / name).exists()]
+    taken = [name for name in _WITH_DOCUMENTATION if (folder / name).exists()]
     if taken or (folder.exists() and not folder.is_dir()):
         in_the_way = folder / taken[0] if taken else folder
         raise UsageError(f"{in_the_way} exists", hint="choose another folder, or move it away")
     try:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        for name in FOLDERS:
+        for name in _WITH_DOCUMENTATION:
             _copy(CODE_ROOT / name, folder / name)
         if not (folder / ".gitignore").exists():
             write_text(folder / ".gitignore", _IGNORED_BY_GIT)
     except BaseException:  # also Ctrl-C
-        for name in FOLDERS:
+        for name in _WITH_DOCUMENTATION:
             shutil.rmtree(folder / name, ignore_errors=True)
         raise
 
@@ -90,7 +93,7 @@ def _copy(source: Path, target: Path, without: Sequence[str] = ()) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="landfall init", description="Creates a workspace: configurations, notebooks, the page of the dashboard."
+        prog="landfall init", description="Creates a workspace: configurations, notebooks, dashboard, documentation."
     )
     parser.add_argument(
         "folder", type=Path, metavar="DIR", help="folder of the workspace; created if it does not exist"

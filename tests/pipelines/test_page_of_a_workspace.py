@@ -1,7 +1,8 @@
-"""A workspace keeps its own files after an upgrade of Landfall, but not an older page of the dashboard."""
+"""The files of a workspace: after an upgrade of Landfall it keeps its own, but not an older page of the dashboard."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def test_an_export_brings_the_page_up_to_date_and_nothing_else(older):
         assert (older / PAGE / name).read_bytes() == (CODE_ROOT / PAGE / name).read_bytes()
     for name in ("configs/trainer/quick.yaml", "notebooks/local_patchtst_ssl.ipynb"):
         assert (older / name).read_text(encoding="utf-8") == OLD
+
+
+def test_a_workspace_has_each_page_of_the_documentation_that_a_message_names(older):
+    packages = [CODE_ROOT / name for name in ("core", "trainers", "inference", "migration", "pipelines")]
+    code = "".join(path.read_text(encoding="utf-8") for package in packages for path in package.rglob("*.py"))
+    named = set(re.findall(r"docs/[\w-]+\.md", code))
+    assert len(named) > 5
+    assert [page for page in named if not (older / page).is_file()] == []
 
 
 def test_a_clone_keeps_its_own_page(older):
