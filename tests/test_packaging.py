@@ -95,7 +95,8 @@ def test_a_wheel_creates_a_workspace_and_migrates_without_torch(wheel, tmp_path)
     assert (folder / "configs/patchtst_ssl_local.yaml").read_bytes() == (
         REPO_ROOT / "configs/patchtst_ssl_local.yaml"
     ).read_bytes()
-    assert (folder / "training_dashboard/index.html").is_file() and (folder / "docs/README.md").is_file()
+    assert (folder / "training_dashboard/index.html").is_file()
+    assert (folder / "docs/README.md").is_file()
     assert (tmp_path / "local_a.ipynb").is_file()
     again = run_restricted(wheel, ["init", str(folder)])
     assert (again.returncode, "configs" in again.stderr) == (2, True)

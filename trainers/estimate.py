@@ -20,6 +20,7 @@ from core.models.factory import build_model
 from trainers.context import RunContext
 from trainers.decisions import decide_model_size
 from trainers.probing import steps_of
+from trainers.run import validation_windows
 
 # Number of prepared windows; minimum seconds and number of the timed steps.
 _WINDOWS, _MEASURED_S, _MIN_STEPS = 64, 1.0, 3
@@ -54,7 +55,8 @@ def training_seconds(loaded: LoadedConfig, data: StreamData, *, root: Path) -> t
             _seconds(step, number, plan.kind) / number
             for step, number in ((train_step, size), (validation_step, min(size, len(validation))))
         )
-    num_train, num_validation = len(data.splits["train"]), len(data.splits["validation"])
+    num_train = len(data.splits["train"])
+    num_validation = len(validation_windows(data.splits["validation"], config))
     per_epoch = min(settings.windows_per_epoch or num_train, num_train)
     seconds = settings.epochs * (per_epoch * per_window + num_validation * per_validation)
     return seconds + prepared * (num_train + num_validation), plan.name

@@ -19,6 +19,7 @@ from core.data.identity import identity
 from core.data.inputs import Inputs, build_transform, mean_input
 from core.data.overlap import row_ranges
 from core.data.scaling import scaler_path
+from core.data.windows import WindowSet
 from core.devices import memory
 from core.devices.backend import backend
 from core.devices.manager import DeviceManager
@@ -41,6 +42,9 @@ from trainers.loop import Trainer
 from trainers.resuming import checkpoint_to_resume, start_from
 
 log = logging.getLogger(__name__)
+
+# Windows of the validation loss for each window length of rows, and the least number of them.
+_VALIDATED_PER_WINDOW, _FEWEST_VALIDATED = 8, 64
 
 
 @dataclass(frozen=True)
@@ -250,13 +254,27 @@ def _num_parameters(config: AnyConfig, *, num_channels: int) -> int:
         return count_parameters(build_model(config, num_channels=num_channels))
 
 
+def validation_windows(windows: WindowSet, config: AnyConfig) -> WindowSet:
+    """The windows of the split `validation` that give the validation loss. If the windows of an epoch are limited,
+    these start at least an eighth of a window apart, but are `_FEWEST_VALIDATED` or more: the recipe lets windows of
+    short data overlap more, and evaluating all of them takes longer than an epoch. The choice depends on the data only,
+    so that runs with other settings can be compared."""
+    if not config.training.windows_per_epoch:
+        return windows
+    per_window = max(config.data.window // config.data.stride, 1)
+    return windows.evenly_spaced(max(_FEWEST_VALIDATED, len(windows) * _VALIDATED_PER_WINDOW // per_window))
+
+
 def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) -> tuple[Trainer, dict[str, Any]]:
     """The trainer, and the decisions that depend on the hardware, for the run's record."""
     config, plan, root = context.config, context.plan, context.root
     transform = build_transform(config, sampling_rate_hz=data.sampling_rate_hz, windows=data.splits["train"])
-    progress = config.logging.progress
+    chosen = validation_windows(data.splits["validation"], config)
+    if len(chosen) < len(data.splits["validation"]):
+        log.info("validation loss: of %d of its windows, which overlap less", len(chosen))
     train, validation = (
-        Inputs(data.splits[name], transform, plan.device, progress=progress) for name in TRAINING_SPLITS
+        Inputs(windows, transform, plan.device, progress=config.logging.progress)
+        for windows in (data.splits["train"], chosen)
     )
     model = build_model(config, num_channels=len(data.channels)).to(plan.device, plan.dtype)
     origin = config.training.start_from if context.saved is None else ""

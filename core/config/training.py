@@ -46,7 +46,8 @@ class Training(Section):
     windows_per_epoch: TotalOrAuto = Field(
         0,
         description="Windows per epoch, drawn without repetition. 0 uses all; `auto` uses as many as contain 60,000 "
-        "patches of all channels, or 544 images.",
+        "patches of all channels, or 544 images. Unless it is 0, the windows of the validation loss overlap less: they "
+        "start at least an eighth of a window apart.",
     )
     learning_rate: Positive = Field(1e-3, description="Peak learning rate.")
     min_learning_rate: float = Field(0.0, ge=0.0, description="Learning rate at the end of the cosine schedule.")

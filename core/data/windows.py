@@ -167,5 +167,11 @@ class WindowSet:
     def subset(self, index_b: np.ndarray) -> WindowSet:
         return replace(self, starts_w=self.starts_w[index_b])
 
+    def evenly_spaced(self, most: int) -> WindowSet:
+        """At most this many of the windows, at equal distances."""
+        if len(self) <= most:
+            return self
+        return self.subset(np.linspace(0, len(self) - 1, most).round().astype(np.int64))
+
     def to(self, device: torch.device) -> WindowSet:
         return replace(self, series=self.series.to(device))
