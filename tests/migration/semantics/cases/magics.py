@@ -86,17 +86,4 @@ cat /content/notes.txt
         ("LF404", "LF406"),
         files={"data.csv": "a,b\n1,2\n"},
     ),
-    Case(
-        "old method for magics",
-        cells("""
-import os
-from IPython import InteractiveShell
-# Colab's IPython has this method.
-InteractiveShell.magic = lambda self, line: self.run_line_magic(*line.split(" ", 1))
-# ----
-get_ipython().magic("env A=b c")
-value = os.environ["A"]
-"""),
-        ("LF568",),
-    ),
 )
