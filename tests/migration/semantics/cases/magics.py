@@ -70,20 +70,13 @@ cd "/content"
     Case(
         "files for other programs",
         cells(r"""
-%%writefile run.sh
-#!/bin/bash
-cd "/content"
-for f in *.csv; do echo "$f in /content"; done
-# ----
-!bash run.sh && rm run.sh
-# ----
 %%file /content/notes.txt
 See the table.
 # ----
 %%script bash
 cat /content/notes.txt
 """),
-        ("LF404", "LF406"),
+        ("LF404",),
         files={"data.csv": "a,b\n1,2\n"},
     ),
 )
