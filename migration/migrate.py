@@ -25,7 +25,6 @@ from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
 from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
-from migration.rules.detection import undefined_names
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, parameter_name, tagged
 from migration.rules.prose import headings, own_files
@@ -106,7 +105,6 @@ def migrate(
             found = [said, *found]
         findings += found
         if kind == "code":
-            findings += undefined_names(source, facts)
             findings += comments_about_colab(source, new, facts)
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)

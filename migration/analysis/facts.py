@@ -21,7 +21,6 @@ from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
 from migration.analysis.unused import uses_sys_for_tests
 from migration.colab.local_branch import Context
-from migration.colab.local_value import SHELL_TEST
 from migration.colab.names import IDLE, OUTPUT
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.notebook.texts import holding
@@ -34,11 +33,6 @@ _SETUP = re.compile(
 )
 # A quotation mark after a letter would end a string, so that no path begins there.
 _NO_PATH = re.compile(rf"{TEXT_MOUNT.pattern}|\b[rbfu]{{1,2}}(?=[\"'])", re.IGNORECASE)
-_LEAVES_SHELL = re.compile(rf"(?:{SHELL_TEST.pattern})[^\n]*(?:&&|\|\|)\s*exit\b")
-_LEAVES_CONTENT = holding(
-    *("cd", "pushd", "chdir"),
-    like=r"^[ \t]*%?(?:cd|pushd)\b(?![ \t]+/content/?[ \t]*$)|\bchdir\((?!\s*[\"']/content/?[\"'])",
-)
 _DRIVE_SERVICE = holding(
     *("pydrive", "gspread", "build("),  # in small letters, as the text that it is applied to
     like=r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
@@ -53,8 +47,7 @@ class NotebookFacts:
 
     `work` and `drive` name the Python variables, and the environment variables of the same value, that hold the two
     folders at run time; they differ from the defaults only where the notebook already has such names. `folders` are
-    those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `in_content`: the
-    code names one and never leaves `/content` with `%cd` or `os.chdir`. `mounts` are the
+    those that the code names ("work", "drive"), or a text about a mount: only their variables exist. `mounts` are the
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths; `idle_output`: Colab's `output` is
@@ -72,7 +65,6 @@ class NotebookFacts:
     work: str = "WORK_DIR"
     drive: str = "DRIVE_DIR"
     folders: frozenset[str] = frozenset({"work", "drive"})
-    in_content: bool = False
     mounts: tuple[str, ...] = DEFAULT_MOUNTS
     parameters: tuple[Parameter, ...] = ()
     colab: ColabNames = field(default_factory=ColabNames)
@@ -105,14 +97,11 @@ def collect_facts(
     if language != "python":
         return NotebookFacts(language=language, **known)
     parameters = plan_parameters(cells)
-    stays = not any(_LEAVES_CONTENT.fires(source.text) for source in cells)
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
-        in_content = stays and bool(named)
-        return NotebookFacts(language=language, parameters=parameters, folders=named, in_content=in_content, **known)
-    leaves_shell = any(_LEAVES_SHELL.search(source.text) for source in cells if source.is_shell)
-    context = Context(repository=repository, leaves_shell=leaves_shell, here=here)
+        return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
+    context = Context(repository=repository, here=here)
     colab = _evaluated(cells, replace(colab, context=context))
     static = is_static(cells, colab)
     mounts = mount_points(cells, colab) or DEFAULT_MOUNTS
@@ -125,16 +114,13 @@ def collect_facts(
     return NotebookFacts(
         language=language,
         folders=folders,
-        in_content=stays and bool(folders),
         mounts=mounts,
         parameters=parameters,
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
         unused_sys=uses_sys_for_tests(cells, colab),
-        tests=frozenset(
-            source.index for source in cells if any(not choice.as_written for choice in colab.cell(source).choices)
-        ),
+        tests=frozenset(source.index for source in cells if colab.cell(source).choices),
         drive_service=any(_DRIVE_SERVICE.fires(source.text.lower()) for source in cells),
         signed_in={source.index: row for source in cells if (row := last_sign_in(source, colab)) is not None},
         **{**known, "described": known["described"] | introduced},

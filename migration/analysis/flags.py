@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from migration.analysis.names import ColabNames
-from migration.colab.effects import FETCH, Functions, effects, of_function
+from migration.colab.effects import Functions, of_function
 from migration.colab.forms import MARK
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
 from migration.colab.names import MOUNTS
-from migration.python.scopes import Assignment, accesses, accesses_in, bound, ids_in, read
+from migration.python.scopes import Assignment, accesses, bound, ids_in, read
 from migration.python.source import CellSource
 from migration.python.trees import walk
 
@@ -73,30 +73,13 @@ def _of_imports(cells: Sequence[CellSource], colab: ColabNames) -> dict[str, boo
 
 def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount: bool) -> Context:
     """The context of the branches, completed by what the branches need that run here."""
-    fetched = colab.context.fetched | _fetched_here(cells, colab)
-    if fetched != colab.context.fetched:
-        return replace(colab.context, fetched=fetched)  # other branches may run then
     needed = colab.context.needed | _find_needed(cells, colab, static_mount)
     of_imports = {name for name in _of_imports(cells, colab) if name in colab.flags}
-    sets_place = any(choice.sets_place for source in cells for choice in colab.cell(source).choices)
     return replace(
         colab.context,
         needed=needed,
-        as_on_colab=colab.context.as_on_colab or sets_place,
         functions=_find_functions(cells, colab),
         flags_of_imports=frozenset(of_imports),
-    )
-
-
-def _fetched_here(cells: Sequence[CellSource], colab: ColabNames) -> frozenset[str]:
-    """The names that conditions on Colab bind here, at module level, next to a download."""
-    return frozenset(
-        name
-        for source in cells
-        for choice in colab.cell(source).choices
-        if isinstance(choice.node, ast.If) and isinstance(choice.scope, ast.Module) and not choice.colab
-        if any(effect.kind == FETCH for effect in effects(source, choice.kept))
-        for name in bound(accesses_in(source, choice.kept), choice.scope)
     )
 
 
@@ -126,7 +109,7 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
         candidates -= {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
     if not candidates:
         return frozenset()
-    words, values = _pattern(candidates), _set_by_handlers(cells, colab)
+    words = _pattern(candidates)
     used: set[str] = set()
     stored: set[str] = set()
     for source in cells:
@@ -137,7 +120,6 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
             used |= {match[0] for line in text.split("\n") for match in words.finditer(line.partition("#")[0])}
             continue
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
-        idle_here |= ids_in(_not_taken(source, values, colab))
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(left)
         stored |= bound(left)
@@ -175,20 +157,6 @@ def _as_flag(node: ast.stmt) -> tuple[str, bool] | None:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=bool(value))):
             return name, value
     return None
-
-
-def _not_taken(source: CellSource, values: Mapping[str, bool], colab: ColabNames) -> Iterator[ast.stmt]:
-    """The statements of the branches that do not run if some names have these values, without kept branches for
-    Colab."""
-    kept = {id(choice.node) for choice in colab.cell(source).choices if choice.colab} if values else ()
-    for node in source.nodes if values else ():
-        match node:
-            case ast.If() if id(node) in kept:
-                pass
-            case ast.If(test=ast.Name(id=name)) if name in values:
-                yield from node.orelse if values[name] else node.body
-            case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name))) if name in values:
-                yield from node.body if values[name] else node.orelse
 
 
 def _pattern(names: Collection[str]) -> re.Pattern[str]:

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
-from migration.colab.names import borrowed, path_below
 from migration.notebook.texts import holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, without_comments
@@ -263,7 +262,6 @@ def _modules(source: CellSource) -> Iterator[str]:
         if match["module"]:
             names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
             yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]
-            yield from filter(None, (borrowed(path_below(match["module"]), name) for name in _names(match["parts"])))
         else:
             for part in match["modules"].split(","):
                 if name := _DOTTED.match(part.strip()):
@@ -282,13 +280,6 @@ def _extensions(source: CellSource) -> Iterator[str]:
         elif command.kind == "magic" and command.name == "tensorboard":
             yield command.name
     yield from (found["name"] for found in outside_comments(source, _CALLS_LOAD) if "load_ext" in source.text)
-
-
-def _names(parts: str) -> Iterator[str]:
-    """The names in the text after `from x import`, without aliases."""
-    for part in parts.strip(" ()\\").split(","):
-        if name := _DOTTED.match(part.strip()):
-            yield name[0]
 
 
 @cache

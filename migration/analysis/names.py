@@ -29,13 +29,11 @@ from migration.colab.names import (
 from migration.notebook.texts import holding
 from migration.python.scopes import ids_in
 from migration.python.source import CellSource
-from migration.python.statements import end_of
 from migration.python.trees import children, walk
 
 PACKAGE_WORDS = re.compile(r"google\s*\.\s*colab|google\s+import\b[^\n]*\bcolab")
 # For text in lower case. Each begins with a literal, which the regular expression engine finds fast.
 _COLAB = tuple(map(re.compile, (r"google\s*\.\s*colab", r"import\s+colab\b", r"\"colab", r"'colab")))
-_IN_CONTENT = re.compile(r"[\"']/?content/?[\"']\s*(?:not\s+)?in\b|cwd\(\)\)?\.startswith\(\s*[\"']/content")
 _COLAB_BOUND_OR_CALLED = re.compile(r"colab\w*\s*(?:=|\(\s*\))")
 _TEXT_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+google|import[ \t]+google)\b[^\n#;]*", re.MULTILINE)
 _MOUNTS = holding("mount(", like=r"^[^#\n]*\bmount\(")
@@ -140,12 +138,6 @@ class ColabCell:
         return ids_in(statement for choice in self.choices for statement in choice.removed)
 
     @cached_property
-    def as_written(self) -> list[tuple[int, int]]:
-        """The spans of the tests, with their branches for Colab, that stay because they are false here."""
-        guards = (choice.node for choice in self.choices if choice.as_written and isinstance(choice.node, ast.If))
-        return [(self.source.span(node)[0], end_of(self.source, node.body[-1])) for node in guards]
-
-    @cached_property
     def uses(self) -> list[Use]:
         """The references to parts of google.colab that run here, in order."""
         return [use for use in self.names.uses if id(use.node) not in self.removed]
@@ -199,7 +191,7 @@ def _questions(node: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
 def _asks_about_colab(text: str) -> bool:
     """Whether the text of a cell asks about Colab or imports it; a link to Colab does not count."""
     lower = text.lower()
-    if "tensorflow_version" in lower or ("cwd()" in lower and _IN_CONTENT.search(text)):
+    if "tensorflow_version" in lower:
         return True
     return "colab" in lower and (
         "COLAB" in text

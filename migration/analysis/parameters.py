@@ -124,9 +124,8 @@ def rows_of(source: CellSource, leaving: Sequence[FormField]) -> dict[str, tuple
     names = {source.line_of(field.mark.start): field.name for field in form_fields(source)}
     own = {field.name: source.line_of(field.mark.start) for field in leaving}
     spans = {row: [row, row] for row in own.values()}
-    described = [(run, row) for run, row in _described(source, texts, names) if row in spans]
-    for (first, last), row in _without_torn_brackets(source, texts, described):
-        if row is not None:
+    for (first, last), row in _described(source, texts, names):
+        if row in spans:
             spans[row] = [min(first, spans[row][0]), max(last, spans[row][1])]
     _add_plain_comments(source, texts, spans, names)
     if is_form(source, leaving):
@@ -173,10 +172,6 @@ def _described(
         row = rows[lower]
         if rows[upper] is None and row is not None and row > runs[lower][1] and not _starts_cell(texts, runs[upper][0]):
             rows[upper] = row
-    for upper, lower in pairs:
-        row = rows[upper]
-        if rows[lower] is None and row is not None and row < runs[upper][0]:
-            rows[lower] = row
     yield from zip(runs, rows, strict=True)
 
 
@@ -188,21 +183,6 @@ def _without_title(texts: Sequence[str], first: int, last: int, *, has_title: bo
     levels = [found[1] if (found := _HEADING.search(text)) else "" for text in texts[first:]]
     first += not has_title and levels[0] != "" and levels.count(levels[0]) == 1
     return [(first, last)] if first <= last else []
-
-
-def _without_torn_brackets(
-    source: CellSource, texts: Sequence[str], described: Sequence[tuple[tuple[int, int], int | None]]
-) -> list[tuple[tuple[int, int], int | None]]:
-    """The described groups that are moved, without any that opens or closes a bracket of a text that stays."""
-    moved = {at for (first, last), _ in described for at in range(first, last + 1)}
-    opened: list[int] = []
-    torn: set[int] = set()
-    for row in (source.line_of(mark.start) for mark in marks(source) if mark.kind == "markdown"):
-        if _OPENS.search(texts[row]):
-            opened.append(row)
-        elif _CLOSES.search(texts[row]) and opened and ((first := opened.pop()) in moved) is not (row in moved):
-            torn |= {first, row}
-    return [(run, row) for run, row in described if torn.isdisjoint(range(run[0], run[1] + 1))]
 
 
 def _are_adjacent(texts: Sequence[str], upper: tuple[int, int], lower: tuple[int, int]) -> bool:

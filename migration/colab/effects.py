@@ -138,13 +138,6 @@ def of_function(source: CellSource, node: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(dict.fromkeys(effect.kind for effect in found if effect.kind in {*SETS_UP, FILES}))
 
 
-def of_expression(source: CellSource, value: ast.expr) -> list[Effect]:
-    """The effects of an expression, and the folders that it names."""
-    calls = [part for part in walk(value) if isinstance(part, ast.Call)]
-    found = (effect for call in calls for effect in _of_call(source, call) if effect.kind not in _NO_EFFECT)
-    return [*found, *path_effects(source, value)]
-
-
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     """Effects of the branch for Colab without any counterpart in the other one.
 
@@ -229,10 +222,6 @@ def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
         yield from _reads_environment(source, node, node.args[:1])
     elif name in ("setdefault", "update", "pop") and "environ" in function:
         yield Effect(ENVIRONMENT, *span, frozenset(_texts(node.args)))
-    elif name in ("run_line_magic", "magic"):
-        words = " ".join(_texts(node.args)).lstrip("%").split()
-        about = frozenset({" ".join(words) or ast.unparse(node)})
-        yield Effect(_WORKING_MAGICS.get(words[0] if words else "", MAGIC), *span, about)
     elif function == "print":
         text = source.segment(node)
         yield Effect(ADVICE if _INSTALLS.search(text) else MESSAGE, *span, frozenset({text}))
@@ -253,8 +242,6 @@ def _of_assignment(source: CellSource, node: ast.Assign | ast.AugAssign) -> Iter
         text = ast.unparse(target)
         if isinstance(target, ast.Subscript) and "environ" in text:
             yield Effect(ENVIRONMENT, *source.span(node), frozenset(_texts([target.slice])))
-        elif "sys.path" in text:
-            yield Effect(FOLDER, *source.span(node), frozenset({ast.unparse(node.value)}))
     if isinstance(node, ast.Assign):
         yield from path_effects(source, node.value)
 

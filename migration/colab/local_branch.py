@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from migration.colab.effects import (
-    FETCH,
     FILES,
-    INSTALL,
     PLACES,
     RUN,
     Effect,
@@ -32,7 +29,6 @@ from migration.colab.effects import (
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
-from migration.colab.paths import ROOT
 from migration.python.scopes import accesses_in, bound, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
@@ -41,12 +37,9 @@ from migration.python.trees import imported_packages, last_name, walk
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_CATCHES_KEY = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
-_TPU_SET_UP = re.compile(r"(?:[\w.]+\.)?(?:setup_tpu|initialize_tpu_system|print)\(")
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
-_NOT_INSTALLED = frozenset({"google", *sys.stdlib_module_names})
 _ELSEWHERE = re.compile(r"[/~]|[A-Za-z]:[\\/]")  # a path on the machine of the author
 _COLAB_PYTHON = re.compile(r"/usr/local/lib/python[\d.*]*/(?:dist|site)-packages")
 _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
@@ -58,12 +51,10 @@ class Choice:
 
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
     fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
-    "refuses", "mounts", "places", or the needed names. `stays`: the statement itself remains around the branch: a `try`
+    "refuses", "mounts", or the needed names. `stays`: the statement itself remains around the branch: a `try`
     that catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that
     decided for it or, if it is removed, that the other one does not have. `uploads` are those of the removed branch for
-    Colab that the local one replaces by files of this machine, which are not next to the notebook. `as_written`:
-    nothing is changed, because the branch for Colab does not run here anyway, and an `else` or a comment above would
-    make no sense without it.
+    Colab that the local one replaces by files of this machine, which are not next to the notebook.
     """
 
     node: ast.If | ast.Try
@@ -78,12 +69,6 @@ class Choice:
     rest: tuple[ast.expr, ...] = ()
     effects: tuple[Effect, ...] = ()
     uploads: tuple[Effect, ...] = ()
-    as_written: bool = False
-
-    @property
-    def sets_place(self) -> bool:
-        """The branch for Colab is kept and creates files, folders or variables that other cells expect."""
-        return self.colab and any(effect.kind in PLACES for effect in self.effects)
 
     @property
     def idle(self) -> tuple[ast.stmt, ...]:
@@ -96,21 +81,15 @@ class Choice:
 @dataclass(frozen=True)
 class Context:
     """What the notebook knows about its branches. `needed` are names that only branches bind which do not run here,
-    although other cells need them; `as_on_colab`: another branch for Colab creates files in its own folders, so that
-    other folders are not used. `repository` is the one that contains the notebook: a branch that clones it is not
-    needed. `fetched` are names that a condition on Colab binds outside Colab, where it also downloads their files.
-    `functions` are the notebook's functions that branches call, with the kinds of their effects. `leaves_shell`: a
-    shell script of the notebook ends outside Colab, by a test of its own. `here` is the folder of the notebook, if
-    known. `flags_of_imports` are flags of the author for an import of google.colab: a condition on one stays as written
-    if its local branch runs here.
+    although other cells need them. `repository` is the one that contains the notebook: a branch that clones it is not
+    needed. `functions` are the notebook's functions that branches call, with the kinds of their effects. `here` is the
+    folder of the notebook, if known. `flags_of_imports` are flags of the author for an import of google.colab: a
+    condition on one stays as written if its local branch runs here.
     """
 
     needed: frozenset[str] = frozenset()
-    as_on_colab: bool = False
     repository: str = ""
-    fetched: frozenset[str] = frozenset()
     functions: Functions = field(default_factory=dict)
-    leaves_shell: bool = False
     here: Path | None = None
     flags_of_imports: frozenset[str] = frozenset()
 
@@ -138,8 +117,8 @@ class _Search:
         self.found: list[Choice] = []
 
     def look(self, block: Sequence[ast.stmt], scope: Scope) -> None:
-        for index, node in enumerate(block):
-            choice = self._choice(node, scope, block[index + 1 :])
+        for node in block:
+            choice = self._choice(node, scope)
             if choice is not None:
                 self.found.append(choice)
                 self.look(choice.kept, scope)
@@ -150,25 +129,18 @@ class _Search:
             for part in blocks_of(node):
                 self.look(part, inner)
 
-    def _choice(self, node: ast.stmt, scope: Scope, after: Sequence[ast.stmt]) -> Choice | None:
+    def _choice(self, node: ast.stmt, scope: Scope) -> Choice | None:
         choice = None
         if isinstance(node, ast.If):
             choice = self._of_if(node, scope)
         elif isinstance(node, ast.Try):
             choice = _of_try(self.source, node, scope)
-            choice = None if choice and self._installs_missing(choice) else choice
         if choice is None or choice.colab:
             return choice
-        if not (_leaves(choice.kept) and not choice.removed):
-            choice = self._unless_lost(choice)
-            if choice is None or choice.colab:
-                return choice
-            if isinstance(node, ast.If) and not choice.uploads and self._asks_for_import(node.test):
-                return None
-            return replace(choice, as_written=self._explains_tpu(choice))
-        # `if not IN_COLAB: return` before statements that do something
-        lost = uncovered(self._effects(after), ())
-        return replace(choice, kept=(), removed=choice.kept, colab=True, effects=tuple(lost)) if lost else choice
+        choice = self._unless_lost(choice)
+        if choice is None or choice.colab:
+            return choice
+        return None if isinstance(node, ast.If) and not choice.uploads and self._asks_for_import(node.test) else choice
 
     def _of_if(self, node: ast.If, scope: Scope) -> Choice | None:
         found = self.answer_of(node.test)
@@ -198,52 +170,18 @@ class _Search:
         uploads = [effect for effect in missing if effect not in lost and self._uploads(effect)]
         if uploads and not self._is_here(choice, uploads, local):
             choice = replace(choice, uploads=tuple(uploads))
-        if self.context.leaves_shell:  # the folders of Colab that such a script creates do not exist here
-            lost = [effect for effect in lost if ROOT not in self.source.text[effect.start : effect.end]]
         if self.context.repository and any(clones(effect, self.context.repository) for effect in lost):
             return choice
-        if lost and (self._is_fetched(choice, lost) or self._is_here(choice, lost, local)):
+        if lost and self._is_here(choice, lost, local):
             return choice
         if lost and not needs_colab(self.source, choice.removed) and not self._runs_elsewhere(colab, local):
             return _for_colab(self.source, choice, effects=tuple(lost))
-        # Installations and programs may be needed here in any case.
-        if self.context.as_on_colab and local and not colab and all(effect.kind in PLACES for effect in local):
-            return _for_colab(self.source, choice, because="places")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
-
-    def _installs_missing(self, choice: Choice) -> bool:
-        """Whether a `try` without a flag is the author's test for missing packages, whose handler installs them."""
-        body, handler = choice.node.body, choice.handler
-        sets_flag = any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in body)
-        if sets_flag or handler is None or set().union(*map(imported_packages, body)) <= _NOT_INSTALLED:
-            return False
-        return any(effect.kind in (INSTALL, FETCH) for effect in effects(self.source, handler.body))
-
-    def _is_fetched(self, choice: Choice, lost: Sequence[Effect]) -> bool:
-        """Whether the branch for Colab only names folders, and all that it binds is bound and downloaded elsewhere."""
-        imports = (node for node in choice.removed if isinstance(node, ast.Import | ast.ImportFrom))
-        names = only_bound_in(self.source, choice) - {name for node in imports for name, _ in imported_names(node)}
-        is_named = all(effect.kind == FILES for effect in lost)
-        return is_named and isinstance(choice.scope, ast.Module) and bool(names) and names <= self.context.fetched
 
     def _asks_for_import(self, node: ast.expr) -> bool:
         """Whether a condition contains a flag of the author for an import of google.colab."""
         return any(isinstance(part, ast.Name) and part.id in self.context.flags_of_imports for part in walk(node))
-
-    def _explains_tpu(self, choice: Choice) -> bool:
-        """Whether the branch for Colab only sets up its TPU, and an `else` or a comment directly above depends on
-        it."""
-        node = choice.node
-        if not isinstance(node, ast.If) or choice.rest or choice.removed != tuple(node.body):
-            return False
-        above = self.source.text[: self.source.span(node)[0]].rstrip(" \t").split("\n")[-2:-1]
-        is_described = bool(node.orelse) or any(line.lstrip().startswith("#") for line in above)
-        only_sets_up = all(
-            isinstance(part, ast.Import | ast.ImportFrom) or _TPU_SET_UP.match(self.source.segment(part))
-            for part in node.body
-        )
-        return is_described and only_sets_up and needs_colab(self.source, choice.removed)
 
     def _effects(self, block: Sequence[ast.stmt]) -> list[Effect]:
         return effects(self.source, block, self.context.functions)
@@ -370,10 +308,6 @@ def cannot_fail(node: ast.stmt) -> bool:
     return False
 
 
-def _leaves(block: Sequence[ast.stmt]) -> bool:
-    return len(block) == 1 and isinstance(block[0], ast.Return) and block[0].value is None
-
-
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
     """A `try` whose body needs something that exists on Colab only, usually its package: the handler runs here."""
     for index, statement in enumerate(node.body):
@@ -400,17 +334,7 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":
             return _CATCHES_ALL
-    if isinstance(statement, ast.Assign | ast.Expr) and any(map(_reads_variable, walk(statement.value))):
-        return _CATCHES_KEY
     return None
-
-
-def _reads_variable(node: ast.AST) -> bool:
-    """Whether a node reads a variable such as `os.environ["COLAB_TPU_ADDR"]`, which is not set here."""
-    match node:
-        case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-            return name.startswith("COLAB_")
-    return False
 
 
 def _catches(handler: ast.ExceptHandler, names: frozenset[str]) -> bool:

@@ -17,15 +17,9 @@ _ENVIRONMENT_NAME = re.compile(r"^_?COLAB(?:_\w*)?$|^COLAB_", re.IGNORECASE)
 _ASKS_FOR_FOLDER = re.compile(
     r"(?:(?:os\.)?path\.)?(?:isdir|exists)\(([^()]*)\)|(?:pathlib\.)?Path\(([^()]*)\)\.(?:exists|is_dir)\(\)"
 )
-_CURRENT_FOLDER = re.compile(r"(?:str\()?(?:\w+\.)*(?:getcwd|cwd)\(\)\)?(?:\.(?:parts|as_posix\(\)|lower\(\)))?")
 _MODULES = re.compile(r"\bmodules\b|iter_modules|working_set|installed|distributions|packages")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
 _SHELL = re.compile(r"get_ipython|InteractiveShell|\bshell\b|\bipy(?:thon)?\b|\bip\b|\b_ih\b|__module__", re.IGNORECASE)
-SHELL_TEST = re.compile(
-    r"(?:\b(?:stat|test|ls)\b|\[)[^\n;&|]*dist-packages/google/colab\b|\bpip3? show (?:-q )?google[.-]colab\b"
-    r"|\bpip3? (?:list|freeze)\b[^\n;&]*\bgrep\b[^\n;&]*\bgoogle[.-]colab\b"
-)
-"""A test for Colab in a shell: its package is installed. It fails here."""
 _SPEC = frozenset({"find_spec", "find_loader", "find_module", "get_loader"})
 # Calls without side effects: they can be removed together with the question.
 _QUESTION = re.compile(
@@ -134,16 +128,14 @@ def _of_comparison(node: ast.Compare, flag_of: FlagOf) -> Answer | None:
 
 
 def _membership(left: ast.expr, right: ast.expr) -> Answer | None:
-    """`"google.colab" in sys.modules`, `"COLAB_GPU" in os.environ`, `"colab" in str(get_ipython())`, `"content" in
-    os.getcwd()`: never here."""
+    """`"google.colab" in sys.modules`, `"COLAB_GPU" in os.environ`, `"colab" in str(get_ipython())`: never
+    here."""
     if not isinstance(left, ast.Constant) or not isinstance(left.value, str):
         return None
     text, where = left.value, ast.unparse(right)
     if _ENVIRONMENT.search(where) and (_ENVIRONMENT_NAME.search(text) or _MODULE_NAME.search(text)):
         return Answer(False)
     if _MODULE_NAME.search(text) and (_MODULES.search(where) or _SHELL.search(where)):
-        return Answer(False)
-    if text.strip("/") == "content" and _CURRENT_FOLDER.fullmatch(where):
         return Answer(False)
     if text.startswith("google.colab._"):
         return Answer(False)
@@ -163,8 +155,6 @@ def _of_call(node: ast.Call, flag_of: FlagOf) -> Answer | None:
         return Answer(given.value) if given else None
     if text is not None and name in ("startswith", "endswith") and _MODULE_NAME.search(text):
         return Answer(False) if _SHELL.search(base) else None
-    if name == "startswith" and text in ("/content", "/content/") and _CURRENT_FOLDER.fullmatch(base):
-        return Answer(False)
     if name == "any" and isinstance(first, ast.GeneratorExp | ast.ListComp):
         return _of_search(first)
     if name == "bool" and first is not None and (inner := _value(first, flag_of)):

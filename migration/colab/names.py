@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,11 +18,6 @@ RUNTIME_FILE = Path(__file__).resolve().parents[2] / f"{RUNTIME}.py"
 # Meanings of a name other than a path below google.colab (`drive`, `drive.mount`, "" for the package itself).
 GOOGLE = "<google>"  # the namespace package `google`, whose attribute `colab` is the package
 FLAG = "<flag>"  # the answer to "does this run on Colab?"
-
-# Packages that the modules of google.colab import for themselves, by the names they give them.
-_BORROWED = {name: name for name in ("IPython", "PIL", "cv2", "numpy", "pandas", "requests", "six", "tornado")}
-_BORROWED |= {"np": "numpy", "pd": "pandas"}
-_OWN = frozenset({"html"})  # modules of google.colab with the name of one of the standard library
 
 _NONE: Mapping[str, str | None] = {}
 
@@ -170,10 +164,7 @@ def imported_names(
         if module == "google" and PACKAGE in packages:
             return [(alias.asname or alias.name, "" if alias.name == "colab" else None) for alias in node.names]
         below = path_below(module, packages)
-        return [
-            (alias.asname or alias.name, None if borrowed(below, alias.name) else _joined(below, alias.name))
-            for alias in node.names
-        ]
+        return [(alias.asname or alias.name, _joined(below, alias.name)) for alias in node.names]
     names: list[tuple[str, str | None]] = []
     for alias in node.names:
         below = path_below(alias.name, packages)
@@ -195,14 +186,6 @@ def path_below(module: str, packages: Collection[str] = (PACKAGE,)) -> str | Non
         if module.startswith(package + "."):
             return module[len(package) + 1 :]
     return None
-
-
-def borrowed(below: str | None, name: str) -> str:
-    """The module that a module of google.colab only imports under a name, as `patches` imports `cv2`; empty for its own
-    names."""
-    if below is None or name in offered() or (not below and name in _OWN):
-        return ""
-    return _BORROWED.get(name, name if name in sys.stdlib_module_names else "")
 
 
 def _joined(below: str | None, name: str) -> str | None:

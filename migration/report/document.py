@@ -30,7 +30,7 @@ KeepsText = Literal["exact", "equivalent", "needs-human"]
 # Commands that change the machine, or delete its files.
 HAZARDS = frozenset({"LF822", "LF823"})
 # Rules whose findings make the notebook fail, or delete itself, until the user acts.
-BREAKS = frozenset({"LF201", "LF218", "LF229", "LF308", "LF309", "LF520", "LF523", "LF545"})
+BREAKS = frozenset({"LF201", "LF218", "LF229", "LF308", "LF520", "LF523", "LF545"})
 BREAKS |= {"LF563", "LF823", "LF831", "LF841", "LF901", "LF902"}
 # Rules whose changes need one decision for the whole notebook.
 _ONE_DECISION = frozenset({"LF561"})

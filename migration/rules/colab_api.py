@@ -20,7 +20,6 @@ from migration.colab.names import (
     PACKAGE,
     RUNTIME,
     UNMOUNT,
-    borrowed,
     imported_names,
     is_offered,
     path_below,
@@ -115,18 +114,8 @@ def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias], *
         statements = [f"from google import {_written(others)}"] if others else []
         statements += [f"import {RUNTIME} as {alias.asname or 'colab'}" for alias in ours]
         return (Edit(start, end, "; ".join(statements)),)
-    below = path_below(node.module or "")
-    others = [alias for alias in left if borrowed(below, alias.name)]
-    if others:
-        ours = [alias for alias in left if alias not in others]
-        statements = [_import_of(borrowed(below, alias.name), alias.asname or alias.name) for alias in others]
-        statements += [f"from {_new_from(ast.ImportFrom(node.module, ours))} import {_written(ours)}"] if ours else []
-        indent = source.text[source.line_span(start, start)[0] : start]
-        return (Edit(start, end, ("; " if indent.strip() else f"\n{indent}").join(statements)),)
     module = _MODULE.match(source.text, start, end)
-    if module is None:
-        return (Edit(start, end, f"from {_new_from(node)} import {_written(left)}"),)
-    if len(left) < len(node.names):
+    if module is None or len(left) < len(node.names):
         return (Edit(start, end, f"from {_new_from(node)} import {_written(left)}"),)
     return (Edit(*module.span("module"), _new_from(node)),)
 
@@ -148,10 +137,6 @@ def _new_from(node: ast.ImportFrom) -> str:
     if below == "patches" and all(alias.name == "cv2_imshow" for alias in node.names):
         return RUNTIME
     return f"{RUNTIME}.{below}" if below else RUNTIME
-
-
-def _import_of(module: str, name: str) -> str:
-    return f"import {module}" if name == module else f"import {module} as {name}"
 
 
 def _written(aliases: Sequence[ast.alias]) -> str:
@@ -273,8 +258,7 @@ RULES: tuple[Rule, ...] = (
         "Names of Colab's modules",
         "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`, "
         "`google.colab.files.upload()`",
-        f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook; a package that "
-        "Colab's module only imports, such as `cv2`, is imported itself",
+        f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook",
         Keeps.EQUIVALENT,
         _find_names,
         _COLAB,

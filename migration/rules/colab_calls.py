@@ -187,8 +187,6 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     keeps, action = part.keeps, part.action
     if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
         keeps, action, local = Keeps.EQUIVALENT, "", _PAGE_PORT
-    elif use.call is not None and any(word.arg == "ignore_result" for word in use.call.keywords):
-        local = "shows the script in a plain notebook, without Colab's page"
     action = action.format(text=text or "that it asks for", path=use.path) if "{" in action else action
     return Match(start, end, f"`{use.path}`: {local}", action=action, keeps=keeps)
 

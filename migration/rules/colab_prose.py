@@ -16,10 +16,7 @@ from migration.python.source import CellSource
 from migration.python.strings import comments, outside_comments
 from migration.rules.rule import Example, Match, Rule
 
-# Colab's own example of code prints it after unmounting the drive.
-_SEEN_ON_DRIVE = r"\bchanges\b[^.\n]{0,60}\bvisible in (?:your |the )?(?:google |g)?drive\b"
-# Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern. Other languages
-# have those words of Colab's page that readers of migrated notebooks missed in the report.
+# Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
     for word, pattern in (
@@ -34,10 +31,7 @@ _ABOUT_COLAB = {
         ("factory reset", r"\bfactory reset\b"),
         ("google.colab", r"\bgoogle\.colab\b"),
         ("mount", SAYS_MOUNT.pattern),
-        ("unmount", r"\bunmount\w*\b.{0,40}\bg?drive\b"),
-        ("visible in", _SEEN_ON_DRIVE),
         ("files.", r"\bfiles\.(?:upload|download)\b"),
-        ("userdata", r"\buserdata\b"),
         (
             "secret",
             r"\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b",
@@ -49,7 +43,6 @@ _ABOUT_COLAB = {
             r"|\b(?:en|em|dans|sur|auf|в) (?:google )?colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
             r"|在 ?(?:google )?colab(?![^\[\]\n]*\]\()|colab(?:oratory)? ?(?:上|で|中|에서)(?![^\[\]\n]*\]\()",
         ),
-        ("google colab", r"\bstart(?:ing)? google colab\b(?!\.\w)"),
         ("colab ", r"\bcolab sessions?\b|\bcolab (?:from )?disconnect"),
         ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
         (
@@ -58,37 +51,18 @@ _ABOUT_COLAB = {
             r"|\b(?:deleted|lost|persist\w*)\b[^.\n]{0,40}\bsession\b",
         ),
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
-        ("ランタイム", r"ランタイム"),
-        ("런타임", r"런타임"),
-        ("代码执行程序", r"代码执行程序"),
-        ("运行时", r"(?:更改|更换|修改|断开|重新启动)运行时"),
-        ("高ram", r"高RAM"),
-        ("entorno", r"\bentorno de ejecuci[oó]n\b"),
-        ("工作階段", r"重新啟動工作階段"),
-        ("重启", r"重启(?:会话|运行时)"),
-        ("accessible", r"\bdrive accessible\b"),
-        (
-            "colab.research",
-            r"\b(?:run|execut|us|work|open)\w*\b[^.\n]{0,20}\b(?:in|on|with|via|using) (?:the )?"
-            r"\[(?:google )?colab(?:oratory)?\]\((?:https?:)?//colab\.research\.google\.com/?(?:[?#][^()\s]*)?\)",
-        ),
         ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
         ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("copy path", r"\bcopy path\b"),
         ("key icon", r"\bkey icon\b"),
-        ("vm disk", r"\bvm disk\b"),
         ("authorization code", r"\bauthorization code\b"),
-        ("storage", r"\bcolab(?:'s)? storage\b"),
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
 # Messages about Colab, and words of which each of them contains one.
-_PRINTED = re.compile(
-    rf"\bchange runtime type\b|런타임 유형|更改运行时|ランタイム|\bcolab secrets?\b|{_SEEN_ON_DRIVE}", re.IGNORECASE
-)
-_PRINTED_WORDS = ("runtime", "런타임", "运行时", "ランタイム", "secret", "visible in")
-_PRINTED_MOUNT = re.compile(r"\bdrive ?への接続", re.IGNORECASE)
+_PRINTED = re.compile(r"\bchange runtime type\b|\bcolab secrets?\b", re.IGNORECASE)
+_PRINTED_WORDS = ("runtime", "secret")
 # A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
 _IN_CELL = re.compile(
     rf"{_ABOUT_COLAB['secret'].pattern}|{_ABOUT_COLAB['colab'].pattern}|\bfor\W{{1,3}}(?:google\W)?colab\b(?!\.\w)",
@@ -183,7 +157,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
     comments, comments about its Runtime menu, messages about the menu, secrets and the drive's files, and comments
     about signing in above a mount."""
-    last = mount = facts.signed_in.get(source.index, -1)
+    mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
     is_said = any(word in text for word in _PRINTED_WORDS)
     if source.language != "python" or not (mount >= 0 or is_said or "markdown" in text):
@@ -198,8 +172,6 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
     for match in outside_comments(source, _PRINTED) if is_said and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
-    for match in outside_comments(source, _PRINTED_MOUNT) if last >= 0 else ():
-        found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))
@@ -242,8 +214,6 @@ def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Findin
         return lines[row].startswith(("import ", "from "))
 
     for choice in facts.colab.cell(source).choices:
-        if choice.as_written:
-            continue
         first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
         above_imports = list(takewhile(is_import, range(first - 1, -1, -1)))
         above = takewhile(is_comment, range(first - 1 - len(above_imports), -1, -1))

@@ -10,7 +10,7 @@ from migration.colab.names import RUNTIME
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.strings import comments, outside_comments, read_strings
+from migration.python.strings import comments, read_strings
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
@@ -23,11 +23,7 @@ _SCRIPT = re.compile(
 _ASKS_PORT = re.compile(r"\s*(?:await\s+)?google\.colab\.kernel\.proxyPort\((?:[^()\n]|\([^()\n]*\))*\)\s*;?\s*")
 # Elements of the page that scripts click to keep a Colab machine.
 _ELEMENT = re.compile(r"colab-(?:connect|toolbar)-button")
-# Colab's function, where nothing in the cell imports or defines one of this name.
-_BARE_CALL = re.compile(r"(?<![\w.])(?<!def )eval_js\(")
-_BOUND = re.compile(r"\bimport\b[^\n]*\beval_js\b|\bdef eval_js\b|\beval_js\s*=(?!=)")
 _PAGE = re.compile(r"(?:nbextensions/)?google\.colab(?:\.\w+)*")
-_ONLY_ASKED = re.compile(r"\s*(?:\)|&&|\|\||\?[^.])")  # after the name of the page's API
 _IS_SCRIPT = re.compile(r"<script|=>|\b(?:document|window)\.|\b(?:const|let|await)\s+\w|\bfunction\b\s*\w*\(")
 _SCRIPT_CELLS = frozenset({"javascript", "js", "html", "HTML", "svg"})
 _KNOWN_MAGICS = re.compile(
@@ -82,18 +78,11 @@ def _local(text: str) -> str:
 
 
 def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    is_bound = "eval_js" in facts.colab.bindings or _BOUND.search(source.text)
-    if source.is_python and not is_bound and _IS_SCRIPT.search(source.text):
-        for match in outside_comments(source, _BARE_CALL):
-            message = "`eval_js`, which nothing imports, waits for JavaScript of Colab's page"
-            yield Match(match.start(), match.end() - 1, message, action=_PAGE_ACTION)
     for start, end in _script_spans(source):
         if _ASKS_PORT.fullmatch(source.text, start, end):
             continue
         is_script = _is_script_cell(source) or (source.tree is not None and _IS_SCRIPT.search(source.text, start, end))
         for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
-            if match[0] == "google.colab" and _ONLY_ASKED.match(source.text, match.end()):
-                continue  # a test for Colab, which is false here
             yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
         if match := _ELEMENT.search(source.text, start, end):
             yield Match(*match.span(), f"JavaScript clicks `{match[0]}` on Colab's page", action=_ELEMENT_ACTION)
@@ -126,11 +115,11 @@ RULES: tuple[Rule, ...] = (
         "LF232",
         "JavaScript for Colab's page",
         "`google.colab.kernel.invokeFunction(…)`, `google.colab.kernel.comms`, the button `colab-connect-button`, in "
-        "strings, `%%javascript` and `%%html`; `eval_js(…)` without an import, next to a script",
+        "strings, `%%javascript` and `%%html`",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_scripts,
-        holding("google.colab", "colab-connect-button", "colab-toolbar-button", "eval_js("),
+        holding("google.colab", "colab-connect-button", "colab-toolbar-button"),
         example=Example('%%javascript\ngoogle.colab.kernel.invokeFunction("f", [], {})'),
     ),
 )

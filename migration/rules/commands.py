@@ -15,8 +15,6 @@ from migration.rules.rule import Example, Match, Rule
 
 _KERNEL_PROCESS = re.compile(r"(?:python[\d.]*|ipykernel\S*|jupyter\S*|colab\S*)$")
 _BY_NAME = ("pkill", "killall")
-# Programs that run much else on a machine with a person.
-_SHARED = re.compile(r"java|node|R|julia|ssh|tmux|screen|chrom\w*|firefox")
 _CLOUD_PROGRAMS = {"gsutil": "Cloud Storage", "gcloud": "Google Cloud", "bq": "BigQuery"}
 _ONLY_BASH = re.compile(
     r"\[\[|[<>]\(|<<<|&>|\|&|>&(?![\d-])|\$'|\$\{[^}]*(?://|:\d|\^|,,|!)|\$(?:RANDOM|EUID|BASH\w*|HOSTNAME)\b|"
@@ -104,9 +102,6 @@ def _find_kill(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                     tuple(filter(None, [text.edit(command.start, end, "true")])),
                     "restart the kernel here (Kernel, Restart), then continue with the next cell",
                 )
-            elif command.program in _BY_NAME and any(_SHARED.fullmatch(word.value) for word in command.arguments):
-                message = f"`{command.program}` ends all your programs of that name, not only those of this notebook"
-                yield Match(*text.span(command), message, (), "end the program of this notebook by its process id")
 
 
 def _ends_the_runtime(command: shell.Command) -> bool:
@@ -155,7 +150,7 @@ RULES: tuple[Rule, ...] = (
         id="LF541",
         name="end of the runtime",
         matches="`!kill -9 -1`, `!pkill python`, `!shutdown now`",
-        writes="`true`: restart the kernel at this cell; nothing for other programs, as in `!pkill java`",
+        writes="`true`: restart the kernel at this cell",
         keeps=Keeps.NEEDS_HUMAN,
         find=_find_kill,
         trigger=holding("kill", "shutdown", "reboot", "poweroff", "halt"),

@@ -14,8 +14,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, edited
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
-from migration.python.statements import place_of, take_out
-from migration.python.trees import last_name, walk
+from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
 _BEFORE = re.compile(r"([A-Za-z_]\w*)[\"']?\s*\]?\s*(?::\s*[\w.\[\]| ]+)?(?:=|:|,|\()\s*[rRuUfF]?[\"']*\Z")
@@ -30,14 +29,10 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     edits = {secret: _edit(source, secret) for secret in found}
     if source.tree is not None and CellSource(edited(source.text, set(edits.values()))).tree is None:
         edits = {secret: Edit(secret.start, secret.end, f"<{_variable(source, secret)}>") for secret in found}
-    removed = {secret: taken for secret in found if (taken := _removal(source, secret))}
-    imported = _import_edit(source, [edit for secret, edit in edits.items() if secret not in removed])
+    imported = _import_edit(source, list(edits.values()))
     for secret, edit in edits.items():
         variable = _variable(source, secret)
         action = f"set {variable} in the environment that the notebook runs in, and revoke the secret written here"
-        if secret in removed:
-            yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", removed[secret], action)
-            continue
         if f"<{variable}>" in edit.text:
             action = f"revoke the secret written here, and replace <{variable}> by a new one when the cell runs"
         both = (imported, edit) if imported else (edit,)
@@ -84,34 +79,6 @@ def _edit(source: CellSource, secret: Secret) -> Edit:
     return Edit(secret.start, secret.end, f"<{variable}>")
 
 
-def _removal(source: CellSource, secret: Secret) -> tuple[Edit, ...]:
-    """Edits that remove the statement that only sets the secret's own environment variable: the user sets it now."""
-    place = place_of(source, secret.start) if source.is_python else None
-    value = source.text[secret.start : secret.end]
-    match place and place.statement:
-        case (
-            ast.Assign(
-                targets=[ast.Subscript(value=environment, slice=ast.Constant(value=name))],
-                value=ast.Constant(value=text),
-            )
-            | ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=environment, attr="setdefault"),
-                    args=[ast.Constant(value=name), ast.Constant(value=text)],
-                    keywords=[],
-                )
-            )
-        ) if last_name(environment) == "environ" and (name, text) == (_variable(source, secret), value):
-            return take_out(source, [place.statement]) if place else ()
-    return ()
-
-
-def removed_rows(source: CellSource) -> set[int]:
-    """The rows of the assignments that the rule for secrets removes."""
-    found = [secret for secret in _own_secrets(source) if _removal(source, secret)]
-    return {source.line_of(secret.start) for secret in found}
-
-
 def _import_edit(source: CellSource, edits: list[Edit]) -> Edit | None:
     """`import os` above the first statement that needs it, if the cell neither imports nor uses it before."""
     needing = [edit.start for edit in edits if re.search(r"os\.environ", edit.text)]
@@ -145,8 +112,7 @@ RULES: tuple[Rule, ...] = (
         "LF801",
         "secret in the code",
         'a token, key or password written in a cell: `token = "hf_…"`, `!git clone https://user:…@host`',
-        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where no code is evaluated; a line '
-        "that only sets this variable is removed",
+        '`os.environ["HF_TOKEN"]`, `$HF_TOKEN` in a shell line, and `<HF_TOKEN>` where no code is evaluated',
         Keeps.NEEDS_HUMAN,
         _find_secrets,
         any_language=True,

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
-from migration.colab.effects import ADVICE, MESSAGE, Effect, different, effects, lost, of_expression, uncovered
-from migration.colab.local_branch import Choice, asks_if_missing, missing_names
+from migration.analysis.unused import SYS, is_import
+from migration.colab.effects import ADVICE, MESSAGE, Effect, different, effects, lost
+from migration.colab.local_branch import Choice, asks_if_missing
 from migration.colab.local_value import Answer, answer, asks_for_content
-from migration.notebook.findings import Finding, Keeps, listed
-from migration.notebook.texts import Edit
-from migration.python.scopes import accesses, accesses_in
+from migration.notebook.findings import Keeps, listed
+from migration.notebook.texts import Edit, holding
+from migration.python.scopes import accesses
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
-from migration.python.statements import take_out
+from migration.python.statements import blocks, take_out
 from migration.rules.folding import fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
@@ -26,7 +24,7 @@ from migration.shell.installs import pipelines
 
 _DOWNLOADS, _SHELLS = frozenset({"curl", "wget"}), frozenset({"sh", "bash"})
 _TENSORFLOW_1 = re.compile(r"%tensorflow_version\s+1")
-_ALWAYS_DEFINED = frozenset({*dir(builtins), "display", "get_ipython"})
+_BLANK_LINES = re.compile(r"(?<=\n)(?:[ \t]*\n)+")
 _QUESTIONS = (ast.Compare, ast.Call, ast.UnaryOp, ast.BoolOp)
 _CALLERS_ACTION = "check what the callers of this function do on Colab only, because this machine may need it too"
 
@@ -34,21 +32,15 @@ _CALLERS_ACTION = "check what the callers of this function do on Colab only, bec
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        if choice.as_written:
-            message = "the condition stays as written: it is false here, and the text around it refers to it"
-            yield Match(*source.span(choice.node), message)
-        elif isinstance(choice.node, ast.If) and not choice.colab:
+        if isinstance(choice.node, ast.If) and not choice.colab:
             yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.Try) and not choice.colab:
-            what = "a variable that Colab sets"
-            if isinstance(choice.failing, ast.Import | ast.ImportFrom):
-                what = "`google.colab`"
-            elif choice.failing is not None and source.command_of(choice.failing) is not None:
-                what = "`%tensorflow_version`"
+            is_import = isinstance(choice.failing, ast.Import | ast.ImportFrom)
+            what = "`google.colab`" if is_import else "`%tensorflow_version`"
             found = _local(source, choice, f"{what} is not available here, so the handler replaces the `try`")
             if found.edits:
                 yield found
@@ -73,28 +65,6 @@ def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(*source.span(choice.node), message, edits, action, keeps)
 
 
-def undefined_names(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
-    """The findings for names that the notebook needs although only the branch binds them that is not kept."""
-    context = facts.colab.context
-    for choice in facts.colab.cell(source).choices if context.needed else ():
-        names = missing_names(source, choice, context) - _ALWAYS_DEFINED if choice.colab else set()
-        if not names:
-            continue
-        places = [access.node for access in accesses_in(source, choice.idle) if access.binds and access.name in names]
-        lines = [source.line_span(*source.span(node)) for node in places]
-        shown = "; ".join(f"`{source.text[start:end].strip().splitlines()[0]}`" for start, end in sorted(set(lines)))
-        start = source.span(choice.node)[0]
-        yield Finding(
-            "LF309",
-            Keeps.NEEDS_HUMAN,
-            source.index,
-            source.line_of(start) + 1,
-            f"the branch for Colab is kept, but only the other branch defines {listed(names)}, which later code reads",
-            before=masked(source.text[slice(*source.line_span(start, start))]),
-            action=masked(f"add these lines of the other branch, or remove what needs them: {shown}"),
-        )
-
-
 def _scripts(source: CellSource, choice: Choice) -> str:
     """The lines of a branch that download a script and run it."""
     spans = [source.span(node) for node in choice.kept]
@@ -113,8 +83,6 @@ def _reason(choice: Choice) -> str:
         return "the other branch refuses to run outside Colab"
     if choice.because == "mounts":
         return "it mounts the drive for the first time, but the drive's folder exists here before that"
-    if choice.because == "places":
-        return "the folders of the other branch do not fit the other kept branches for Colab"
     if choice.effects:
         kinds = list(dict.fromkeys(effect.kind for effect in choice.effects))
         words = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
@@ -159,22 +127,6 @@ def _line(source: CellSource, effect: Effect) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- expressions
-def _find_conditionals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    cell = facts.colab.cell(source)
-    for node in (node for node in cell.expressions if isinstance(node, ast.IfExp)):
-        found = cell.answer(node.test)
-        if found is None:
-            continue
-        kept, removed = (node.body, node.orelse) if found.value else (node.orelse, node.body)
-        message = "the value for a run outside Colab replaces the choice"
-        if uncovered(of_expression(source, removed), of_expression(source, kept)):
-            kept, message = removed, "the value for Colab replaces the choice: it is needed here"
-        text = source.segment(kept)
-        if isinstance(kept, ast.NamedExpr | ast.Yield | ast.YieldFrom) or ("\n" in text and text[0] not in "([{"):
-            text = f"({text})"
-        yield _replaced(source, node, text, message)
-
-
 def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     cell = facts.colab.cell(source)
     tests = _tests(source)
@@ -189,10 +141,6 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 text = operands_text(source, node, [part for part in node.values if part is not operand])
                 message = f"`{ast.unparse(operand)}` is {bool(found.value)} here and has no effect"
                 yield _replaced(source, node, text, message, shown=operand, action=action)
-                break
-            if answer(operand) is not None:
-                message = f"`{ast.unparse(operand)}` is {found.value} here"
-                yield _replaced(source, operand, repr(found.value), message, action=action)
                 break
 
 
@@ -224,15 +172,13 @@ def _tests(source: CellSource) -> set[int]:
 def _find_values(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     cell = facts.colab.cell(source)
     returned = {id(node.value) for node in source.nodes if isinstance(node, ast.Return)}
-    assigned = {id(node.value): node for node in source.nodes if isinstance(node, ast.Assign | ast.AnnAssign)}
     for node in cell.expressions:
         found = cell.answer(node) if isinstance(node, _QUESTIONS) else None
         if found is None or answer(node) is None:
             continue  # a question through flags stays if no branch depends on it
         message = f"`{ast.unparse(node)}` is {found.value!r} here"
         action = _CALLERS_ACTION if id(node) in returned else ""
-        match = _replaced(source, node, repr(found.value), message, action=action)
-        yield _without_parentheses(source, match, assigned[id(node)]) if id(node) in assigned else match
+        yield _replaced(source, node, repr(found.value), message, action=action)
     yield from _find_hand_written(source, facts)
     for node in source.nodes:
         if not isinstance(node, ast.Assert) or id(node) in cell.removed or "TPU" in source.segment(node):
@@ -269,16 +215,17 @@ def _replaced(
     return Match(*source.span(shown or node), message, (Edit(*source.span(node), text),), action, keeps)
 
 
-def _without_parentheses(source: CellSource, match: Match, assignment: ast.Assign | ast.AnnAssign) -> Match:
-    """The match whose edit also replaces the parentheses around the value of an assignment."""
-    (edit,) = match.edits
-    start, end = source.span(assignment)
-    closing = source.text[edit.end : end]
-    opening = re.search(r"[(\s]*\Z", source.text[start : edit.start])
-    if not closing or closing.strip(")\n\t ") or opening is None or opening[0].count("(") != closing.count(")"):
-        return match
-    first = start + opening.start() + opening[0].index("(")
-    return replace(match, start=start, end=end, edits=(Edit(first, end, edit.text),))
+def _find_unused(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Imports of `sys` that only the replaced questions used."""
+    for block in blocks(source) if facts.unused_sys else ():
+        for node in filter(is_import, block.statements):
+            others = [ast.unparse(alias) for alias in node.names if alias.name != SYS]
+            edits = (Edit(*source.span(node), f"import {', '.join(others)}"),) if others else take_out(source, [node])
+            end = source.span(node)[1]
+            blanks = _BLANK_LINES.match(source.text, end + 1)
+            if blanks and not others and not source.text[: source.span(node)[0]].strip():
+                edits = (*edits, Edit(*blanks.span(), ""))
+            yield Match(source.span(node)[0], end, "only the test for Colab that is gone used `sys`", edits)
 
 
 RULES: tuple[Rule, ...] = (
@@ -288,8 +235,7 @@ RULES: tuple[Rule, ...] = (
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`",
         "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
-        "values or shows something; the user decides if both install or run different things. A set-up of Colab's TPU "
-        "stays as written if an `else` or a comment above refers to it",
+        "values or shows something; the user decides if both install or run different things.",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,
@@ -298,8 +244,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF302",
         "A guarded import of Colab",
-        "`try: import google.colab …` with a handler that catches ImportError; the same for `%tensorflow_version` and "
-        '`os.environ["COLAB_TPU_ADDR"]`',
+        "`try: import google.colab …` with a handler that catches ImportError; the same for `%tensorflow_version`",
         "the handler, instead of the whole statement",
         Keeps.EQUIVALENT,
         _find_tries,
@@ -317,27 +262,13 @@ RULES: tuple[Rule, ...] = (
         'whose other branch refuses to run; the same for `if not os.path.exists("/content/drive"):` around the first '
         "mount and other statements",
         "the branch for Colab, instead of the whole statement; its calls are replaced by local ones, its flags stay "
-        "False. The other branch, if the one for Colab only names folders, and another condition downloads their files "
-        "outside Colab",
+        "False",
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,
         example=Example(
             'if "google.colab" in sys.modules:\n    !git clone https://example.org/a/b.git\n    %cd b',
             "!git clone https://example.org/a/b.git\n%cd b",
-        ),
-    ),
-    Rule(
-        "LF304",
-        "A choice of values for Colab",
-        "`a if IN_COLAB else b`",
-        "`b`; `a` if it downloads, reads a secret or names a folder and `b` does not",
-        Keeps.EQUIVALENT,
-        _find_conditionals,
-        of_colab=True,
-        example=Example(
-            'IN_COLAB = "google.colab" in sys.modules\nworkers = 2 if IN_COLAB else 8',
-            'IN_COLAB = "google.colab" in sys.modules\nworkers = 8',
         ),
     ),
     Rule(
@@ -365,11 +296,15 @@ RULES: tuple[Rule, ...] = (
         example=Example('IN_COLAB = "google.colab" in sys.modules', "IN_COLAB = False"),
     ),
     Rule(
-        "LF309",
-        "A name of the other branch",
-        "a name that only the branch for other machines defines, such as `import wandb` in a handler, if the branch "
-        "for Colab is kept and later code reads the name",
-        "nothing: define the name, or remove what needs it",
-        Keeps.NEEDS_HUMAN,
+        "LF312",
+        "An import for a test for Colab",
+        '`import sys`, if only tests such as `"google.colab" in sys.modules` use it in the notebook',
+        "nothing",
+        Keeps.EQUIVALENT,
+        _find_unused,
+        holding("sys"),
+        example=Example(
+            'import sys\nIN_COLAB = "google.colab" in sys.modules', 'IN_COLAB = "google.colab" in sys.modules'
+        ),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,13 +20,8 @@ from migration.colab.forms import (
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.rules.credentials import removed_rows
 from migration.rules.rule import Example, Match, Rule
 
-_RETURNS_NONE = re.compile(
-    r"print|os\.(?:makedirs|mkdir|chdir|remove|unlink|rmdir|rename)|shutil\.rmtree|time\.sleep|sys\.path\.(?:append|insert)"
-    r"|warnings\.(?:filterwarnings|simplefilter)|(?:np\.|numpy\.)?random\.seed"
-)
 _RUNS_ITSELF = re.compile(r"""\{\s*["']?run["']?\s*:\s*["']auto\b""")
 _RUN = "run the cell after each change of a value: only Colab does so by itself; reword texts that say so"
 
@@ -46,10 +40,7 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     planned = _planned(source, facts)
-    removed = removed_rows(source) if "environ" in source.text else set()
     for field in form_fields(source):
-        if source.line_of(field.mark.start) in removed:
-            continue
         stays = planned[field.name].stays if field.name in planned else ""
         if field.name in planned and not (stays or field.obstacle):
             continue
@@ -109,7 +100,6 @@ def _planned(source: CellSource, facts: NotebookFacts) -> dict[str, Parameter]:
 
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     leaving, rows = _leaving(source, facts)
-    kept = _needs_statement(source, leaving)
     moved = {row for first, _, last in rows.values() for row in range(first, last + 1)}
     is_described = source.index in facts.described and is_form(source, leaving)
     for field in leaving:
@@ -117,17 +107,13 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         first, _, last = rows[field.name]
         last = _with_blanks(source, first, last, moved)
         low, high = source.line_starts[first], source.line_span(source.line_starts[last], source.line_starts[last])[1]
-        hides = _hides_value(source, leaving) if field is kept else None
-        if field is kept and hides is None:
-            edit = Edit(low, high, f"pass  # {field.name} is a parameter")
-        elif is_described and field is leaving[-1]:
+        if is_described and field is leaving[-1]:
             edit = Edit(low, high, _mention([one.name for one in leaving]))
         elif high < len(source.text):
             edit = Edit(low, high + 1, "")
         else:
             edit = Edit(max(low - 1, 0), high, "")
-        edits = (edit,) if hides is None else (hides, edit)
-        yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", edits)
+        yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", (edit,))
 
 
 def _mention(names: Sequence[str]) -> str:
@@ -154,41 +140,6 @@ def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField],
     fields = form_fields(source) if moved and source.tree is not None else ()
     leaving = [field for field in fields if not field.obstacle and field.name in moved]
     return leaving, rows_of(source, leaving)
-
-
-def _needs_statement(source: CellSource, removed: list[FormField]) -> FormField | None:
-    """The last field, if the cell would be empty below its magic or would display a value without it."""
-    statements = {id(field.statement): field for field in removed}
-    body = source.tree.body if source.tree else []
-    if not body or id(body[-1]) not in statements:
-        return None
-    left = [statement for statement in body if id(statement) not in statements]
-    if not left:
-        return statements[id(body[-1])] if source.magic else None
-    last = left[-1]
-    if not isinstance(last, ast.Expr) or _shows_nothing(source, last):
-        return None
-    return statements[id(body[-1])]
-
-
-def _hides_value(source: CellSource, removed: list[FormField]) -> Edit | None:
-    """The semicolon after the last expression that is left, which IPython then does not display. Magics may ignore
-    it."""
-    statements = {id(field.statement) for field in removed}
-    left = [statement for statement in source.tree.body if id(statement) not in statements] if source.tree else []
-    if not left or source.magic or source.command_of(left[-1]) is not None:
-        return None
-    end = source.span(left[-1])[1]
-    return Edit(end, end, ";")
-
-
-def _shows_nothing(source: CellSource, statement: ast.Expr) -> bool:
-    command = source.command_of(statement)
-    if command is not None:
-        return command.kind == "shell"
-    call = statement.value
-    is_none = isinstance(call, ast.Call) and _RETURNS_NONE.fullmatch(ast.unparse(call.func))
-    return bool(is_none) or source.text[source.span(statement)[1] :].lstrip(" \t").startswith(";")
 
 
 RULES: tuple[Rule, ...] = (

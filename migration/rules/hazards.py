@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
-from migration.colab.local_value import SHELL_TEST
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import list_commands, shell_texts
@@ -55,7 +54,7 @@ _TARGET = re.compile(
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~/-])(?<!\w:)(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python[\d.*]*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
-    r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )
@@ -149,8 +148,6 @@ def _written(command: shell.Command) -> Iterator[str]:
             name, equals, path = value.partition("=")
             if _TARGET.fullmatch(name):
                 yield path if equals else following
-            elif _TARGET.fullmatch(value[:2]) and value[2:3] == "/":  # `-d/usr` means `-d /usr`
-                yield value[2:]
 
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -159,11 +156,7 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         found += outside_comments(source, _AT_ROOT)
     by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
-        if SHELL_TEST.search(source.text[slice(*source.line_span(*match.span()))]):
-            continue
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
-        if "/envs/" in match["path"]:
-            action = "use the path of the conda environment on this machine, which `conda env list` shows"
         if match.re is _AT_ROOT:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
         message = f"`{match['path']}` is a path of the machine that the notebook ran on"
@@ -203,7 +196,7 @@ RULES: tuple[Rule, ...] = (
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
         holding(
-            *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab"),
+            *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab", "../content"),
             *("/models/", "/outputs/", "/checkpoints/", "%cd /", "chdir("),
         ),
         example=Example('open("/root/.config/x")'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -38,13 +38,20 @@ _SHELL_LOGINS = {
     ("gcloud", "init"): "`gcloud init` once in a terminal",
     ("earthengine", "authenticate"): "`earthengine authenticate` once in a terminal",
     ("rclone", "config"): "`rclone config` once in a terminal",
-    ("az", "login"): "`az login` once in a terminal",
-    ("comet", "login"): "COMET_API_KEY in the environment",
-    ("clearml-init", ""): "`clearml-init` once in a terminal",
 }
 _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
+)
+_VARIABLE = re.compile(
+    r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
+    r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
+    r"|(?<=environ\[[\"'])(?:PYTHONPATH|LD_LIBRARY_PATH)(?=[\"']\]\s*\+=)"
+)
+_VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
+_TPU_ADDRESS_ACTION = (
+    "Colab's TPU does not exist here: remove this part and run the code on the GPU or CPU "
+    "(tf.distribute.get_strategy() is the strategy for one device), or set the address of your own TPU"
 )
 _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
@@ -111,9 +118,18 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 
 
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for match in running(source, facts, outside_comments(source, _TPU))[:1]:
+    for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
+
+
+def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
+    for match in _VARIABLE.finditer(source.text):
+        message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
+        if "TPU" in match[0]:
+            message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
+        yield Match(*match.span(), message, action=action.format(match[0]))
 
 
 def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -129,12 +145,6 @@ def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 message = f"`{name}` is made for Colab by its name, and may import `google.colab`"
                 action = "check whether the module works on this machine; if not, delete what uses it"
                 yield Match(*source.span(node), message, (), action)
-
-
-def running(source: CellSource, facts: NotebookFacts, found: Iterable[re.Match[str]]) -> list[re.Match[str]]:
-    """The matches outside of conditions that stay because they are false here."""
-    spans = facts.colab.cell(source).as_written
-    return [match for match in found if not any(start <= match.start() < end for start, end in spans)]
 
 
 def unparsed(source: CellSource) -> Finding | None:
@@ -175,12 +185,22 @@ LOGIN_RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth", "clearml-init"),
+        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth"),
         example=Example('name = input("Name: ")'),
     ),
 )
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "LF308",
+        "An environment variable of Colab",
+        '`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ["PYTHONPATH"] += x`',
+        "nothing; it is reported",
+        Keeps.NEEDS_HUMAN,
+        _find_variables,
+        holding("COLAB_", "PYTHONPATH", "LD_LIBRARY_PATH"),
+        example=Example('print(os.environ["COLAB_GPU"])'),
+    ),
     Rule(
         "LF841",
         "TPU",

@@ -14,7 +14,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command
 from migration.python.statements import place_of, removal
 from migration.python.strings import comments
-from migration.python.trees import last_name, walk
+from migration.python.trees import last_name
 from migration.rules.rule import Example, Match, Rule
 
 TENSORFLOW_1_ACTION = (
@@ -147,35 +147,6 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(start, found.end(), message, (Edit(start, start, "%"),))
 
 
-def _find_method(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Calls of `magic` of IPython's shell, which Colab's old IPython has."""
-    if source.tree is None:
-        return
-    nodes = list(walk(source.tree))
-    shells = {
-        last_name(target)
-        for node in nodes
-        if isinstance(node, ast.Assign) and _is_shell(node.value)
-        for target in node.targets
-    }
-    for node in nodes:
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=shell, attr="magic"), args=[ast.Constant(value=str(line)) as text], keywords=[]
-            ) if _is_shell(shell) or last_name(shell) in shells:
-                name, _, rest = line.lstrip("%").partition(" ")
-                quote = source.segment(text)[-1]
-                if quote in line or "\\" in line or not name:
-                    continue
-                start, end = source.span(shell)[1], source.span(node)[1]
-                new = f".run_line_magic({quote}{name}{quote}, {quote}{rest.strip()}{quote})"
-                yield Match(*source.span(node), "IPython 9 has no method `magic`", (Edit(start, end, new),))
-
-
-def _is_shell(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) == "get_ipython"
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF561",
@@ -208,15 +179,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_bare,
         trigger=holding("/content", "rive", "tensorflow_version", like=_BARE),
         example=Example("cd /content/x", "%cd /content/x"),
-    ),
-    Rule(
-        id="LF568",
-        name="old method for magics",
-        matches='`get_ipython().magic("name line")`, which the IPython of Colab has',
-        writes='`get_ipython().run_line_magic("name", "line")`, which older and newer versions have',
-        keeps=Keeps.EXACT,
-        find=_find_method,
-        trigger=holding("magic", like=r"\.magic\("),
-        example=Example('get_ipython().magic("load_ext a")', 'get_ipython().run_line_magic("load_ext", "a")'),
     ),
 )

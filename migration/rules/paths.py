@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import TRIGGER
 from migration.notebook.findings import Keeps
-from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.strings import outside_comments, read_cell
+from migration.python.strings import read_cell
 from migration.rules import paths_joined, paths_shell, paths_strings, paths_texts
 from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
-_ABOVE = re.compile(r"(?<![^\s\"'=(,])\.\.(?=/content(?![\w.-]))")
 _MY_DRIVE = re.compile(
     r"(?:(?<!content/drive/)(?<=[\"'/=])|^[ \t]*[!%][^\n]*[ \t])My\\?[ ]?Drive(?=[\"'/\s}]|$)", re.MULTILINE
 )
@@ -36,15 +34,6 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     )
 
 
-def _find_above(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The folder by a path relative to itself, for the rules of its absolute path."""
-    if not facts.in_content or not (source.is_python or source.is_shell):
-        return
-    for match in outside_comments(source, _ABOVE):
-        message = "`../content` is Colab's folder /content, in which the notebook runs there"
-        yield Match(*match.span(), message, (Edit(*match.span(), ""),))
-
-
 def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if bare_magic(source) is not None:
         return  # a string of `cd "/content"` is text of a command, as soon as a rule has written `%cd`
@@ -52,21 +41,12 @@ def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
     yield from paths_strings.strings(source, facts)
 
 
+def _find_in_commands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from paths_shell.commands(source, facts)
+    yield from paths_texts.bodies(source, facts)
+
+
 RULES: tuple[Rule, ...] = (
-    Rule(
-        id="LF401",
-        name="relative path of the folder",
-        matches="`'../content/x'`, `!ls ../content/x`, if the code also names `/content` or the drive, and never "
-        "leaves `/content`",
-        writes="`/content/x`, for the rules of this path",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_above,
-        trigger=holding("../content"),
-        example=Example(
-            'frame = read_csv("/content/a.csv")\nother = read_csv("../content/b.csv")',
-            'frame = read_csv("/content/a.csv")\nother = read_csv("/content/b.csv")',
-        ),
-    ),
     Rule(
         id="LF402",
         name="folders in Python",
@@ -83,22 +63,13 @@ RULES: tuple[Rule, ...] = (
         id="LF404",
         name="folders in commands",
         matches=r"`!cp /content/x .`, `%cd /content/x`, `%env A=/content/x`, `!cp /content/drive/My\ Drive/x .`, "
-        "`%cd drive/MyDrive`, the body of `%%bash`",
-        writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, `!cp "$DRIVE_DIR"/x .`, quoted as needed',
+        "`%cd drive/MyDrive`, the body of `%%bash`; other text below a cell magic, such as that of `%%writefile`",
+        writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, `!cp "$DRIVE_DIR"/x .`, quoted as needed; nothing '
+        "in other text",
         keeps=Keeps.EXACT,
-        find=paths_shell.commands,
+        find=_find_in_commands,
         trigger=TRIGGER,
         example=Example("!cp /content/drive/My\\ Drive/a.csv .", '!cp "$DRIVE_DIR"/a.csv .'),
-    ),
-    Rule(
-        id="LF406",
-        name="folders below a cell magic",
-        matches="`/content` in the body of `%%writefile` or of another interpreter",
-        writes='`"$WORK_DIR"` in shell scripts; nothing in other texts',
-        keeps=Keeps.EXACT,
-        find=paths_texts.bodies,
-        trigger=TRIGGER,
-        example=Example("%%writefile a.sh\ncd /content/a", '%%writefile a.sh\ncd "$WORK_DIR"/a'),
     ),
     Rule(
         id="LF407",

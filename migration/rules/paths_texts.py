@@ -13,12 +13,10 @@ from migration.notebook.texts import Edit
 from migration.python.source import CellSource
 from migration.python.strings import read_cell, read_strings
 from migration.rules.paths_found import changed, kept
-from migration.rules.paths_shell import command_edits, script_places
+from migration.rules.paths_shell import command_edits
 from migration.rules.paths_strings import Group, groups, rewritten
 from migration.rules.rule import Match
 
-_WRITES_FILE = frozenset({"writefile", "file"})
-_SHELL_SCRIPT = re.compile(r"\.(?:ba)?sh\b")
 _COMMAND = re.compile(r"(?:#[# \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 # A command without its `!`, by its name and a path or an option after it: prose that begins with the name has words.
 _UNMARKED_COMMAND = re.compile(
@@ -35,13 +33,9 @@ _LINK = re.compile(r"\]\([^)\s]*\)|<\w[^<>]*>|https?://[^\s)>\"'`]+")
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The folders below a cell magic, in a file or in a program. In a shell script they become environment variables;
-    nothing replaces variables elsewhere."""
+    """The folders below a cell magic, in a file or in a program, where nothing replaces variables."""
     magic = source.magic
     if magic is None or source.is_shell or (source.is_python and not source.is_program):
-        return
-    if magic.name in _WRITES_FILE and _SHELL_SCRIPT.search(magic.argument):
-        yield from script_places(source.text, magic.body, facts)
         return
     for span in find_paths(source.text[magic.body :], facts.mounts):
         yield kept(replace(span, start=magic.body + span.start, end=magic.body + span.end))

@@ -68,9 +68,6 @@ _NEVER = re.compile(r"(?!)")
 _CAPTION = re.compile(r"\s*<figcaption\b[^>]*>(?P<text>[^<]*)</figcaption>(?=\s*</figure>)", re.IGNORECASE)
 _COLUMN_BEFORE, _COLUMN_AFTER = re.compile(r"(?:.*\|)?\s*"), re.compile(r"\s*(?:\|.*)?")
 _LABEL = re.compile(r"\w[*_)]*:[*_]*\s*$")
-_IMAGE_TEXT = re.compile(r"!\[([^\]\n]*)\]|\balt\s*=\s*[\"']([^\"'\n]*)[\"']")
-_CONTINUATION = re.compile(r"[ \t]*\n?[ \t]*[a-z]")
-_INVITES = re.compile(r"[^<\[]*\b(?:colab|click|interactively)\b[^<\[]*", re.IGNORECASE)
 _COLAB_WORDS = re.compile(
     r"<[^>]*>|(?<![\w/.-])(?:(?P<verb>run|execute|launch)"
     r"|(?:google[ -])?coll?ab(?:oratory)?(?P<notebook>[ -]notebook)?)(?![\w/-]|\.\w)",
@@ -131,30 +128,16 @@ def _target(text: str, start: int, end: int) -> str:
 
 def _badge_edit(text: str, start: int, end: int, *, is_other: bool) -> Edit:
     """Removes a badge with its empty wrappers. A link to the notebook itself replaces one of another notebook, and in a
-    column of a table, after a label, or where a sentence continues or is about the badge: a removal would leave a
-    gap."""
+    column of a table or after a label: a removal would leave a gap."""
     first, last = _with_wrappers(text, start, end)
     target = _target(text, start, end)
-    image = _IMAGE_TEXT.search(text[start:end])
-    is_alone = (first, last) == (start, end)
     if is_other:
         return Edit(start, end, f'<a href="{target}">notebook</a>' if text[start] == "<" else f"[notebook]({target})")
-    if target and image and is_alone and (_CONTINUATION.match(text, end) or _ends_invitation(text, start, end)):
-        label = image[1] or image[2] or "Notebook"
-        return Edit(start, end, f"[{_relabelled(label, 0, len(label), target)}]({target})")
-    if target and "<td" in text[first:start] and "<th" in text:
-        return Edit(start, end, f'<a href="{target}">notebook</a>')
     before, after = _around(text, first, last)
     is_column = "|" in before + after and bool(_COLUMN_BEFORE.fullmatch(before) and _COLUMN_AFTER.fullmatch(after))
     if target and (is_column or (_LABEL.search(text[:first]) and not after.strip())):
         return Edit(start, end, f"[notebook]({target})")
     return _removal(text, first, last)
-
-
-def _ends_invitation(text: str, start: int, end: int) -> bool:
-    """Whether a badge ends a line of words that say what it does: `You can run it on Colab` and the badge."""
-    before, after = _around(text, start, end)
-    return not after.strip() and _INVITES.fullmatch(before) is not None
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
@@ -379,8 +362,8 @@ RULES: tuple[Rule, ...] = (
         "LF701",
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML, and its table cell",
-        "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; `[Open In "
-        "GitHub](https://github.com/…)` where a sentence continues; a link instead of a badge that names another "
+        "nothing; `[notebook](https://github.com/…)` in a Markdown column or after a label; "
+        "a link instead of a badge that names another "
         "file than the first one. A badge stays if the text says to click it, or its sentence says `in Colab`",
         Keeps.EXACT,
         _find_badges,

@@ -16,8 +16,7 @@ from migration.analysis.imports import ONLY_ON_COLAB
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, list_commands, shell_texts
-from migration.python.source import CellSource, Command
-from migration.python.statements import blocks
+from migration.python.source import CellSource
 from migration.python.trees import imported_packages
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
@@ -91,18 +90,15 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     texts = [found for found in shell_texts(source) if not (found.magic or found.automagic or found.is_colab_magic)]
     changing = [(found, line, calls) for found in texts for line in _lines(found) if (calls := _system_calls(line))]
     lines = [(found, line, calls, _becomes_comment(found, line, calls)) for found, line, calls in changing]
-    only_ones = _only_in_block(source, [found.command for found, *_, removed in lines if removed and found.command])
     for found, line, calls, removed in lines:
         if not removed:
-            last = _on_own_line(found, line, calls)
-            yield from (_without_effect(found, call) for call in (calls[:-1] if last else calls))
-            yield from filter(None, [last])
+            yield from (_without_effect(found, call) for call in calls)
             continue
         start, end, indent = found.at(line[0].start), found.span(line[-1])[1], 0
         if found.command is not None:
             start, end, indent = found.command.start, found.command.end, len(found.command.indent)
         message, action, keeps = _description(calls)
-        edits = _as_comment(source, start, end, indent, "pass  # " if start in only_ones else "# ")
+        edits = _as_comment(source, start, end, indent)
         yield Match(start, end, message, edits, action, keeps)
     for listed in list_commands(source):
         if isinstance(listed.words, ast.List) and (call := system_call(listed.command)) is not None:
@@ -111,8 +107,9 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(*source.span(listed.words), message, (Edit(start, start, '"true", '),), action, keeps)
 
 
-def _as_comment(source: CellSource, start: int, end: int, indent: int, head: str) -> tuple[Edit, ...]:
-    edits = [Edit(start, start, head)]
+def _as_comment(source: CellSource, start: int, end: int, indent: int) -> tuple[Edit, ...]:
+    """Edits that make the lines of a command comments, an indented one with a `pass`: its block could become empty."""
+    edits = [Edit(start, start, "pass  # " if indent else "# ")]
     for line in range(source.line_of(start) + 1, source.line_of(end) + 1):
         at = source.line_starts[line]
         at += min(len(source.text[at:]) - len(source.text[at:].lstrip(" \t")), indent)
@@ -120,51 +117,11 @@ def _as_comment(source: CellSource, start: int, end: int, indent: int, head: str
     return tuple(edits)
 
 
-def _only_in_block(source: CellSource, removed: list[Command]) -> set[int]:
-    """The positions of the commands that must leave a statement, because their block would be empty: its first one."""
-    if source.tree is None:
-        return {command.start for command in removed if _opens_block(source.text, command)}
-    starts = {command.start for command in removed}
-    only_ones = set()
-    for block in (block.statements for block in blocks(source) if block.owner is not None):
-        commands = [source.command_of(node) if isinstance(node, ast.Expr) else None for node in block]
-        own = [command.start for command in commands if command and command.start in starts]
-        others = [
-            node for node, command in zip(block, commands, strict=True) if not command or command.start not in own
-        ]
-        if own and all(_may_be_removed(source, node) for node in others):
-            only_ones.add(own[0])
-    return only_ones
-
-
-def _may_be_removed(source: CellSource, node: ast.stmt) -> bool:
-    """Whether other rules may remove this statement in the same round."""
-    return bool(re.search(r"colab|drive", source.segment(node), re.IGNORECASE))
-
-
-def _opens_block(text: str, command: Command) -> bool:
-    above = text[: command.start].rstrip()
-    return bool(command.indent) and above.split("\n")[-1].split("#")[0].rstrip().endswith(":")
-
-
 def _without_effect(found: ShellText, call: SystemCall) -> Match:
     message, action, keeps = _description([call])
     start, end = found.span(call.command)
     nothing = "true " if found.words else ": "  # a colon is the shell's own
     return Match(start, end, message, (Edit(start, start, nothing),), action, keeps)
-
-
-def _on_own_line(found: ShellText, line: tuple[shell.Command, ...], calls: list[SystemCall]) -> Match | None:
-    """The match that makes the last command of a `!` line a comment below, as in `!make && apt install x`."""
-    if len(line) < 2 or found.command is None or not found.is_line or calls[-1].command is not line[-1]:
-        return None
-    previous, last = line[-2:]
-    joined = re.fullmatch(r"\s*(?:&&|;)\s*", found.text[previous.end : last.start])
-    if not joined or previous.depth or last.depth or last.after or "\n" in found.text:
-        return None
-    message, action, keeps = _description(calls[-1:])
-    edit = found.edit(previous.end, last.start, f"\n{found.command.indent}# !")
-    return Match(*found.span(last), message, (edit,), action, keeps) if edit else None
 
 
 def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -191,10 +148,8 @@ def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for found in shell_texts(source)
         if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
     ]
-    only_ones = _only_in_block(source, removed)
     for command in removed:
-        head = "pass  # " if command.start in only_ones else "# "
-        edits = _as_comment(source, command.start, command.end, len(command.indent), head)
+        edits = _as_comment(source, command.start, command.end, len(command.indent))
         message = "deletes Colab's samples: here it would delete a folder of yours with their name"
         yield Match(command.start, command.end, message, edits)
 
@@ -220,7 +175,7 @@ RULES: tuple[Rule, ...] = (
         name="system packages",
         matches="`!apt-get install …`, `!dpkg -i …`, `!ldconfig`, `!add-apt-repository …`, also in `%%bash`, next to "
         'other commands, and in `os.system("apt-get …")` and `subprocess.run(["apt-get", …])`',
-        writes="a comment, also for the last command of a `!` line; next to other commands and in scripts "
+        writes="a comment; next to other commands and in scripts "
         "`: apt-get …` or `true apt-get …`, which does nothing and succeeds. The packages are listed in the system "
         "requirements",
         keeps=Keeps.NEEDS_HUMAN,

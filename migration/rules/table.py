@@ -4,7 +4,6 @@ first."""
 from __future__ import annotations
 
 from migration.rules import (
-    announcements,
     cell_magics,
     colab_api,
     colab_calls,
@@ -14,7 +13,6 @@ from migration.rules import (
     configurations,
     credentials,
     detection,
-    environment,
     files,
     forms,
     hazards,
@@ -30,9 +28,7 @@ from migration.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     *files.RULES,
-    *announcements.RULES,
     *detection.RULES,
-    *environment.RULES,
     *forms.RULES,
     *configurations.RULES,
     *forms.PARAMETER_RULES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from migration import shell
 from migration.shell.words import is_known, is_option
@@ -60,6 +61,7 @@ _LOOKS = re.compile(
     r"|version|help|verify|audit))(?:\s|$)|ldconfig (?:-p|--print-cache|-V|--version)"
     r"|update-alternatives --(?:list|display|query|get-selections)|apt-mark show|apt-key (?:list|finger|export)"
 )
+
 _SYSTEM_VALUES = frozenset({"-t", "-o", "-c", "--target-release", "--default-release", "--option", "--config-file"})
 
 _VERSION = r"(?:\d|\{[^{}]*\}|\$\w)[\w.*+!{}$-]*"
@@ -222,8 +224,6 @@ def system_call(command: shell.Command) -> SystemCall | None:
     name = command.program
     arguments = command.arguments
     values = [word.value for word in arguments]
-    if name in ("sh", "bash") and values[:1] == ["-c"] and len(values) > 1:
-        return _in_a_shell(command, values[1])
     written = [found.target.value for found in command.redirections if found.target]
     written += values if name in ("tee", "cp", "mv") else []
     if sources := tuple(value for value in written if value.startswith("/etc/apt/")):
@@ -237,7 +237,8 @@ def system_call(command: shell.Command) -> SystemCall | None:
         return SystemCall(command, sources=tuple(value for value in values if not value.startswith("-")), installs=True)
     if name not in ("apt", "apt-get", "aptitude"):
         return SystemCall(command)
-    plain = _plain_arguments(arguments)
+    pairs = pairwise([None, *arguments])
+    plain = [word for option, word in pairs if word and not is_option(word) and not _takes_value(option)]
     if not plain or plain[0].value not in ("install", "build-dep", "reinstall"):
         return SystemCall(command)
     # A digit alone is the number of a redirection, apart from it by mistake: `> /dev/null 2 >&1`.
@@ -246,20 +247,6 @@ def system_call(command: shell.Command) -> SystemCall | None:
     packages = tuple(value for value in known if re.fullmatch(r"[a-z0-9][\w.+:~-]*(?:=\S+)?(?:/\w\S*)?", value))
     others = tuple(word.value for word in named if word.value not in packages)
     return SystemCall(command, packages, others, installs=True)
-
-
-def _in_a_shell(command: shell.Command, text: str) -> SystemCall | None:
-    inner = [system_call(found) for found in shell.commands(text, script=True)]
-    calls = [call for call in inner if call is not None]
-    if not calls or len(calls) < len(inner):
-        return None
-    return SystemCall(
-        command,
-        packages=tuple(name for call in calls for name in call.packages),
-        others=tuple(name for call in calls for name in call.others),
-        sources=tuple(name for call in calls for name in call.sources),
-        installs=any(call.installs for call in calls),
-    )
 
 
 def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:
@@ -278,16 +265,8 @@ def _without_options(values: list[str]) -> list[str]:
     return values[next((index for index, value in enumerate(values) if not value.startswith("-")), len(values)) :]
 
 
-def _plain_arguments(arguments: tuple[shell.Word, ...]) -> list[shell.Word]:
-    plain, skip = [], False
-    for word in arguments:
-        if skip:
-            skip = False
-        elif word.value in _SYSTEM_VALUES:
-            skip = True
-        elif not is_option(word):
-            plain.append(word)
-    return plain
+def _takes_value(option: shell.Word | None) -> bool:
+    return option is not None and option.value in _SYSTEM_VALUES
 
 
 def _value(words: tuple[shell.Word, ...], at: int) -> str:

@@ -360,11 +360,6 @@ def test_arbitrary_equality_is_accepted(tmp_path):
     assert len(_accepted(requirements_text(lines), tmp_path)) == 2
 
 
-def test_packages_that_a_module_of_colab_imports_are_listed():
-    assert _python("from google.colab.patches import cv2_imshow, cv2")[1:] == ["opencv-python"]
-    assert _python("from google.colab.patches import cv2_imshow as cv2") == []
-
-
 def test_packages_that_work_on_colab_only_are_not_listed():
     text = "!pip install Google-Colab-Transfer condacolab tqdm\nimport colab_transfer, condacolab"
     assert _python(text) == ["tqdm"]

@@ -14,7 +14,6 @@ from migration.python.source import CellSource
         ("import google.auth", [("google", GOOGLE)]),
         ("from google import colab, auth as a", [("colab", ""), ("a", None)]),
         ("from google.colab import drive as d", [("d", "drive")]),
-        ("from google.colab import html, os", [("html", "html"), ("os", None)]),
         ("from google.colab.patches import cv2_imshow", [("cv2_imshow", "patches.cv2_imshow")]),
         ("from .google.colab import files", [("files", None)]),
         ("from colab import files", [("files", None)]),

@@ -37,11 +37,6 @@ def _one(text):
         ("from google.colab import files", "from landfall_runtime import files"),
         ("from google.colab import files as f, output", "from landfall_runtime import files as f, output"),
         (
-            "if a:\n    from google.colab.patches import cv2_imshow, cv2\n    cv2_imshow(cv2.imread('b'))",
-            "if a:\n    import cv2\n    from landfall_runtime import cv2_imshow\n    cv2_imshow(cv2.imread('b'))",
-        ),
-        ("a = 1; from google.colab.output import os, np as n", "a = 1; import os; import numpy as n"),
-        (
             "from google.colab import (files,  # one\n  output)",
             "from landfall_runtime import (files,  # one\n  output)",
         ),

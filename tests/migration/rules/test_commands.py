@@ -123,11 +123,6 @@ def test_commands_that_end_other_processes_are_unchanged(text):
     assert _rewrite(text) == (text, [])
 
 
-def test_the_end_of_programs_that_others_may_have_started_is_reported():
-    new, (finding,) = _rewrite('!pkill "java"')
-    assert (new, finding.rule, finding.keeps) == ('!pkill "java"', "LF541", Keeps.NEEDS_HUMAN)
-
-
 def test_google_cloud_programs_are_reported_once_per_cell():
     text = "!gsutil cp gs://b/a .\n!gcloud config set project p\n"
     new, (finding,) = _rewrite(text)

@@ -220,19 +220,3 @@ def test_no_input_raises(text):
 
 def test_other_languages_are_unchanged():
     assert _rewrite("%tensorflow_version 2.x", language="swift") == ("%tensorflow_version 2.x", [])
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("get_ipython().magic('autoreload 2')", "get_ipython().run_line_magic('autoreload', '2')"),
-        ('i = get_ipython()\ni.magic("%load_ext  a b")', 'i = get_ipython()\ni.run_line_magic("load_ext", "a b")'),
-        ("get_ipython().magic('pwd')", "get_ipython().run_line_magic('pwd', '')"),
-        ("get_ipython().magic(line)", None),
-        ("cards.magic('a b')", None),
-    ],
-)
-def test_calls_of_the_old_method_for_magics_are_rewritten(before, after):
-    new, found = _rewrite(before)
-    assert new == (after or before)
-    assert [finding.rule for finding in found] == (["LF568"] if after else [])

@@ -144,18 +144,11 @@ def test_a_cell_with_other_code_keeps_its_comments():
     "text, expected",
     [
         ("a = 1 #@param\nb = 2 #@param\n", ""),
-        ("f()\na = 1 #@param", "f();"),
-        ("f()  # why\n\na = 1 #@param\nb = 2 #@param\n# end", "f();  # why\n\n# end"),
-        ("f(\n  x)\na = 1 #@param\nb = 2 #@param", "f(\n  x);"),
         ("os.makedirs(x)\na = 1 #@param", "os.makedirs(x)"),
-        ("%who_ls\na = 1 #@param", "%who_ls\npass  # a is a parameter"),
-        ("%%time\nf()\na = 1 #@param", "%%time\nf()\npass  # a is a parameter"),
         ("print(1)\na = 1 #@param", "print(1)"),
         ("!ls\na = 1 #@param", "!ls"),
         ("f();\na = 1 #@param", "f();"),
         ("f() ;\na = 1 #@param", "f() ;"),
-        ("(f())\na = 1 #@param", "(f());"),
-        ("%%time\na = 1 #@param", "%%time\npass  # a is a parameter"),
         ("# text\na = 1 #@param\n\nb()", "# text\n\nb()"),
     ],
 )
@@ -198,10 +191,6 @@ def test_texts_between_blank_lines_stay_together():
     (parameters, cell), _ = _migrate(text)
     assert parameters["source"].endswith("# **Part**\n# Text\n# more\nb = 2  # type: int")
     assert cell["source"] == "a = 1\nf(b)"
-    text = "a = 1\nb = 2 #@param\n#@markdown - item\n\n#@markdown A value of 2\n\n#@markdown ### Part\nf(b)"
-    (parameters, cell), _ = _migrate(text)
-    assert parameters["source"].endswith("b = 2  # type: int\n# - item\n# A value of 2")
-    assert cell["source"] == "a = 1\n\n#@markdown ### Part\nf(b)"
 
 
 @pytest.mark.parametrize(
@@ -306,16 +295,6 @@ def test_a_text_that_introduces_a_field_moves_with_it_although_it_names_another(
     assert parameters["source"].endswith(
         'STEP = 0.5  # type: float\n\n# The way, ignored if `STEP > 0`:\nWAY = "a"  # type: str'
     )
-
-
-@pytest.mark.parametrize("between, moves", [("", True), ("import time\n", False)])
-def test_brackets_in_texts_are_not_torn_apart(between, moves):
-    above, below = "# @markdown ##### Move:\n# @markdown #####{", "# @markdown #####}\n\nb = 2 #@param"
-    text = f"f()\n{above}\n{between}a = 1 #@param\n{below}"
-    (parameters, cell), _ = _migrate(text)
-    marks = [mark for mark in ("####{", "####}") if mark in cell["source"]]
-    assert marks == ([] if moves else ["####{", "####}"])
-    assert ("# {\na = 1  # type: int\n# }" in parameters["source"]) is moves
 
 
 @pytest.mark.parametrize(

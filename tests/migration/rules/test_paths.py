@@ -306,26 +306,6 @@ def test_only_what_names_a_folder_changes():
     assert migrated(before)[0] == before.replace("'/content/x'", "f'{WORK_DIR}/x'")
 
 
-@pytest.mark.parametrize(
-    "texts, after",
-    [
-        (("a = '/content/b'", "x = '../content/x', f'../content/{y}'"), "x = f'{WORK_DIR}/x', f'{WORK_DIR}/{y}'"),
-        (("a = '/content/b'", "!ls ../content/x"), '!ls "$WORK_DIR"/x'),
-        (("%cd /content\nos.chdir('/content')", "x = '../content'"), "x = WORK_DIR"),
-        (("a = '/content/b'", "x = '../../content/x', 'a/../content', '../contents'"), None),
-        (("a = '/content/b'", "x = 1  # '../content/x'"), None),
-        (("a = '/content/b'\n%cd a", "x = '../content/x'"), None),
-        (("a = '/content/b'\nos.chdir(a)", "x = '../content/x'"), None),
-        (("a = 1", "x = '../content/x'"), None),
-    ],
-)
-def test_the_folder_relative_to_itself_is_the_folder(texts, after):
-    sources = [CellSource(text, index=index) for index, text in enumerate(texts)]
-    new, found = rewrite(sources[-1], cell_type="code", rules=paths.RULES, facts=collect_facts(sources))
-    assert new.text == (after or texts[-1])
-    assert {finding.rule for finding in found if finding.keeps is Keeps.EQUIVALENT} == ({"LF401"} if after else set())
-
-
 def test_the_mount_point_decides():
     assert migrated("x = '/gd/My Drive/x', '/gd/drive'", mounts=("/gd/drive",))[0] == "x = '/gd/My Drive/x', DRIVE_DIR"
     assert migrated("x = '/content/drive/y'", mounts=("/content/gdrive",))[0] == "x = f'{WORK_DIR}/drive/y'"

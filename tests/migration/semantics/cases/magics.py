@@ -70,33 +70,13 @@ cd "/content"
     Case(
         "files for other programs",
         cells(r"""
-%%writefile run.sh
-#!/bin/bash
-cd "/content"
-for f in *.csv; do echo "$f in /content"; done
-# ----
-!bash run.sh && rm run.sh
-# ----
 %%file /content/notes.txt
 See the table.
 # ----
 %%script bash
 cat /content/notes.txt
 """),
-        ("LF404", "LF406"),
+        ("LF404",),
         files={"data.csv": "a,b\n1,2\n"},
-    ),
-    Case(
-        "old method for magics",
-        cells("""
-import os
-from IPython import InteractiveShell
-# Colab's IPython has this method.
-InteractiveShell.magic = lambda self, line: self.run_line_magic(*line.split(" ", 1))
-# ----
-get_ipython().magic("env A=b c")
-value = os.environ["A"]
-"""),
-        ("LF568",),
     ),
 )

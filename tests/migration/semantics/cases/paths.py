@@ -93,21 +93,6 @@ print('saved to /content/out/model.h5, see /content')
         files={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
-        "paths relative to the folder above",
-        cells(r"""
-a = open('/content/data.csv').read()
-# ----
-b = open('../content/data.csv').read()
-name = 'data'
-c = open(f'../content/{name}.csv').read()
-# ----
-!cp ../content/data.csv ../content/copy.csv
-!cat copy.csv
-"""),
-        ("LF401",),
-        files={"data.csv": "a,b\n1,2\n"},
-    ),
-    Case(
         "the mount point as the current folder",
         cells(r"""
 from google.colab import drive
@@ -253,10 +238,6 @@ cat /content/loop.txt
 import os
 os.environ['PLACE']
 # ----
-%env PYTHONWARNINGS=ignore
-os.environ['PYTHONWARNINGS'] += ':x/content'
-os.environ['PYTHONWARNINGS'], os.environ['PYTHONWARNINGS'] + 'a'
-# ----
 %%capture kept
 print('/content/data.csv')
 # ----
@@ -266,7 +247,7 @@ print(kept.stdout)
 # ----
 %cat /content/data.csv
 """),
-        ("LF311", "LF404"),
+        ("LF404",),
         files={"data.csv": "a,b\n1,2\n"},
     ),
 )
