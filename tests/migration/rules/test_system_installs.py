@@ -23,7 +23,8 @@ from tests.migration.rules.installs import rewritten, rules_of
         ("if a:\n    !apt install x\n    b = 1", "if a:\n    pass  # !apt install x\n    b = 1"),
         (
             "try:\n    !apt update\n    !apt install \\\n      x\nexcept E:\n    !apt install y",
-            "try:\n    pass  # !apt update\n    pass  # !apt install \\\n    #   x\nexcept E:\n    pass  # !apt install y",
+            "try:\n    pass  # !apt update\n    pass  # !apt install \\\n    #   x\n"
+            "except E:\n    pass  # !apt install y",
         ),
         (
             "with a:\n    !apt update\n    drive.mount('/content/drive')",
