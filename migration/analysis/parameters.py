@@ -287,7 +287,7 @@ def _obstacle(name: str, group: list[tuple[CellSource, FormField]], names: Mappi
     if others := [cell for cell, found in names.items() if name in found.bound]:
         return f"the name is also assigned in cell {others[0]}"
     for cell, found in names.items():
-        if any(re.fullmatch(pattern, name) for pattern in found.computed):
+        if found.computes:
             return f"cell {cell} may assign the name by its text, as `globals()[name] = value` does"
     if len(group) > 1:
         own = ", ".join(str(cell) for cell in sorted({source.index for source, _ in group}))

@@ -40,14 +40,14 @@ MAY_BIND_ANYTHING = re.compile(
 class CellNames:
     """The module-level names of a part of a cell: those it binds, those it uses when it runs, and those that its
     functions use when they are called. `anything` is a construct that may bind any name (`from m import *`, `exec`,
-    `%run`), empty if there is none. `computed` are patterns of names that the cell computes to assign them:
+    `%run`), empty if there is none. `computes`: the cell assigns names by their texts:
     `globals()[name] = 1`."""
 
     bound: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     deferred: set[str] = field(default_factory=set)
     anything: str = ""
-    computed: set[str] = field(default_factory=set)
+    computes: bool = False
 
 
 def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int | None = None) -> CellNames:
@@ -88,7 +88,7 @@ def names_of(source: CellSource, *, without: Iterable[ast.stmt] = (), until: int
 def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> None:
     """`from m import *`, `exec(code)`, `globals()["x"] = 1`; a name in a string counts as used next to `globals()`."""
     may_use_texts = _NAMESPACE.search(text) is not None
-    found.computed |= _computed_names(nodes)
+    found.computes = _computes_names(nodes)
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             found.anything = found.anything or f"from {node.module or ''} import *"
@@ -99,9 +99,9 @@ def _read_namespaces(text: str, nodes: Sequence[ast.AST], found: CellNames) -> N
             found.used.add(node.value)
 
 
-def _computed_names(nodes: Sequence[ast.AST]) -> set[str]:
-    """Patterns of the names that `globals()[name] = 1`, `globals().update(settings)` and `exec(f"{name} = 1")`
-    assign."""
+def _computes_names(nodes: Sequence[ast.AST]) -> bool:
+    """Whether statements assign names by their texts: `globals()[name] = 1`, `globals().update(settings)`,
+    `exec(f"{name} = 1")`."""
     aliases = {
         target.id
         for node in nodes
@@ -109,19 +109,15 @@ def _computed_names(nodes: Sequence[ast.AST]) -> set[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    found: set[str] = set()
     for node in nodes:
         match node:
-            case ast.Subscript(value=value, slice=name, ctx=ast.Store()) if _is_namespace(value, aliases):
-                found.add(_name_pattern(name))
-            case ast.Call(func=ast.Attribute(value=value, attr="update"), args=[settings]):
-                if _is_namespace(value, aliases) and not isinstance(settings, ast.Dict):
-                    found.add(".*")
-            case ast.Call(func=ast.Name(id="exec"), args=[code, *_]) if not isinstance(code, ast.Constant):
-                texts = [part.value for part in ast.walk(code) if isinstance(part, ast.Constant)]
-                if any(isinstance(text, str) and "=" in text for text in texts):
-                    found.add(_name_pattern(code).split("=")[0].rstrip("\\ "))
-    return found
+            case ast.Subscript(value=value, ctx=ast.Store()) if _is_namespace(value, aliases):
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr="update"), args=[_]) if _is_namespace(value, aliases):
+                return True
+            case ast.Call(func=ast.Name(id="exec"), args=[code, *_]) if "=" in ast.unparse(code):
+                return True
+    return False
 
 
 def _is_namespace(node: ast.expr, aliases: Collection[str]) -> bool:
@@ -130,16 +126,6 @@ def _is_namespace(node: ast.expr, aliases: Collection[str]) -> bool:
         case ast.Call(func=ast.Name(id="globals" | "locals" | "vars"), args=[], keywords=[]):
             return True
     return isinstance(node, ast.Name) and node.id in aliases
-
-
-def _name_pattern(node: ast.expr) -> str:
-    """The pattern of a computed name: that of `f"part_{number}"` is `part_.*`."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return re.escape(text)
-        case ast.JoinedStr(values=parts):
-            return "".join(map(_name_pattern, parts))
-    return ".*"
 
 
 def _root(node: ast.AST) -> str:

@@ -17,7 +17,6 @@ from migration.colab.names import (
     MOUNT,
     MOUNTS,
     OUTPUT,
-    PACKAGE,
     RUNTIME,
     UNMOUNT,
     imported_names,
@@ -56,9 +55,7 @@ def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if unknown:
             action, keeps = f"remove `{unknown[0]}`: it has no local replacement", Keeps.NEEDS_HUMAN
         message = f"`{modules}` is imported, which only Colab has"
-        yield Match(
-            *source.span(node), message, _import_edits(source, node, left, is_used=facts.colab.spelt_out), action, keeps
-        )
+        yield Match(*source.span(node), message, _import_edits(source, node, left), action, keeps)
 
 
 def _imports(source: CellSource, facts: NotebookFacts) -> Iterator[Import]:
@@ -96,13 +93,10 @@ def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
     return (facts.static_mount and path in MOUNTS) or (facts.idle_output and path in {OUTPUT, *IDLE})
 
 
-def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias], *, is_used: bool) -> tuple[Edit, ...]:
-    """The edits that import the names that are left; `is_used`: the code names Colab's package in full."""
+def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias]) -> tuple[Edit, ...]:
+    """The edits that import the names that are left."""
     start, end = source.span(node)
     if isinstance(node, ast.Import):
-        others = [alias for alias in node.names if alias.name != PACKAGE or alias.asname]
-        if others and len(others) < len(node.names) and not is_used:
-            return (Edit(start, end, f"import {_written(others)}"),)
         return tuple(
             Edit(*_alias_span(source, alias), _new_module(alias.name, bool(alias.asname)))
             for alias in node.names

@@ -23,7 +23,7 @@ TENSORFLOW_1_ACTION = (
 )
 _SHELL_ACTION = (
     "decide what a failed command does here: `if _exit_code: raise subprocess.CalledProcessError(_exit_code, command)` "
-    "on the next line reaches the handler, as `%shell` did"
+    "on the next line reaches the handler, as `%shell` did; its result is now the list of printed lines"
 )
 _CATCHES_FAILURE = frozenset({"CalledProcessError", "SubprocessError", "Exception", "BaseException"})
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
@@ -70,12 +70,8 @@ def _find_shell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edit = Edit(command.start, command.body + head.end(), "!")
         message = "`%shell` exists only in Colab, and raises there if the command fails"
-        handled = _is_handled(source, command.start)
-        if command.target:
-            action = f"`{command.target}` is now the list of printed lines; adapt its use (the status is `_exit_code`)"
-            yield Match(command.start, command.end, message, (edit,), action, Keeps.NEEDS_HUMAN)
-        elif handled:
-            message = f"{message}: the `try` around it handles this, and `!` never raises"
+        if command.target or _is_handled(source, command.start):
+            message = f"{message}: the cell uses its result or handles this, and `!` never raises"
             yield Match(command.start, command.end, message, (edit,), _SHELL_ACTION, Keeps.NEEDS_HUMAN)
         else:
             yield Match(command.start, command.end, message, (edit,))

@@ -540,8 +540,6 @@ def test_parameters_replace_the_form_in_place():
         ("for key, value in settings.items():\n    exec(f'{key} = {value}')", True),
         ("exec('a = %d' % b)", True),
         ("globals()['steps'] = 2", True),
-        ("for number in range(3):\n    globals()[f'part_{number}'] = number", False),
-        ("exec(f'other_{key} = {value}')", False),
         ("found = vars(namespace)\nfound[key] = 1", False),
         ("exec(text)", False),
     ],
