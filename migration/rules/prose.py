@@ -47,7 +47,7 @@ _OPENS_COLAB = re.compile(
 )
 _SCROLL_LINK = re.compile(
     r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\("
-    rf"\s*<?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?{_TITLE}\s*\)"
+    rf"\s*<?(?P<url>{_HOST}[^\s()<>#]*)?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?{_TITLE}\s*\)"
     r"|<a\b[^>]*\bhref\s*=\s*[\"']?#scrollTo=[^>]*>(?P<inner>(?:(?!</?a\b).)*)</\s*a\s*>"
     r"|(?<=\.ipynb)#scrollTo=[\w=&-]+",
     re.DOTALL,
@@ -227,6 +227,8 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             if not (other := local_meaning(url)):
                 continue  # a page of Colab itself
             start = match.start("url")
+            if pattern is _MARKDOWN_LINK and _is_own_cell(url, text, facts):
+                continue  # LF703 rewrites it
             is_plain = pattern is _PLAIN_LINK
             if (_speaks_of_colab if is_plain else _says_in_colab)(text, *match.span()):
                 what = "address" if is_plain else "link"
@@ -240,6 +242,15 @@ def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 edits.append(Edit(*match.span(label), new))
             message = "link that opens a notebook in Colab"
             yield Match(match.start(), match.end(), message, tuple(sorted(edits)))
+
+
+def _is_own_cell(url: str, text: str, facts: NotebookFacts) -> bool:
+    """Whether an address leads to a cell of this very notebook: by the name of its file. One on the drive has none, and
+    a copy has the cells of the original; then `text` names the original as a whole, too."""
+    page, _, cell = url.partition("#scrollTo=")
+    is_this = unquote(page.rpartition("/")[2]) in facts.files
+    is_this |= "/drive/" in page and not re.search(rf"{re.escape(page)}(?!#scrollTo)", text)
+    return is_this and cell.partition("&")[0] in facts.headings
 
 
 def _speaks_of_colab(text: str, start: int, end: int) -> bool:
@@ -321,6 +332,8 @@ def headings(cells: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
 
 def _find_scroll_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in _SCROLL_LINK.finditer(source.text):
+        if match["url"] and not _is_own_cell(f"{match['url']}#scrollTo={match['cell']}", source.text, facts):
+            continue
         shown = match["text"] if match["text"] is not None else match["inner"] or ""
         found = facts.headings.get(match["cell"] or "", ())
         heading = shown if shown in found else next(iter(found), "")
@@ -382,7 +395,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF703",
         "link to a cell",
-        "`[text](#scrollTo=…)`",
+        "`[text](#scrollTo=…)`, also below the address of this notebook on Colab",
         "`[text](#Heading)` with the heading of that cell, or else the one above it; without any, or if an earlier one "
         "has its text, `text`",
         Keeps.EQUIVALENT,

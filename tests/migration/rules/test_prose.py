@@ -172,7 +172,8 @@ def test_a_link_to_a_cell_without_heading_leads_to_the_one_above():
     ]
     facts = NotebookFacts(headings=headings(cells), files=own_files(cells, "my own"))
     drive = "https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw"
-    text = f"[**there**](#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
+    own = "https://colab.research.google.com/github/a/b/blob/main/my%20own.ipynb"
+    text = f"[**there**]({own}#scrollTo=b&line=2) and [elsewhere]({drive}#scrollTo=x), [c](c.ipynb#scrollTo=b)"
     new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
     assert new.text == (
         "[**there**](#Results) and [elsewhere](https://drive.google.com/file/d/1aBcDeFgHiJkLmNoPqRsTuVw), [c](c.ipynb)"
@@ -336,6 +337,13 @@ def test_a_link_into_another_notebook_is_none_into_this_one(path):
     new, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)
     assert {finding.rule for finding in found} == {"LF702"}
     assert "#Results" not in new.text
+
+
+def test_a_link_to_a_cell_on_the_drive_is_one_of_this_notebook():
+    cell = {"cell_type": "markdown", "metadata": {"id": "b"}, "source": "# Results"}
+    text = "[there](https://colab.research.google.com/drive/1aBcDeFgHiJkLmNoPqRsTuVw#scrollTo=b)"
+    facts = NotebookFacts(headings=headings([cell]), files=own_files([cell], "own"))
+    assert rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=facts)[0].text == "[there](#Results)"
 
 
 def _comments(source, facts, new=None):
