@@ -19,9 +19,10 @@
   and a single large residual from raising the mean for long.
 - `cross_shift`: the square of the CUSUM of that residual, up to a limit. It detects a small lasting change of how
   channels fit each other, which changes the mean square less.
-- `range`: the exponentially weighted mean square of the distance of a channel from its range in the reference rows
-  (`inference.charts.reference_range`), each square up to a limit. It detects channels that leave their range together:
-  the other charts see a change of the load. Its weight falls with the drift of the channel.
+- `range`: the square, up to a limit, of the distance of the exponentially weighted mean of a channel from the range of
+  such means in the reference rows (`inference.charts.reference_range`). It detects channels that leave their range
+  together, as with wear: the other charts see a change of the load, or follow it. The noise of a row would hide a
+  mean that has left its range. Its weight falls with the drift of the channel.
 
 What happened before a segment is not known, but a slow channel follows it. The errors of its first rows are therefore
 divided by those after other starts (`inference.charts.first_rows`).
@@ -263,7 +264,7 @@ class RunningCharts(Running):
         self._charts, self._chart_sum = charts, _ChartSum(charts)
         self._lagged = autoregression.LaggedRows(charts.regression)
         self._cross = None if charts.cross is None else _RunningCross(charts, charts.cross)
-        self._outside = Ewma(charts.span, len(charts.scored_c), 0.0)
+        self._level = Ewma(charts.span, len(charts.scored_c), 0.0)
 
     @property
     def regressor_nf(self) -> np.ndarray | None:
@@ -274,11 +275,11 @@ class RunningCharts(Running):
         of, rows = self._charts, self._lagged(values_nc, segment)
         residuals = (of.regression.residual(rows), of.components.residual(rows.z_nc))
         segment_n = np.full(len(values_nc), segment)
-        start_nc = first_rows.factor_of(self._outside.ages(segment_n), of.start_bc)
+        start_nc = first_rows.factor_of(self._level.ages(segment_n), of.start_bc)
         error_nc = self._chart_sum(*residuals, segment_n)
         if self._cross is not None:
             error_nc = error_nc + of.cross.explained_c * self._cross(values_nc, segment)
-        outside_nc = self._outside(np.minimum(of.range.excess(rows.z_nc) ** 2, _SHIFT_LIMIT), segment_n)
+        outside_nc = np.minimum(of.range.excess(self._level(rows.z_nc, segment_n)) ** 2, _SHIFT_LIMIT)
         return error_nc / (of.total * start_nc) + of.range_weight_c * outside_nc
 
 
@@ -382,7 +383,8 @@ def fit(
     shared = (_relative(np.square(each_nc) - innovations(each_nc) ** 2, usual.residual_c) for each_nc in residuals())
     shared_quantile = _quantile_of_means(charted(shared, Ewma(span, num_channels, 0.0)))
     steady = min(1.0, settings.tolerated_drift / drift) ** 4 if projection.left_cc.any() else 0.0
-    reference_range = ReferenceRange.fit(z_sc, segments_k2)
+    levels = (each_nc.astype(np.float32) for each_nc in charted(_pieces(z_sc), Ewma(span, num_channels, 0.0)))
+    reference_range = ReferenceRange.fit(gathered(levels, scratch), segments_k2)
     cross = CrossChannelResidual.fit(values_nc, segments_k2, span, settings, scored_c)
     charts = ControlCharts(
         regression,

@@ -26,7 +26,7 @@ from inference.false_alarms import CalibrationSample
 if TYPE_CHECKING:
     from inference.charts.streams import ChartSet
 
-FORMAT_VERSION = 21
+FORMAT_VERSION = 22
 _FIT_AGAIN = "`landfall calibrate --from-config` fits a new one to reference data"
 # Names in the file.
 _OF_CHARTS, _OF_CHARTS_ALONE, _DIGEST, _HEADER = "statistics.", "charts_alone", "sha256", "header"

@@ -263,6 +263,16 @@ def test_channels_that_leave_their_range_together_stay_detected(num_channels):
     assert np.median(errors_of(inside, test_nc, whole(test_nc)).mean(axis=1)[1100:]) < 2
 
 
+def test_wear_of_all_channels_is_detected_before_a_row_leaves_its_range():
+    """The load changes from row to row by one standard deviation. Wear adds up to three of them over 1,000 rows."""
+    rng = np.random.default_rng(0)
+    wear_n = np.clip((np.arange(3000) - 1000) / 1000, 0, 1) * 3
+    load_2n = rng.normal(size=(2, 3000)) + np.array([np.zeros(3000), wear_n])
+    train_nc, test_nc = (load_2n[:, :, np.newaxis] + 0.3 * rng.normal(size=(2, 3000, 8))).astype(np.float32)
+    error_n = errors_of(fit(train_nc, whole(train_nc), span=10), test_nc, whole(test_nc)).mean(axis=1)
+    assert np.mean(error_n[2200:] > error_n[:1000].max()) > 0.8
+
+
 def test_the_range_of_a_channel_that_drifts_has_little_weight():
     values_nc = plant(2000, seed=0)
     values_nc[:, 1] += np.linspace(0, 30, 2000, dtype=np.float32)
