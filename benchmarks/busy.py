@@ -189,7 +189,7 @@ def _model_and_batch(stream: Stream) -> tuple[nn.Module, torch.Tensor]:
 
     root, words = find_root(__file__), ["precision='32'", "model.size=reduced"]
     if stream == "patchtst":
-        words += ["data.window=256", "model.patch_length=16", "model.patch_stride=16", "model.channel_attention=all"]
+        words += ["data.window=256", "model.patch_length=16", "model.channel_attention=all"]
     loaded = load_config(local_config_file(stream), words, root=root, environment={})
     manager = DeviceManager(loaded.config)
     config = decide_model_size(RunContext(loaded, root, manager.plan()), manager).config

@@ -122,7 +122,7 @@ def loader_epoch() -> Work:
 
 def patchtst_step(prepared: bool, batch: int = BATCH, place: dict[str, Any] | None = None) -> Work:
     where = Place(**(place or {}))
-    model = PatchTST(PatchTSTModel(patch_length=16, patch_stride=16), num_channels=CHANNELS, window=WINDOW)
+    model = PatchTST(PatchTSTModel(patch_length=16), num_channels=CHANNELS, window=WINDOW)
     feed = Feed(_windows(torch.randn(40_000, CHANNELS).numpy(), stride=64), torch.device(where.device))
     x_btc = feed.batch(torch.arange(batch)).contiguous()
 
@@ -176,7 +176,7 @@ def _config() -> AnyConfig:
                     "test": {**split, "start": 0.8},
                 },
             },
-            "model": {"patch_length": 16, "patch_stride": 16},
+            "model": {"patch_length": 16},
         },
         source="benchmarks/data.py",
     )

@@ -37,7 +37,7 @@ from pipelines.init_workspace import renew_workspace
 _TRAINING_ROWS, _TEST_ROWS, _CHANNELS = 2000, 500, 8
 _TAG = [
     "device.prefer=cpu", "max_threads=1", "data.window=32", "data.stride=8", "data.score_stride=8",
-    "model.size=custom", "model.patch_length=8", "model.patch_stride=8", "scoring.operating_context='off'",
+    "model.size=custom", "model.patch_length=8", "scoring.operating_context='off'",
 ]  # fmt: skip
 _ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

@@ -41,7 +41,7 @@ load_stream_data(loaded.config, root=root, splits=TRAINING_SPLITS)
 # A small model and few windows: only the data is large.
 OVERRIDES = (
     "data.window=256", "data.stride=4096", "data.score_stride=32", "data.store_gb=100", "model.patch_length=32",
-    "model.patch_stride=32", "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32",
+    "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32",
     "training.epochs=1", "training.batch_size=32", "scoring.batch_size=64", "logging.tensorboard=false",
     "logging.progress=off", "device.prefer=cpu", "max_threads=1",
 )  # fmt: skip

@@ -88,7 +88,7 @@ def our_step(
 ) -> Work:
     s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     settings = PatchTSTModel(
-        patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
+        patch_length=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
         num_layers=s.layers, d_ff=s.hidden, drop_masked_tokens=drop_masked_tokens,
     )  # fmt: skip
     model = PatchTST(settings, num_channels=s.channels, window=s.window)
@@ -102,7 +102,7 @@ def our_scoring(sizes: dict[str, int], arithmetic: str, place: dict[str, Any] | 
     """Every patch is masked once and predicted, in three passes; always in fp32."""
     s, where = SimpleNamespace(**sizes), Place(**(place or {}))
     settings = PatchTSTModel(
-        patch_length=s.patch, patch_stride=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
+        patch_length=s.patch, mask_ratio=MASK_RATIO, d_model=s.width, num_heads=s.heads,
         num_layers=s.layers, d_ff=s.hidden,
     )  # fmt: skip
     model = PatchTST(settings, num_channels=s.channels, window=s.window)

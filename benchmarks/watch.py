@@ -44,7 +44,7 @@ _SETTINGS = ["logging.progress=off", "device.prefer=cpu", "max_threads=1", _LIVE
 # A small model that is trained briefly: only its size and its weight in the score affect the time.
 _MODEL = [
     "model.size=custom", "training.epochs=1", "training.batch_size=8", "logging.tensorboard=false",
-    "scoring.model_weight=0.3", "data.window=256", "model.patch_length=16", "model.patch_stride=16",
+    "scoring.model_weight=0.3", "data.window=256", "model.patch_length=16",
     "data.score_stride=16",
 ]  # fmt: skip
 

@@ -31,7 +31,6 @@ class CalibratedThreshold:
     """
 
     value: float
-    method: str
     false_alarm_rate: float
     false_events_per_day: float | None
     calibration_scores: int

@@ -4,19 +4,18 @@ Alarms come in bursts (`inference.false_alarms`). If each alarm is a separate bu
 split-conformal quantile (Vovk et al., Algorithmic Learning in a Random World, 2005; Angelopoulos and Bates, arXiv
 2107.07511).
 
-Suffixes: n score, m excess, e event.
+Suffixes: n score, e event.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from core.config.schema import Scoring
 from core.config.scoring import ThresholdSettings
-from core.errors import DataError, UsageError
+from core.errors import DataError
 from core.numbers import duration_in_words, plain, ratio_in_words
 from inference.calibrated_threshold import MOST_EVENTS_PER_DAY, CalibratedThreshold, number, percent
 from inference.false_alarms import SECONDS_PER_DAY, TAIL_SHARE, CalibrationSample, poisson_interval
@@ -29,12 +28,6 @@ _FEWEST_EVENTS = 15
 # The smallest share of an event in the time of the calibration data to which events are extrapolated: chance decides
 # about less, such as a day from minutes.
 _RAREST_EVENT = 0.01
-# Peaks over a threshold: the tail is this share of the scores (Siffer et al. use 2 %), but at least this many times the
-# requested false-alarm rate; and the minimum number of scores in the tail.
-_TAIL, _TAIL_OVER_RATE = 0.02, 2.0
-_FEWEST_EXCESSES = 30
-# Below this shape the tail is exponential.
-_NO_SHAPE = 1e-6
 
 
 def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThreshold:
@@ -44,19 +37,20 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     If the sample is too small for the rate, the threshold is extrapolated from its highest scores; if it is too short
     for the limit of events, from the levels of its events, or, if it has too few, no event remains in it. `shortfall`
     describes this.
-    Raises DataError for fewer scores than `min_calibration`, or too few to fit a tail to (`method` = `pot`).
+    Raises DataError for fewer scores than `min_calibration`.
     """
     options, num_scores = settings.threshold, len(sample.score_n)
     if num_scores < options.min_calibration:
-        raise _too_few(num_scores, options.min_calibration, "or lower scoring.threshold.min_calibration")
-    method, find = _METHODS[options.method]
-    value, shortfall = find(sample, options)
+        raise DataError(
+            f"{num_scores} calibration scores are too few for a threshold: {options.min_calibration} are needed",
+            hint="add data to data.splits.calibration, or lower scoring.threshold.min_calibration",
+        )
+    value, shortfall = _conformal(sample, options)
     if options.false_events_per_day is not None and sample.days:
         value, of_events = _with_rare_events(sample, value, settings, options.false_events_per_day)
         shortfall = ". ".join(each for each in (shortfall, of_events) if each)
     found = CalibratedThreshold(
         value=value,
-        method=method,
         false_alarm_rate=options.false_alarm_rate,
         false_events_per_day=options.false_events_per_day,
         calibration_scores=num_scores,
@@ -173,54 +167,3 @@ def _counts_down(most: int) -> list[int]:
         return list(range(most, -1, -1))
     geometric = np.geomspace(1, most, _CANDIDATES).round().astype(np.int64)
     return [*np.unique(geometric)[::-1].tolist(), 0]
-
-
-def _peaks_over_threshold(sample: CalibrationSample, options: ThresholdSettings) -> tuple[float, str]:
-    """The score at which a generalised Pareto tail has the requested rate; it may exceed the largest calibration score.
-
-    The excesses over a high quantile follow that distribution for most distributions of scores (Pickands, Annals of
-    Statistics 1975; as an alarm threshold: Siffer et al., Anomaly Detection in Streams with Extreme Value Theory,
-    KDD 2017). It is fitted by maximum likelihood. Unlike the conformal quantile, it has no guarantee.
-    """
-    sorted_n, rate = sample.sorted_n, options.false_alarm_rate
-    n, tail = len(sorted_n), max(_TAIL, _TAIL_OVER_RATE * rate)
-    if n < (needed := math.ceil(_FEWEST_EXCESSES / tail - 1e-9)):
-        raise _too_few(
-            n, needed, f"or set scoring.threshold.method=conformal; a tail needs {_FEWEST_EXCESSES} excesses"
-        )
-    start = float(np.quantile(sorted_n, 1 - tail))
-    excess_m = sorted_n[sorted_n > start].astype(np.float64) - start
-    if len(excess_m) < _FEWEST_EXCESSES:
-        raise DataError(
-            f"{len(excess_m)} of {n} calibration scores lie above their {1 - tail:.1%} quantile, {start:g}: "
-            f"{_FEWEST_EXCESSES} are needed to fit their tail",
-            hint="many scores are the same; set scoring.threshold.method=conformal",
-        )
-    shape, scale = _generalised_pareto(excess_m)
-    rarer = rate * n / len(excess_m)
-    beyond = -math.log(rarer) if abs(shape) < _NO_SHAPE else (rarer**-shape - 1) / shape
-    return float(np.float32(start + scale * beyond)), ""
-
-
-def _generalised_pareto(excess_m: np.ndarray) -> tuple[float, float]:
-    """Shape and scale, by maximum likelihood."""
-    try:
-        from scipy.stats import genpareto
-    except ImportError as error:
-        raise UsageError("scoring.threshold.method=pot needs scipy", hint="python -m pip install scipy") from error
-    unit = float(excess_m.mean())
-    shape, _, scale = genpareto.fit(excess_m / unit, floc=0)
-    return float(shape), float(scale) * unit
-
-
-_METHODS: dict[str, tuple[str, Callable[[CalibrationSample, ThresholdSettings], tuple[float, str]]]] = {
-    "conformal": ("conformal quantile", _conformal),
-    "pot": ("peaks over threshold", _peaks_over_threshold),
-}
-
-
-def _too_few(found: int, needed: int, instead: str) -> DataError:
-    return DataError(
-        f"{found} calibration scores are too few for a threshold: {needed} are needed",
-        hint=f"add data to data.splits.calibration, {instead}",
-    )

@@ -13,9 +13,9 @@ modules above it in this list:
 - `data`: which data is read, and how it is split
 - `scoring`: thresholds and events
 - `schema`: every key
-- `faults`: all faults of a configuration
 - `overrides`: environment variables and arguments of the command line
-- `renames`: former names of keys
+- `renames`: renamed and removed keys
+- `faults`: all faults of a configuration
 - `composition`: composes files and groups, with the line of each key
 - `compose`: composes and validates a configuration
 - `recipe`: values of `auto`

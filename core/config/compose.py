@@ -180,7 +180,7 @@ def environment_settings(environment: Mapping[str, str] | None = None) -> tuple[
         found |= of_setting
         for path in of_setting:
             note(origins, ".".join(path), setting.origin)
-    values = nested(found.items())
+    values, origins = with_current_keys(nested(found.items()), origins)
     known = {name: value for name, value in values.items() if name in Execution.model_fields}
     try:
         return Execution.model_validate(known), origins

@@ -96,9 +96,6 @@ class Device(Section):
         True, description="Whether a CUDA GPU may be used; `false` excludes it, regardless of `prefer`."
     )
     amp: bool = Field(True, description="Allow mixed precision; `false` computes in fp32, whatever `precision` is.")
-    enable_mixed_precision: bool = Field(
-        True, description="Same as `amp`, under its Colab name; either one disables it."
-    )
     enable_jit: bool = Field(False, description="Compile the model with torch.compile.")
     enable_x64: bool = Field(False, description="Compute in float64.")
     memory: Memory = Field(Memory(), description="Memory limit of a run.")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from core.config.fields import ContradictionError
+from core.config.renames import REMOVED
 from core.config.schema import OUTPUT_KEYS, SCHEMAS, AnyConfig
 from core.errors import ConfigError, ConfigFault
 
@@ -125,7 +126,9 @@ def _error_of(values: Mapping[str, Any], schema: type[BaseModel]) -> ValidationE
 def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) -> ConfigFault:
     names = [str(name) for name in details["loc"]]
     key = ".".join(names) or "configuration"
-    if details["type"] == "extra_forbidden":
+    if key in REMOVED:
+        problem = REMOVED[key].problem
+    elif details["type"] == "extra_forbidden":
         problem = f"unknown key{_did_you_mean(names, schema)}"
     elif details["type"] == "missing":
         problem = "is required"

@@ -31,10 +31,7 @@ _OUTPUT = (
 class PatchTSTModel(Section):
     size: ModelSize = Field("custom", description=_SIZE)
     patch_length: CountOrAuto = Field(
-        16, description="Samples in a patch; `auto` is 1/16 of a window, from 8 to 16 samples."
-    )
-    patch_stride: CountOrAuto = Field(
-        16, description="Samples between the starts of two patches; must equal the patch length, as `auto` does."
+        16, description="Samples in a patch; patches do not overlap. `auto` is 1/16 of a window, from 8 to 16 samples."
     )
     mask_ratio: Ratio = Field(0.4, description="Share of masked patches, equal in every sample.")
     masks: tuple[MaskKind, ...] = Field(
@@ -75,11 +72,6 @@ class PatchTSTModel(Section):
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        if "auto" not in (self.patch_stride, self.patch_length) and self.patch_stride != self.patch_length:
-            yield Contradiction(
-                f"patch_stride = {self.patch_stride} differs from patch_length = {self.patch_length}",
-                ("patch_stride", "patch_length"),
-            )
         if self.d_model % self.num_heads:
             yield Contradiction(
                 f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}", ("d_model", "num_heads")

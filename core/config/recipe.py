@@ -22,7 +22,6 @@ KEYS = (
     "data.stride",
     "data.score_stride",
     "model.patch_length",
-    "model.patch_stride",
     "model.channel_attention",
     "training.windows_per_epoch",
     "scalogram.frequency_min_hz",
@@ -165,8 +164,7 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
     why_window = ""
     if window == AUTO:
         window, why_window = _process_window(config.model.patch_length, history)
-    patch = config.model.patch_length if config.model.patch_length != AUTO else config.model.patch_stride
-    why_patch = "model.patch_stride"
+    patch, why_patch = config.model.patch_length, ""
     if patch == AUTO:
         wanted = min(max(window // _PATCHES, _SHORTEST_PATCH), _LONGEST_PATCH, max(window // 2, 1))
         patch = max(size for size in range(1, wanted + 1) if window % size == 0)
@@ -177,7 +175,6 @@ def _process(config: AnyConfig, history: History) -> dict[str, _Choice]:
     return {
         "data.window": (window, why_window),
         "model.patch_length": (patch, why_patch),
-        "model.patch_stride": (patch, "model.patch_length"),
         "model.channel_attention": (
             "all" if history.num_channels <= _MAX_CHANNELS else "groups",
             f"{history.num_channels} channels; groups for more than {_MAX_CHANNELS}",

@@ -1,6 +1,6 @@
-"""Former names of configuration keys: still accepted, with a warning that names the current one.
-
-Configuration files, overrides, environment variables and checkpoints of older versions may contain them.
+"""Former configuration keys, which configuration files, overrides, environment variables and checkpoints of older
+versions may contain. A former name is accepted, with a warning that names the current one. A removed key is accepted
+with the value that is now the only one; any other value is an error, except in a checkpoint.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ log = logging.getLogger(__name__)
 
 
 class Rename(NamedTuple):
-    """The current name of a key or section, and the current values of former values (None: the values are the same)."""
+    """The current name of a key or section, and the current values of former values (None: the values are the same).
+    ignored: a former value without effect where the current key is set too."""
 
     key: str
     values: Mapping[Any, Any] | None = None
+    ignored: Any = None
 
     def value_of(self, former: Any) -> Any:
         """The current form of a former value; an unknown value is left to the schema, which rejects it."""
@@ -28,12 +30,28 @@ class Rename(NamedTuple):
 
 RENAMED: Mapping[str, Rename] = {
     "model.encoder_sees": Rename("model.drop_masked_tokens", {"all": False, "visible": True}),
+    "model.patch_stride": Rename("model.patch_length"),
     "data.parts": Rename("data.splits"),
+    "device.enable_mixed_precision": Rename("device.amp", ignored=True),
     "device.kind": Rename("device.prefer"),
     "device.precision": Rename("precision"),
     "device.threads": Rename("max_threads"),
     "scoring.model_share": Rename("scoring.model_weight"),
     "training.gradient_clip": Rename("gradient_clip_val"),
+}
+
+
+class Removal(NamedTuple):
+    """The value of a removed key that is now the only one, and the problem with any other."""
+
+    value: Any
+    problem: str
+
+
+REMOVED: Mapping[str, Removal] = {
+    "scoring.threshold.method": Removal(
+        "conformal", "was removed: the conformal quantile is extrapolated where the calibration data is too little"
+    ),
 }
 
 # The configurations of Colab are never changed, so they keep former names.
@@ -51,7 +69,8 @@ def current_key(key: str) -> str:
 def with_current_keys(
     values: Mapping[str, Any], origins: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Nested values and their origins (in the order in which they were set) under the current names.
+    """Nested values and their origins (in the order in which they were set) under the current names, and without
+    removed keys.
 
     A key that is set under both names has the value that was set last. Without origins, it has the value under the
     former name: files of Landfall contain current names only, so a user has set the former one. Warns of former names
@@ -65,8 +84,16 @@ def with_current_keys(
         _warn(former, [origins[key] for key in taken.values() if key in origins])
         for path, key in taken.items():
             value, found[key] = rename.value_of(leaf.pop(path)), current_key(key)
-            if not _is_later(found[key], key, origins):
-                leaf[tuple(found[key].split("."))] = value
+            current = tuple(found[key].split("."))
+            has_no_effect = current in leaf and value == rename.ignored
+            if not has_no_effect and not _is_later(found[key], key, origins):
+                leaf[current] = value
+    for key, removal in REMOVED.items():
+        path = tuple(key.split("."))
+        if path in leaf and (key not in origins or leaf[path] == removal.value):
+            del leaf[path]
+            if (origin := origins.pop(key, None)) is not None:
+                log.warning("%s = %s no longer has an effect; set by %s", key, removal.value, origin)
     order = [key for key in origins if not (key in found and _is_later(found[key], key, origins))]
     renamed: dict[str, str] = {}
     for key in order:

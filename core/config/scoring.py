@@ -5,29 +5,21 @@ Part of `core.config.schema`. Nothing here imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from core.config.charts import Charts
-from core.config.fields import Contradiction, Count, FractionOrAuto, Ratio, Section
+from core.config.fields import Count, FractionOrAuto, Ratio, Section
 
 # The settings of `Scoring` that decide which scores are alarms, and which alarms are events. They can be changed
 # without fitting a detector again.
 ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}
 # Those that change neither scores nor alarms. A detector is fitted again if one of the others changes.
 WITHOUT_EFFECT = {"batch_size", "allow_training_rows"}
-# The largest false alarm rate that extrapolation of the tail supports.
-_MAX_TAIL_RATE = 0.1
 
 
 class ThresholdSettings(Section):
-    method: Literal["conformal", "pot"] = Field(
-        "conformal",
-        description="`conformal`: a quantile of the calibration scores, without assumptions. `pot` (peaks over "
-        "threshold): extrapolates the tail of the scores, for rates that are too small for the number of scores.",
-    )
     false_alarm_rate: Ratio = Field(0.02, description="Maximum share of normal scores that may be alarms.")
     false_events_per_day: float | None = Field(
         1.0,
@@ -38,14 +30,6 @@ class ThresholdSettings(Section):
         "high that no event occurs in it. null: no limit.",
     )
     min_calibration: Count = Field(50, description="Minimum number of calibration scores for a threshold.")
-
-    def contradictions(self) -> Iterator[Contradiction]:
-        if self.method == "pot" and self.false_alarm_rate > _MAX_TAIL_RATE:
-            yield Contradiction(
-                f"method = pot supports rates of up to {_MAX_TAIL_RATE}, not false_alarm_rate = "
-                f"{self.false_alarm_rate}; method = conformal supports any",
-                ("false_alarm_rate", "method"),
-            )
 
 
 class Scoring(Section):

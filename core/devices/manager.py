@@ -234,9 +234,8 @@ class DeviceManager:
             if chosen.kind == "mps":
                 raise UsageError("device.enable_x64: Apple's GPU has no float64", hint="use local/devices=cpu with it")
             return "32", "device.enable_x64: everything in float64, nothing mixed"
-        for key in ("amp", "enable_mixed_precision"):
-            if not getattr(settings, key):
-                return "32", f"device.{key} = false"
+        if not settings.amp:
+            return "32", "device.amp = false"
         if wanted == "auto":
             return _auto_precision(chosen)
         dtype = AUTOCAST_DTYPES[wanted]

@@ -149,7 +149,7 @@ def _hardware(profile: Execution, chosen: DeviceCapabilities) -> Iterator[Misfit
         problem = f"{chosen.name} has {capability}, the profile was made for {wanted.compute_capability:.1f} and later"
         remedy = "use a profile for this device, or local/devices=auto"
         yield Misfit("hardware.compute_capability", problem, remedy)
-    mixes = settings.amp and settings.enable_mixed_precision and not settings.enable_x64
+    mixes = settings.amp and not settings.enable_x64
     dtype = AUTOCAST_DTYPES.get(profile.precision) if mixes else None
     if dtype is not None and dtype not in chosen.native_dtypes:
         instead = "16-mixed" if "float16" in chosen.native_dtypes else "32"

@@ -321,7 +321,7 @@ def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
 @pytest.mark.nightly
 def test_the_peer_predicts_like_transformers_with_the_same_mask():
     transformers = pytest.importorskip("transformers")
-    settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=2, d_ff=32)
+    settings = PatchTSTModel(patch_length=8, d_model=16, num_heads=2, num_layers=2, d_ff=32)
     peer = TransformersPatchTST(settings, num_channels=3, window=64).eval()
     theirs = transformers.PatchTSTForPretraining(
         transformers.PatchTSTConfig(

@@ -34,9 +34,7 @@ CONFIG = PatchTSTConfig(
     logging=Logging(log_dir="runs", checkpoint_path="model.pt"),
     dqvl=Quality(report_dir="quality"),
     data=Data(window=WINDOW),
-    model=PatchTSTModel(
-        patch_length=8, patch_stride=8, d_model=128, num_heads=8, num_layers=3, d_ff=512, dropout=0.0, norm="layer"
-    ),
+    model=PatchTSTModel(patch_length=8, d_model=128, num_heads=8, num_layers=3, d_ff=512, dropout=0.0, norm="layer"),
 )
 # Windows of a step: on a GPU it takes gigabytes, on a CPU some hundred megabytes.
 WINDOWS = {"cuda": 256, "cpu": 24}

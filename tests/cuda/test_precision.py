@@ -32,7 +32,7 @@ BOUNDS = {"32": (1e-5, 1e-4), "tf32": (2e-3, 2e-2), "16-mixed": (2e-3, 2e-2), "b
 def model_of(stream: str) -> torch.nn.Module:
     torch.manual_seed(SEED)
     if stream == "patchtst":
-        settings = PatchTSTModel(patch_length=16, patch_stride=16, d_model=64, num_heads=4, num_layers=2, d_ff=128)
+        settings = PatchTSTModel(patch_length=16, d_model=64, num_heads=4, num_layers=2, d_ff=128)
         return PatchTST(settings, num_channels=5, window=128)
     settings = SwinMAEModel(embed_dim=24, depths=(2, 2), num_heads=(2, 4), decoder_depths=(2,))
     return SwinMAE(settings, image_size=64)

@@ -224,7 +224,7 @@ def write_scores(root: Path, stream: str, run_id: str | None, *, labels: bool, e
         "recorded_hours": 2.0,
         "false_events_per_hour": 1.5,
     }
-    threshold = {"value": 0.83172, "method": "quantile", "false_alarm_rate": 0.01, "calibration_scores": 2140}
+    threshold = {"value": 0.83172, "false_alarm_rate": 0.01, "calibration_scores": 2140}
     threshold |= {"false_events_per_day": 1.0, "calibration_days": 0.3}
     per_day = {"events_per_day": 3.0, "events_per_day_low": 0.5, "events_per_day_high": 9.0}
     counts = {"scores": 2140, "bursts": 4}

@@ -22,7 +22,7 @@ WHERE = {"logging": {"log_dir": "runs", "checkpoint_path": "model.pt"}, "dqvl": 
 PATCHTST = PatchTSTConfig(
     **WHERE,
     data={"window": 32},
-    model={"patch_length": 8, "patch_stride": 8, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32},
+    model={"patch_length": 8, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32},
 )
 SWINMAE = SwinMAEConfig(
     **WHERE,

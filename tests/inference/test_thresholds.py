@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy.stats import chi2
 
 from core.config.schema import Scoring
-from core.errors import EXIT_DATA, DataError, UsageError
-from inference import thresholds
+from core.errors import EXIT_DATA, DataError
 from inference.calibrated_threshold import departure, number, percent, rate_in_words
 from inference.false_alarms import CalibrationSample, FalseAlarms, poisson_interval
 from inference.thresholds import calibrate
-from tests.support import most_nightly
 
 
 def sample_of(score_n: np.ndarray, segment_n: np.ndarray | None = None, **known) -> CalibrationSample:
@@ -35,9 +31,6 @@ def asked(**threshold) -> Scoring:
     return Scoring(threshold={"false_events_per_day": None, "min_calibration": 10, **threshold})
 
 
-POT = {"method": "pot", "false_alarm_rate": 0.01}
-
-
 # ---------------------------------------------------------------------------------------------------------- conformal
 @pytest.mark.parametrize(
     ("n", "rate", "rank"), [(99, 0.01, 99), (100, 0.01, 100), (199, 0.01, 198), (1000, 0.05, 951), (60, 0.5, 31)]
@@ -49,7 +42,7 @@ def test_the_threshold_of_independent_scores_has_the_conformal_rank(n, rate, ran
     assert found.expected.rate == pytest.approx((n - rank) / n)
     assert found.expected.bursts == n - rank
     assert not found.shortfall
-    assert (found.method, found.false_alarm_rate, found.calibration_scores) == ("conformal quantile", rate, n)
+    assert (found.false_alarm_rate, found.calibration_scores) == (rate, n)
 
 
 def test_the_alarm_rate_holds_on_new_scores():
@@ -114,14 +107,11 @@ def test_fewer_scores_than_the_minimum_are_rejected():
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5), st.sampled_from(["conformal", "pot"]))
-def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor, method):
+@given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5))
+def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor):
     scores = sample_of(np.random.default_rng(seed).gamma(2, size=2000))
-    rarer, oftener = (
-        calibrate(scores, asked(method=method, false_alarm_rate=each)).value for each in (rate, factor * rate)
-    )
-    # The two may rest on different tails: their fits differ by their own uncertainty.
-    assert rarer >= oftener * (1 if method == "conformal" else 0.97)
+    rarer, oftener = (calibrate(scores, asked(false_alarm_rate=each)).value for each in (rate, factor * rate))
+    assert rarer >= oftener
 
 
 # --------------------------------------------------------------------------------------------------- stated intervals
@@ -272,65 +262,6 @@ def test_a_rate_of_events_needs_time_stamps():
     found = calibrate(sample_of(scores), asked(false_events_per_day=1.0))
     assert found.expected.events_per_day is None
     assert "per day" not in found.statement
-
-
-# ------------------------------------------------------------------------------------------------- peaks over threshold
-@pytest.mark.parametrize("shape", [-0.2, 0.0, 0.3])
-@pytest.mark.parametrize("rate", most_nightly([1e-4, 1e-2], but=1))
-def test_an_extrapolated_tail_keeps_the_rate_on_many_scores(shape, rate):
-    """5,000 scores set a threshold for 1 in 10,000; a million others are compared with it. The mean rate over the fits
-    of 20 samples is the requested one."""
-    rng = np.random.default_rng(0)
-
-    def scores(num: int) -> np.ndarray:
-        u = rng.random(num)
-        return 1 - np.log(u) if shape == 0 else 1 + (u**-shape - 1) / shape
-
-    wanted = asked(method="pot", false_alarm_rate=rate)
-    new = scores(1_000_000)
-    rates = [(new > calibrate(sample_of(scores(5000)), wanted).value).mean() for _ in range(20)]
-    assert np.exp(np.mean(np.log(np.maximum(rates, 1e-6)))) == pytest.approx(rate, rel=0.5)
-
-
-def test_both_methods_agree_for_many_scores():
-    scores = independent(np.random.default_rng(1).gamma(3, size=100_000))
-    found = [calibrate(scores, asked(method=method, false_alarm_rate=0.001)).value for method in ("conformal", "pot")]
-    assert found[1] == pytest.approx(found[0], rel=0.03)
-
-
-def test_too_few_excesses_and_equal_scores_are_rejected():
-    with pytest.raises(DataError, match=r"\b1499\b.*\b1500\b") as few:
-        calibrate(sample_of(np.arange(1499.0)), asked(**POT))
-    same = np.r_[np.zeros(1995), np.arange(1, 6)]
-    with pytest.raises(DataError, match=r"\b5 of 2000\b.*\b30\b") as repeated:
-        calibrate(sample_of(same), asked(**POT))
-    assert all("scoring.threshold.method=conformal" in caught.value.hint for caught in (few, repeated))
-    with pytest.raises(ValidationError, match=r"false_alarm_rate = 0\.2"):
-        asked(method="pot", false_alarm_rate=0.2)
-
-
-def test_thirty_excesses_are_enough():
-    scores = np.random.default_rng(0).gamma(2, size=1500).astype(np.float32)
-    assert (scores > np.quantile(scores, 0.98)).sum() == 30
-    assert calibrate(sample_of(scores), asked(**POT)).value > np.quantile(scores, 0.98)
-
-
-def test_a_tail_without_a_shape_is_exponential(monkeypatch):
-    """From one shape to the next there is no jump, and at none the threshold is that of an exponential tail."""
-    scores = np.random.default_rng(0).exponential(size=5000)
-    found = []
-    for shape in (-1e-4, 0.0, 1e-4):
-        monkeypatch.setattr(thresholds, "_generalised_pareto", lambda excess_m, shape=shape: (shape, 2.0))
-        found.append(calibrate(sample_of(scores), asked(method="pot", false_alarm_rate=1e-4)).value)
-    assert found[1] == pytest.approx(np.quantile(scores, 0.98) + 2.0 * np.log(0.02 / 1e-4), rel=1e-5)
-    assert (found[0], found[2]) == pytest.approx((found[1], found[1]), rel=1e-3)
-
-
-def test_a_tail_without_scipy_names_the_install_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(UsageError, match=r"method=pot needs scipy") as caught:
-        calibrate(sample_of(np.arange(2000.0)), asked(**POT))
-    assert caught.value.hint == "python -m pip install scipy"
 
 
 # ----------------------------------------------------------------------------------------------------------- in words

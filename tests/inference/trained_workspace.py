@@ -14,7 +14,7 @@ from trainers.run import train
 
 OVERRIDES = {
     "patchtst": [
-        "data.window=32", "data.stride=8", "data.score_stride=16", "model.patch_length=8", "model.patch_stride=8",
+        "data.window=32", "data.stride=8", "data.score_stride=16", "model.patch_length=8",
         "model.d_model=16", "model.num_heads=2", "model.num_layers=1", "model.d_ff=32", "scoring.event_gap=3",
         "scoring.event_min_length=1", "scoring.threshold.false_alarm_rate=0.01",
     ],

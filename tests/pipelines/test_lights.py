@@ -17,7 +17,7 @@ MODEL = Checkpoint(path="checkpoints/patchtst_ssl.pt", present=True, run_id="new
 
 def threshold(**facts) -> Threshold:
     expected = FalseAlarms(rate=0.02, low=0.01, high=0.03, scores=100, bursts=2)
-    common = {"value": 1.0, "method": "quantile", "false_alarm_rate": 0.02, "false_events_per_day": None}
+    common = {"value": 1.0, "false_alarm_rate": 0.02, "false_events_per_day": None}
     return Threshold(**common, calibration_scores=100, calibration_days=None, expected=expected, **facts)
 
 

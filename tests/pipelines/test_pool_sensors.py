@@ -113,7 +113,7 @@ def test_a_model_of_the_pool_transfers_to_a_machine_with_other_channels(machines
     short = [
         *("training.windows_per_epoch=32", "training.batch_size=16", "device.prefer=cpu", "logging.tensorboard=false"),
         *("model.size=custom", "model.d_model=16", "model.num_layers=1", "model.patch_length=8"),
-        *("model.patch_stride=8", "data.window=32"),
+        "data.window=32",
     ]
     root = ["--repo-root", str(machines)]
     assert pool(machines) == 0

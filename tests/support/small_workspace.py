@@ -22,7 +22,7 @@ device: {prefer: cpu}
 precision: "32"
 max_threads: 1
 data: {window: 32, stride: 8, score_stride: 16}
-model: {patch_length: 8, patch_stride: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
+model: {patch_length: 8, d_model: 16, num_heads: 2, num_layers: 1, d_ff: 32}
 training: {epochs: 3, batch_size: 8, learning_rate: 0.01}
 scoring: {operating_context: "off", event_gap: 1, event_min_length: 1, threshold: {false_alarm_rate: 0.01}}
 """

@@ -18,7 +18,6 @@ TINY = (
     "data.guard=0",
     "training.windows_per_epoch=0",
     "model.patch_length=8",
-    "model.patch_stride=8",
     "model.channel_attention=all",
     "model.d_model=16",
     "model.num_heads=2",

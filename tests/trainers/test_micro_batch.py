@@ -207,7 +207,7 @@ from trainers.micro_batch import HEADROOM, Probe
 from core.models.patchtst import PatchTST
 
 torch.set_num_threads(1)
-settings = PatchTSTModel(patch_length=8, patch_stride=8, d_model=32, num_heads=4, num_layers=2, d_ff=64)
+settings = PatchTSTModel(patch_length=8, d_model=32, num_heads=4, num_layers=2, d_ff=64)
 model = PatchTST(settings, num_channels=16, window=256)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
 cpu, root = backend("cpu"), Path(sys.argv[1])

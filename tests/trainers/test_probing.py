@@ -33,7 +33,7 @@ from trainers.probing import CACHE_FILE, measure
 
 PLAN = DevicePlan("cpu", "Plain CPU", "32", 1, "a test", "a test", memory_limit_mb=8000)
 PLACES = {"logging": Logging(log_dir="runs", checkpoint_path="model.pt"), "dqvl": Quality(report_dir="quality")}
-SMALL = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=1, d_ff=32)
+SMALL = PatchTSTModel(patch_length=8, d_model=16, num_heads=2, num_layers=1, d_ff=32)
 SMALL_SWIN = SwinMAEModel(embed_dim=12, depths=(1, 1), num_heads=(2, 4), decoder_depths=(1,))
 PATCHTST = PatchTSTConfig(**PLACES, data=Data(window=32), model=SMALL)
 SWINMAE = SwinMAEConfig(

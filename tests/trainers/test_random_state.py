@@ -13,7 +13,7 @@ from core.models.swinmae import SwinMAE
 from trainers.random_state import preserved
 
 CPU = backend("cpu")
-PATCHTST = PatchTSTModel(patch_length=8, patch_stride=8, d_model=16, num_heads=2, num_layers=1, d_ff=32, dropout=0.2)
+PATCHTST = PatchTSTModel(patch_length=8, d_model=16, num_heads=2, num_layers=1, d_ff=32, dropout=0.2)
 MODELS = {
     "patchtst": lambda: (PatchTST(PATCHTST, num_channels=2, window=32), (32, 2)),
     "swinmae": lambda: (SwinMAE(SwinMAEModel(), image_size=32, in_channels=3), (3, 32, 32)),

@@ -140,11 +140,11 @@ data:
 model:
   d_model: 30
   patch_length: 16
-  patch_stride: 7
+  patch_size: 7
 device:
   memory: {{fraction: 0.5}}
 scoring:
-  threshold: {{method: pot, false_alarm_rate: 0.5}}
+  threshold: {{method: pot}}
 """
     found = faults(workspace, text)
     expected = {
@@ -156,9 +156,9 @@ scoring:
         "data.stride": ("neither auto nor a whole number", 10),
         "data.splits.train.stop": ("is not after start", 12),
         "model.d_model": ("not divisible by num_heads", 14),
-        "model.patch_stride": ("differs from patch_length", 16),
+        "model.patch_size": ("did you mean patch_length", 16),
         "device.memory.strategy": ("custom needs one", 18),
-        "scoring.threshold.false_alarm_rate": ("method = conformal", 20),
+        "scoring.threshold.method": ("was removed", 20),
     }
     assert found.keys() == expected.keys()
     for key, (words, line) in expected.items():

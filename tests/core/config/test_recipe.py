@@ -31,7 +31,7 @@ def vibration(rows: int, rate_hz: float, *, count: int = 4, overrides: tuple[str
 )
 def test_a_window_fits_into_the_shortest_split(rows, guard, window, patch):
     config = process([5 * rows], [rows], guard=guard)
-    assert (config.data.window, config.model.patch_length, config.model.patch_stride) == (window, patch, patch)
+    assert (config.data.window, config.model.patch_length) == (window, patch)
 
 
 def test_the_majority_of_rows_decides_not_the_shortest_segment():
@@ -61,13 +61,11 @@ def test_short_histories_have_more_overlap_and_many_channels_fewer_windows():
         (("data.window=100",), (100, 5)),
         (("data.window=32", "model.patch_length=4"), (32, 4)),
         (("model.patch_length=12",), (252, 12)),
-        (("model.patch_stride=32",), (256, 32)),
     ],
 )
 def test_set_values_stay_and_automatic_ones_fit_them(overrides, expected):
     config = process([100_000], [20_000], *overrides)
     assert (config.data.window, config.model.patch_length) == expected
-    assert config.model.patch_stride == config.model.patch_length
     assert not is_open(config)
 
 
@@ -93,7 +91,7 @@ def test_every_choice_has_its_reason():
     config = local("patchtst")
     _, reasons = resolved(config, History({"train": [9_000], "validation": [3_000]}, 8))
     assert [reason.split(" = ")[0] for reason in reasons] == [
-        "data.window", "model.patch_length", "model.patch_stride", "model.channel_attention", "data.stride",
+        "data.window", "model.patch_length", "model.channel_attention", "data.stride",
         "data.score_stride", "training.windows_per_epoch",
     ]  # fmt: skip
     assert all(reason.split(": ")[1] for reason in reasons)

@@ -1,10 +1,10 @@
-"""Former names of configuration keys: accepted from every source of a configuration; the last setting wins."""
+"""Former configuration keys. A former name is accepted from every source of a configuration; the last setting wins."""
 
 import logging
 
 import pytest
 
-from core.config.compose import config_from_dict, load_config, local_config_file
+from core.config.compose import config_from_dict, environment_settings, load_config, local_config_file
 from core.config.faults import schema_fields
 from core.config.renames import RENAMED, current_key, with_current_keys
 from core.config.schema import SCHEMAS
@@ -33,6 +33,8 @@ SETTINGS = [
     ("device.threads=3", "max_threads=3"),
     ("scoring.model_share=0.4", "scoring.model_weight=0.4"),
     ("training.gradient_clip=0.5", "gradient_clip_val=0.5"),
+    ("model.patch_stride=8", "model.patch_length=8"),
+    ("device.enable_mixed_precision=false", "device.amp=false"),
     ("model.encoder_sees=visible", "model.drop_masked_tokens=true"),
     ("model.encoder_sees=all", "model.drop_masked_tokens=false"),
     ("data.parts.test.files=[data/a_*.csv]", "data.splits.test.files=[data/a_*.csv]"),
@@ -92,6 +94,41 @@ def test_a_wrong_value_is_reported_under_the_current_name():
     with pytest.raises(ConfigError) as caught:
         load("model.encoder_sees=some", "scoring.model_share=2")
     assert {fault.key for fault in caught.value.faults} == {"model.drop_masked_tokens", "scoring.model_weight"}
+
+
+def test_a_removed_key_is_accepted_with_the_only_value_left(caplog):
+    loaded = load("scoring.threshold.method=conformal")
+    assert loaded.config == load().config
+    assert "scoring.threshold.method" not in loaded.origins
+    assert ["no longer has an effect" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_another_value_of_a_removed_key_is_an_error_except_in_a_checkpoint(caplog):
+    with pytest.raises(ConfigError) as caught:
+        load("scoring.threshold.method=pot")
+    assert [(fault.key, "was removed" in fault.problem) for fault in caught.value.faults] == [
+        ("scoring.threshold.method", True)
+    ]
+    config = load().config
+    saved = config.model_dump(mode="json")
+    saved["scoring"]["threshold"]["method"] = "pot"
+    assert config_from_dict(saved, source="a checkpoint") == config
+    assert not caplog.records
+
+
+def test_a_checkpoint_may_contain_a_former_name_next_to_the_current_one():
+    saved = load("device.amp=false").config.model_dump(mode="json")
+    saved["device"]["enable_mixed_precision"] = True
+    assert not config_from_dict(saved, source="a checkpoint").device.amp
+    saved["device"] |= {"amp": True, "enable_mixed_precision": False}
+    assert not config_from_dict(saved, source="a checkpoint").device.amp
+
+
+def test_the_device_settings_of_the_environment_may_have_former_names(caplog):
+    settings, origins = environment_settings({"LANDFALL_DEVICE__ENABLE_MIXED_PRECISION": "false"})
+    assert not settings.device.amp
+    assert list(origins) == ["device.amp"]
+    assert ["device.amp" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_other_values_and_their_origins_stay():

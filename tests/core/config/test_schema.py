@@ -53,7 +53,7 @@ def test_required_keys_are_named():
             r"image_size = 40\b",
         ),
         (minimal(training={"learning_rate": float("inf")}), r"^training\.learning_rate: inf\b"),
-        (minimal(model={"patch_size": 4}), r"^model\.patch_size: .*patch_stride"),
+        (minimal(model={"patch_size": 4}), r"^model\.patch_size: .*patch_length"),
         (minimal(device={"memory": {"strategy": "custom"}}), r"strategy = custom\b.*fraction = None"),
         (minimal(device={"memory": {"fraction": 0.5}}), r"strategy = balanced\b.*fraction = 0\.5"),
         (minimal(device={"prefer": "tpu", "allow_tpu": False}), r"prefer = tpu\b.*allow_tpu = false"),

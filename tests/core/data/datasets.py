@@ -39,7 +39,7 @@ def make_config(stream: str = "patchtst", *, splits: dict = SPLIT, look_ahead: b
             "splits": splits,
         },
         "scoring": {"look_ahead": look_ahead},
-        "model": {"patch_length": 4, "patch_stride": 4} if stream == "patchtst" else {},
+        "model": {"patch_length": 4} if stream == "patchtst" else {},
         **({} if stream == "patchtst" else {"scalogram": {"image_size": 16}}),
     }
     return config_from_dict(values, source="a test")

@@ -33,7 +33,7 @@ AUTO = {"window": "auto", "stride": "auto", "score_stride": "auto"}
 def adaptive(rows: int, root: Path, **data) -> AnyConfig:
     write_ramp(root, "plant.csv", rows)
     plain = make_config(**{**AUTO, "guard": -1, **data}).model_dump(mode="json")
-    plain["model"] |= {"patch_length": "auto", "patch_stride": "auto"}
+    plain["model"] |= {"patch_length": "auto"}
     return config_from_dict(plain, source="a test")
 
 

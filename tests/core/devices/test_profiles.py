@@ -193,7 +193,7 @@ def test_apple_has_no_float64():
     assert (misfit.key, misfit.problem) == ("device.enable_x64", "Apple's GPU has no float64")
 
 
-@pytest.mark.parametrize("update", [{"amp": False}, {"enable_mixed_precision": False}, {"enable_x64": True}])
+@pytest.mark.parametrize("update", [{"amp": False}, {"enable_x64": True}])
 def test_missing_types_are_not_reported_without_mixed_precision(update):
     wanted = profile("kaggle_a10", hardware=profile("auto").hardware)
     assert [misfit.key for misfit in misfits(wanted, [T4], T4)] == ["precision"]

@@ -20,7 +20,7 @@ KINDS = ("patches", "channels", "newest")
 
 def build(channels=CHANNELS, **changes) -> PatchTST:
     torch.manual_seed(0)
-    sizes = {"patch_length": PATCH, "patch_stride": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
+    sizes = {"patch_length": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
     settings = PatchTSTModel(**{**sizes, "channel_attention": "all", **changes})
     return PatchTST(settings, num_channels=channels, window=WINDOW)
 

@@ -16,7 +16,7 @@ NUM_PATCHES = WINDOW // PATCH
 
 
 def settings(**changes) -> PatchTSTModel:
-    small = {"patch_length": PATCH, "patch_stride": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
+    small = {"patch_length": PATCH, "d_model": 16, "num_heads": 4, "num_layers": 2, "d_ff": 24}
     return PatchTSTModel(**{**small, **changes})
 
 
@@ -42,7 +42,7 @@ def reference(model: PatchTST):
     s = model.settings
     config = PatchTSTConfig(
         num_input_channels=model.num_channels, context_length=model.window, patch_length=s.patch_length,
-        patch_stride=s.patch_stride, num_hidden_layers=s.num_layers, d_model=s.d_model, ffn_dim=s.d_ff,
+        patch_stride=s.patch_length, num_hidden_layers=s.num_layers, d_model=s.d_model, ffn_dim=s.d_ff,
         num_attention_heads=s.num_heads, norm_type=f"{s.norm}norm", pre_norm=s.pre_norm,
         positional_encoding_type="random", scaling="std" if s.instance_norm else None, random_mask_ratio=s.mask_ratio,
     )  # fmt: skip
@@ -307,5 +307,5 @@ def test_a_forecast_does_not_depend_on_what_it_predicts(settings):
 
 def forecasting(settings):
     torch.manual_seed(0)
-    sizes = {"patch_length": 8, "patch_stride": 8, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32}
+    sizes = {"patch_length": 8, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32}
     return PatchTST(PatchTSTModel(**{**sizes, **settings}), num_channels=3, window=64), torch.randn(4, 64, 3)

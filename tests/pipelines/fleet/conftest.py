@@ -11,7 +11,7 @@ from tests.support.small_workspace import build_small_workspace, install_page
 
 SMALL = [
     "device.prefer=cpu", "precision='32'", "max_threads=1", "data.window=32", "data.stride=8", "data.score_stride=16",
-    "model.size=custom", "model.patch_length=8", "model.patch_stride=8", "model.d_model=16", "model.num_heads=2",
+    "model.size=custom", "model.patch_length=8", "model.d_model=16", "model.num_heads=2",
     "model.num_layers=1", "model.d_ff=32", "training.epochs=3", "training.batch_size=8", "training.learning_rate=0.01",
     "scoring.operating_context='off'", "scoring.event_gap=1", "scoring.event_min_length=1",
     "scoring.threshold.false_alarm_rate=0.01",

@@ -21,7 +21,7 @@ from tests.support.small_workspace import install_page
 
 NOW = time.time()
 EXPECTED = FalseAlarms(rate=0.01, low=0.005, high=0.015, scores=1000, bursts=4)
-THRESHOLD = asdict(CalibratedThreshold(1.0, "quantile", 0.01, None, 1000, None, EXPECTED))
+THRESHOLD = asdict(CalibratedThreshold(1.0, 0.01, None, 1000, None, EXPECTED))
 
 
 def machine(name):

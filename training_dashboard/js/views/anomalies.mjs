@@ -307,8 +307,8 @@ const sharesOf = ({ channels = [] }) =>
 const channelsOf = ({ channels = [] }) => channels.map(({ name }) => name);
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {
-  const { method, calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
-  const basis = `${method}, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms allowed`;
+  const { calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
+  const basis = `conformal quantile, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms allowed`;
   const shares =
     found &&
     [
