@@ -124,11 +124,11 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> ScoringInputs:
 
 def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
     from inference.detector.score_table import score_table, write_scores
-    from inference.events.documents import write_event_documents
     from inference.events.finding import LINES, attribute_of, find_events
     from inference.events.panels import write_panels
     from inference.events.timeline import plot_timeline
     from inference.events.views import ScoredSplit
+    from inference.events.writing import write_event_documents
 
     inputs = _by_charts(loaded, root=root) if kind == "charts" else _by_model(loaded, root=root)
     config, detector, data, errors, _, model, sources = inputs

@@ -17,7 +17,7 @@ from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
 from core.workspace import relative, utc_now
 from inference.calibrated_threshold import CalibratedThreshold, departure
-from inference.events.detail import WhatIf
+from inference.events.documents import WhatIf
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,7 +27,7 @@ from core.page import STATE
 from core.run_status import LiveRun
 from core.switching import finish
 from core.workspace import relative, schema_text
-from inference.events.detail import EventDetail
+from inference.events.documents import EventDetail
 from pipelines.checklist import REPORT, Checklist
 from pipelines.dashboard.detail_documents import Quality, Series, SeriesDetail
 from pipelines.dashboard.fleet_documents import FILE as FLEET

@@ -10,22 +10,23 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `recording`: values and times of one measurement
 - `segments`: row ranges without a gap
 - `sentinels`: values that stand for "no value"
-- `files`: names, sidecars and first bytes of sensor files
+- `files`: names and first bytes of sensor files
+- `sidecars`: facts about a file, such as its declared sampling rate
 - `in_use`: which streams and splits have data
-- `entries`: folders of arrays, written completely or not at all
+- `store_entries`: folders of arrays, written completely or not at all
 - `quality`: rules, limits and reports
 - `timestamps`: text and numbers to nanoseconds
 - `arrays`: npy and npz files
 - `dialects`: encoding, delimiter and decimal sign of csv files
 - `tables`: csv and parquet files in blocks
 - `channels`: which columns are channels
-- `sampling`: sampling rates and even times
+- `sampling`: the sampling rate of time stamps, and even times
 - `readers`: files to recordings
 - `annotations`: time spans that a user labelled on the dashboard
 - `operating_points`: shaft speed and load of a recording of vibration, from its sidecar
 - `labels`: labels, for evaluation
 - `cleaning`: rows in order of time, and their gaps
-- `metrics`: the figures of the quality report
+- `quality_metrics`: what the rules of quality are applied to
 - `resampling`: one sampling rate for all
 - `ingest`: reading, cleaning, measuring and resampling of one file
 - `scaling`: centre and scale of each channel

@@ -10,7 +10,7 @@ from typing import Any
 from core.config.schema import AnyConfig
 from core.data.blocks import as_one
 from core.data.cleaning import cleaned
-from core.data.metrics import measure
+from core.data.quality_metrics import measure
 from core.data.recording import Recording
 from core.data.resampling import resampled
 from core.data.sampling import even_times
@@ -21,7 +21,7 @@ class Reading:
     """One sensor file after ingest.
 
     recordings: cleaned (`core.data.cleaning`) and, where the configuration says so, resampled. metrics: of the file
-    before resampling (`core.data.metrics`); None without a quality check.
+    before resampling (`core.data.quality_metrics`); None without a quality check.
     """
 
     recordings: tuple[Recording, ...]

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.data.files import facts_of
 from core.data.recording import Recording
+from core.data.sidecars import facts_of
 from core.errors import DataError
 
 _QUANTITY = re.compile(r"rpm|speed|load|torque|power", re.IGNORECASE)

@@ -41,7 +41,7 @@ class Judgement(Document):
 
 
 class QualityReport(Judgement):
-    """The decision on one file with its metrics, as `core.data.metrics.measure` returned them."""
+    """The decision on one file with its metrics, as `core.data.quality_metrics.measure` returned them."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Text = Field("", description="The run that checked it.")
@@ -113,7 +113,7 @@ RULES = (
 
 
 def judge(metrics: dict[str, Any], limits: Quality, *, stream: Stream, file_id: str, run_id: str = "") -> QualityReport:
-    """Applies the rules of the stream to what `core.data.metrics.measure` returned."""
+    """Applies the rules of the stream to what `core.data.quality_metrics.measure` returned."""
     findings: dict[str, list[QualityFinding]] = {"hard": [], "warn": []}
     for rule in RULES:
         if stream in rule.streams:

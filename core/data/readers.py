@@ -21,15 +21,13 @@ from core.data.channels import Channels
 from core.data.files import (
     TABLE_SUFFIXES,
     data_suffix,
-    declared_rate,
-    facts_of,
-    is_healthy,
     refuse_foreign,
     refuse_large,
 )
 from core.data.recording import NOT_A_TIME, RATE_TOLERANCE, Recording
 from core.data.sampling import even_times, sampling_rate, steps
 from core.data.sentinels import Sentinels
+from core.data.sidecars import declared_rate, facts_of, is_healthy
 from core.data.tables import Table, read_blocks, read_table, time_column
 from core.data.timestamps import TIME_NAMES, Times, parse_times
 from core.errors import DataError

@@ -5,7 +5,7 @@ of its reader. Therefore no entry is ever out of date, a copy of a file shares i
 at any time. It also contains joined series that exceed the memory, and fitted scalers.
 
     <store>/files/<digest of a path>.json      the digest of that file's bytes, and the size and times it had
-    <store>/readings/<digest>/                 an entry (`core.data.entries`): values.npy (N, C), times.npy (N,)
+    <store>/readings/<digest>/                 an entry (`core.data.store_entries`): values.npy (N, C), times.npy (N,)
     <store>/series/<digest>/                   an entry: several recordings, concatenated, values.npy (N, C)
     <store>/scalers/<digest>.json
 """
@@ -27,12 +27,10 @@ import numpy as np
 from core.config.schema import AnyConfig
 from core.data.blocks import IN_MEMORY, are_adjacent, as_one
 from core.data.dialects import sniff
-from core.data.entries import UNREADABLE, read_entry, state_of, write_entry
 from core.data.files import (
     PLAIN_TEXT_SUFFIXES,
     data_suffix,
     ends_in_nul,
-    facts_of,
     refuse_foreign,
     refuse_large,
 )
@@ -40,6 +38,8 @@ from core.data.ingest import Reading, ingest
 from core.data.recording import Recording
 from core.data.scaling import Scaler
 from core.data.segments import offsets_of
+from core.data.sidecars import facts_of
+from core.data.store_entries import UNREADABLE, read_entry, state_of, write_entry
 from core.errors import DataError
 from core.numbers import size_in_words
 from core.reading import json_object_or_none

@@ -1,6 +1,6 @@
 """Events, and the data around them. Layers, lowest first:
 
-- `detail`: documents about events
+- `documents`: the documents about events
 - `finding`: events in scores, their figures and top channels
 - `figures`: events against labelled faults
 - `what_if`: events at other thresholds
@@ -8,6 +8,6 @@
 - `reconstruction`: scalograms that the model predicts
 - `views`: the data around an event
 - `envelope`: envelope spectra of an event of vibration and of its normal neighbours
-- `documents`: writes these documents
+- `writing`: writes these documents
 - `panels`: events as figures
 """

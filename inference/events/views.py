@@ -20,7 +20,7 @@ from core.devices import memory
 from inference.charts.process import ProcessChartSet
 from inference.charts.streams import ChartSet
 from inference.detector.split_scores import SplitScores
-from inference.events.detail import Component
+from inference.events.documents import Component
 from inference.events.reconstruction import Levels, expected_levels
 from inference.scoring import ScoringModel
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from core.config.schema import Scoring
-from inference.events.detail import WhatIf
+from inference.events.documents import WhatIf
 from inference.events.finding import event_lines
 from inference.false_alarms import CalibrationSample
 

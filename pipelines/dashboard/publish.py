@@ -10,7 +10,7 @@ from pathlib import Path
 from core.config.schema import AnyConfig
 from core.documents import Document
 from core.workspace import remove_abandoned, write_text
-from inference.events.detail import EventDetail
+from inference.events.documents import EventDetail
 from inference.summary import ScoringPaths
 from pipelines.dashboard.detail_documents import Series
 from pipelines.dashboard.series import detail_files

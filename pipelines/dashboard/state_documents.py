@@ -12,7 +12,7 @@ from core.data.quality import QualityFinding
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.names import RunId
 from core.run_status import RunState
-from inference.events.detail import FoundEvent
+from inference.events.documents import FoundEvent
 from inference.summary import ScoreSummary
 from pipelines.checklist import Checklist
 from pipelines.dashboard.run_documents import ShownRun

@@ -14,8 +14,8 @@ from core.config.schema import Data, Quality
 from core.data.cleaning import cleaned
 from core.data.files import expand
 from core.data.labels import label_file, labels_of
-from core.data.metrics import measure
 from core.data.quality import QualityReport, judge
+from core.data.quality_metrics import measure
 from core.data.readers import read_recordings
 from core.errors import DataError
 from pipelines.sample_data import chamber, rig

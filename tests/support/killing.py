@@ -31,7 +31,7 @@ _PRELOADED = [
     "tests.support.killing",
     "trainers.run",
     "inference.detector.stored",
-    "inference.events.documents",
+    "inference.events.writing",
     "pandas",
 ]
 _SAVING = ("core/checkpoint.py", "core/workspace.py")

@@ -15,8 +15,8 @@ from core.config.schema import Data, Quality
 from core.data import quality
 from core.data.cleaning import cleaned
 from core.data.files import expand
-from core.data.metrics import measure
 from core.data.quality import RULES, write_report
+from core.data.quality_metrics import measure
 from core.data.readers import read_recordings
 from core.data.recording import NOT_A_TIME, Recording
 from tests.support import SHARED_DATA, needs_shared_data

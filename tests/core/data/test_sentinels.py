@@ -11,7 +11,7 @@ import pytest
 from core.data import blocks as blocks_module
 from core.data import medians
 from core.data.dataset import TRAINING_SPLITS, load_stream_data
-from core.data.metrics import channel_metrics
+from core.data.quality_metrics import channel_metrics
 from core.data.sentinels import SENTINEL, Sentinels
 from tests.core.data.bad_file_cases import config_for
 from tests.core.data.bad_files import cells, data

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.data import entries, readers
+from core.data import readers, store_entries
 from core.data import store as store_module
 from core.data.dataset import TRAINING_SPLITS, check_quality, load_stream_data
 from core.data.recording import Recording
@@ -240,6 +240,6 @@ def test_an_empty_store_dir_writes_nothing(tmp_path):
 
 def test_an_unfinished_entry_is_removed(tmp_path, monkeypatch):
     write(tmp_path, MESSY)
-    monkeypatch.setattr(entries, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(store_entries, "write_json", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
     read(tmp_path)
     assert list((tmp_path / "cache/recordings/readings").iterdir()) == []

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from core.config.schema import STREAMS
-from inference.events.documents import (
+from inference.events.writing import (
     DESCRIBED_EVENTS,
     MAX_COLUMNS,
     MAX_POINTS,
