@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from core.errors import (
     EXIT_FAILURE,
@@ -230,6 +230,23 @@ def add_config_arguments(
 def add_checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     """For `LoadedConfig.with_checkpoint`."""
     parser.add_argument("--checkpoint", metavar="FILE", help="model (default: logging.checkpoint_path)")
+
+
+def add_detector_arguments(parser: argparse.ArgumentParser) -> None:
+    from core.config.scoring import DetectorKind
+
+    add_checkpoint_argument(parser)
+    parser.add_argument(
+        "--detector",
+        choices=get_args(DetectorKind),
+        default="model",
+        help="charts: control charts alone, without training and without a checkpoint (default: model)",
+    )
+
+
+def check_detector_arguments(arguments: argparse.Namespace) -> None:
+    if arguments.detector == "charts" and arguments.checkpoint is not None:
+        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
 
 
 def config_of(arguments: argparse.Namespace, *, stream: Stream | None) -> LoadedConfig:

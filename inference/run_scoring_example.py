@@ -13,12 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from core.checkpoint import describe
-from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
+from core.cli import (
+    add_config_arguments,
+    add_detector_arguments,
+    check_detector_arguments,
+    root_of,
+    run_command,
+    with_config,
+)
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.schema import STREAMS, AnyConfig
+from core.config.scoring import DetectorKind
 from core.data.in_use import streams_off
 from core.errors import EXIT_OK, UsageError
 from core.lock import Lock
@@ -44,10 +52,6 @@ if TYPE_CHECKING:
     from inference.calibrated_threshold import CalibratedThreshold
 
 log = logging.getLogger(__name__)
-
-# The model together with the control charts, or the charts alone, which need no training.
-DetectorKind = Literal["model", "charts"]
-DETECTOR_KINDS: tuple[DetectorKind, ...] = ("model", "charts")
 
 
 @dataclass(frozen=True)
@@ -199,13 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="landfall score", description="Scores the test split of a stream and finds events."
     )
     parser.add_argument("--stream", choices=STREAMS, help="stream to score (default: every stream in use)")
-    add_checkpoint_argument(parser)
-    parser.add_argument(
-        "--detector",
-        choices=DETECTOR_KINDS,
-        default="model",
-        help="charts: control charts alone, without training and without a checkpoint (default: model)",
-    )
+    add_detector_arguments(parser)
     parser.add_argument("--unless-current", action="store_true", help="do nothing if the scores on disk are current")
     add_config_arguments(parser, example="scoring.threshold.false_alarm_rate=0.001")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON instead of the events")
@@ -231,8 +229,7 @@ def _score_streams(arguments: argparse.Namespace) -> int:
 
 def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     root, detector, loaded = root_of(arguments), arguments.detector, loaded.with_checkpoint(arguments.checkpoint)
-    if detector == "charts" and arguments.checkpoint is not None:
-        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
+    check_detector_arguments(arguments)
     if arguments.unless_current:
         reasons = why_not_current(loaded.config, root=root, detector=detector)
         if not reasons:

@@ -2,6 +2,7 @@
 modules above it in this list:
 
 - `fields`: types of values
+- `yaml_files`: reads and validates other YAML files
 - `variables`: environment variables that a configuration may set
 - `sources`: configuration files as text
 - `interpolations`: the size of a configuration after `${section.key}` is resolved

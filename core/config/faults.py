@@ -142,16 +142,6 @@ def _fault(details: Any, schema: type[BaseModel], origins: Mapping[str, str]) ->
     return ConfigFault(key, problem, origin_of(key, origins))
 
 
-def plain_faults(error: ValidationError, prefix: str = "") -> list[ConfigFault]:
-    """The faults of a file that is not a configuration, such as a table. prefix: of each key."""
-    found = []
-    for details in error.errors(include_url=False):
-        key = f"{prefix}{'.'.join(map(str, details['loc']))}".rstrip(".")
-        problem = str(details["ctx"]["error"]) if details["type"] == "value_error" else details["msg"]
-        found.append(ConfigFault(key or "the file", problem))
-    return found
-
-
 def _did_you_mean(names: Sequence[str], schema: type[BaseModel]) -> str:
     """Similar keys of the same section, otherwise the same name in another section."""
     section: type[BaseModel] = schema

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with_size
 from core.config.execution import TPU_BATCH_FACTOR, DeviceKind, Execution
-from core.config.faults import plain_faults
 from core.config.fields import Count, Section
 from core.config.overrides import PROFILE_DIR
 from core.config.recipe import as_trained
 from core.config.renames import with_current_keys
 from core.config.schema import SCHEMAS, AnyConfig, Stream
+from core.config.yaml_files import read_validated, validated, yaml_values
 from core.errors import ConfigError, ConfigFault, UsageError
-from core.reading import UnreadableError, read_yaml
 from core.workspace import CODE_ROOT, root_or
 
 log = logging.getLogger(__name__)
@@ -28,8 +27,6 @@ SizeName = Literal["full", "reduced"]
 SIZE_NAMES: tuple[SizeName, ...] = get_args(SizeName)
 # The sections that a size may set.
 _SIZED = ("model", "scalogram", "training")
-
-S = TypeVar("S", bound=BaseModel)
 
 
 class Tier(Section):
@@ -98,40 +95,16 @@ def load_profile(name: str, root: Path) -> Execution:
     return read_validated(f"{PROFILE_DIR}/{name}.yaml", Execution, root=root)
 
 
-def read_validated(file: str, schema: type[S], *, root: Path) -> S:
-    """A YAML file of the workspace, validated. Raises UsageError and ConfigError as `load_tiers` does."""
-    return _validated(_yaml_values(file, root), schema, file)
-
-
 def _read_size(stream: Stream, size: SizeName, root: Path) -> dict[str, Any]:
     """The sections of a size; each must be valid by itself."""
     file = f"{HARDWARE_DIR}/sizes/{stream}/{size}.yaml"
-    sections = _yaml_values(file, root)
+    sections = yaml_values(file, root)
     fields = SCHEMAS[stream].model_fields
     for name, values in sections.items():
         if name not in _SIZED or name not in fields:
             raise ConfigError(file, [ConfigFault(name, "a model size cannot set this section")])
-        _validated(values, fields[name].annotation, file, section=name)
+        validated(values, fields[name].annotation, file, section=name)
     return sections
-
-
-def _yaml_values(file: str, root: Path) -> dict[str, Any]:
-    try:
-        values = read_yaml(root / file)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint="restore it from the repository") from error
-    except UnreadableError as error:
-        raise UsageError(f"{file} is not YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(file, [ConfigFault("the file", "contains no keys")])
-    return values
-
-
-def _validated(values: Any, schema: type[S], file: str, *, section: str | None = None) -> S:
-    try:
-        return schema.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(file, plain_faults(error, f"{section}." if section else "")) from None
 
 
 # ----------------------------------------------------------------------------------------------------------- model size

@@ -12,6 +12,8 @@ from pydantic import Field
 from core.config.charts import Charts
 from core.config.fields import Count, FractionOrAuto, Ratio, Section
 
+# What scores: the model together with the control charts, or the charts alone, which need no training.
+DetectorKind = Literal["model", "charts"]
 # The settings of `Scoring` that decide which scores are alarms, and which alarms are events. They can be changed
 # without fitting a detector again.
 ALARM_SETTINGS = {"threshold", "event_gap", "event_release", "event_min_length", "event_min_seconds"}

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.checkpoint import detector_path
-from core.cli import add_checkpoint_argument, add_config_arguments, root_of, run_command, with_config
+from core.cli import (
+    add_config_arguments,
+    add_detector_arguments,
+    check_detector_arguments,
+    root_of,
+    run_command,
+    with_config,
+)
 from core.config.compose import LoadedConfig
 from core.config.schema import STREAMS
 from core.errors import EXIT_OK, OutputError, UsageError
@@ -22,6 +29,7 @@ from core.switching import finish
 
 if TYPE_CHECKING:
     from core.config.schema import AnyConfig
+    from core.config.scoring import DetectorKind
     from core.data.scaling import Scaler
     from inference.detector.detector import Detector
     from inference.predictor import Predictor
@@ -29,10 +37,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DETECTORS, _RUNTIMES = ("model", "charts"), ("torch", "onnx")
+_RUNTIMES = ("torch", "onnx")
 
 
-def open_monitor(loaded: LoadedConfig, *, root: Path, detector: str, runtime: str = "torch") -> Monitor:
+def open_monitor(loaded: LoadedConfig, *, root: Path, detector: DetectorKind, runtime: str = "torch") -> Monitor:
     """A monitor with the stored detector of a model, or with control charts fitted to the reference splits of the
     configuration. runtime: `torch` or `onnx`; `onnx` and charts alone do not import torch.
 
@@ -123,15 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "new recording of vibration.",
     )
     parser.add_argument("stream", choices=STREAMS, help="stream to follow")
-    parser.add_argument(
-        "--detector", choices=_DETECTORS, default="model",
-        help="charts: control charts alone, fitted at the start, without a checkpoint (default: model)",
-    )  # fmt: skip
+    add_detector_arguments(parser)
     parser.add_argument(
         "--runtime", choices=_RUNTIMES, default="torch",
         help="onnx: ONNX Runtime computes the model that `landfall export-model` wrote, without PyTorch",
     )  # fmt: skip
-    add_checkpoint_argument(parser)
     parser.add_argument("--scores", action="store_true", help="append every score to a file, not only events")
     parser.add_argument("--webhook", metavar="URL", help="post each event to this address, as JSON")
     parser.add_argument("--command", metavar="COMMAND", help="run this for each event, with the JSON as its input")
@@ -170,8 +174,7 @@ def _watch(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         raise UsageError("recordings of vibration come as files, not by MQTT", hint="omit --mqtt")
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or more", hint="--limit 1000")
-    if arguments.detector == "charts" and arguments.checkpoint is not None:
-        raise UsageError("control charts need no checkpoint", hint="omit --checkpoint, or --detector charts")
+    check_detector_arguments(arguments)
     if arguments.mqtt is not None and arguments.once:
         raise UsageError("--once cannot be used with --mqtt, which never ends", hint="omit --mqtt, or --once")
     if arguments.owns_process:

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from pydantic import Field, field_validator
 
 from core.config.fields import Section
-from core.config.hardware import read_validated
+from core.config.yaml_files import read_validated
 from core.errors import UsageError
 from core.reading import parse_json
 
@@ -63,7 +63,7 @@ class Broker(Section):
 
 def read_broker(path: Path) -> Broker:
     """The connection to a broker. Raises UsageError for a file that cannot be read, ConfigError with every fault."""
-    return read_validated(str(path), Broker, root=Path())
+    return read_validated(str(path), Broker, root=Path(), hint="docs/watch.md has an example")
 
 
 class Recorder:

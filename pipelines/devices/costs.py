@@ -8,7 +8,8 @@ from pydantic import Field
 
 from core.config.execution import DeviceKind
 from core.config.fields import Section
-from core.config.hardware import HARDWARE_DIR, read_validated
+from core.config.hardware import HARDWARE_DIR
+from core.config.yaml_files import read_validated
 from core.devices.record import DeviceRecord
 from core.workspace import CODE_ROOT, root_or
 

@@ -19,13 +19,13 @@ import yaml
 from pydantic import Field, ValidationError
 
 from core.config.compose import flatten, load_config, local_config_file, nested
-from core.config.faults import plain_faults
 from core.config.fields import Positive, Section
 from core.config.schema import Stream
+from core.config.scoring import DetectorKind
+from core.config.yaml_files import plain_faults, validated
 from core.errors import ConfigError, ConfigFault, UsageError
 from core.reading import UnreadableError, read_bytes, read_yaml, text_of
 from core.workspace import relative, write_text
-from inference.run_scoring_example import DetectorKind
 from pipelines.init_workspace import renew_workspace
 
 FOLDER = "machines"
@@ -87,10 +87,7 @@ def read_fleet(file: Path | str, root: Path) -> Fleet:
     """
     path = root / file
     content = {"machines": path.name} if path.suffix == ".csv" else _read(path, read_yaml)
-    try:
-        outline = _File.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(relative(path, root), plain_faults(error)) from None
+    outline = validated(content, _File, relative(path, root))
     rows = outline.machines
     if isinstance(rows, str):
         rows = _read(path.with_name(rows), _csv_rows)

@@ -216,6 +216,12 @@ def test_a_broker_that_refuses_or_is_not_trusted_is_logged_and_tried_again(
     assert not any("connected" in said for said in caplog.messages)
 
 
+def test_a_missing_file_of_the_broker_is_the_users(tmp_path):
+    with pytest.raises(UsageError, match=r"broker\.yaml") as caught:
+        read_broker(tmp_path / "broker.yaml")
+    assert "docs/watch.md" in caught.value.hint
+
+
 def test_a_refused_topic_is_an_error_and_not_a_connection(tmp_path, caplog):
     """Of a server that accepts each connection and no subscription: mosquitto refuses none with its file of rights."""
     caplog.set_level(logging.INFO)
