@@ -27,7 +27,7 @@ WEIGHTS_FILE = "model.pt"
 # Settings that define the validation loss; if one of these differs, two losses cannot be compared.
 _DEFINES_LOSS = (
     *("data.window", "data.scaling.", "scalogram."),
-    *("model.patch", "model.mask", "model.norm_target", "model.instance_norm"),
+    *("model.patch", "model.mask", "model.instance_norm"),
 )
 
 

@@ -142,7 +142,6 @@ class SwinMAEModel(Section):
     drop_path: Fraction = Field(
         0.0, description="Rate of stochastic depth of the last encoder block; increases linearly."
     )
-    norm_target: bool = Field(False, description="Predict each patch normalised by its own mean and variance.")
 
     def contradictions(self) -> Iterator[Contradiction]:
         num_stages = len(self.depths)

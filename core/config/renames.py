@@ -1,6 +1,7 @@
 """Former configuration keys, which configuration files, overrides, environment variables and checkpoints of older
 versions may contain. A former name is accepted, with a warning that names the current one. A removed key is accepted
-with the value that is now the only one; any other value is an error, except in a checkpoint.
+with the value that is now the only one; any other value is an error, except in a checkpoint whose weights do not
+depend on it.
 """
 
 from __future__ import annotations
@@ -42,16 +43,19 @@ RENAMED: Mapping[str, Rename] = {
 
 
 class Removal(NamedTuple):
-    """The value of a removed key that is now the only one, and the problem with any other."""
+    """The value of a removed key that is now the only one, and the problem with any other. of_weights: a model that was
+    trained with another value is another model."""
 
     value: Any
     problem: str
+    of_weights: bool = False
 
 
 REMOVED: Mapping[str, Removal] = {
     "scoring.threshold.method": Removal(
         "conformal", "was removed: the conformal quantile is extrapolated where the calibration data is too little"
     ),
+    "model.norm_target": Removal(False, "was removed: train without it", of_weights=True),
 }
 
 # The configurations of Colab are never changed, so they keep former names.
@@ -90,7 +94,8 @@ def with_current_keys(
                 leaf[current] = value
     for key, removal in REMOVED.items():
         path = tuple(key.split("."))
-        if path in leaf and (key not in origins or leaf[path] == removal.value):
+        is_saved = key not in origins and not removal.of_weights
+        if path in leaf and (is_saved or leaf[path] == removal.value):
             del leaf[path]
             if (origin := origins.pop(key, None)) is not None:
                 log.warning("%s = %s no longer has an effect; set by %s", key, removal.value, origin)

@@ -64,7 +64,6 @@ from core.models.visible_windows import (
 )
 
 WEIGHT_STD = 0.02
-TARGET_VARIANCE_FLOOR = 1e-6
 
 
 class WindowAttention(nn.Module):
@@ -231,9 +230,6 @@ class SwinMAE(MaskedModel):
     is larger than the attention window cannot be divided into windows. Set the seed before. Initial weights are those
     of Swin (truncated normal of .02, zero biases), not the Xavier weights of the Swin-MAE code; dev/LOG.md compares
     both.
-
-    With `norm_target`, the errors of `inpaint` describe texture only, because level and contrast of each patch are
-    taken from the input.
     """
 
     channel_axis = 1
@@ -304,9 +300,7 @@ class SwinMAE(MaskedModel):
         num_masked: number of masked units of `mask_bn` in each image; default: that of `mask_ratio`. With
         `drop_masked_tokens`, the encoder gets num_units - num_masked units: if the mask has fewer masked units, some
         visible ones are not used; if it has more, some masked ones are used as zeros.
-        Returns the loss (of normalised patches with `norm_target`), the reconstruction (B, C, H, W) in the units of
-        the image, the mask, and the number of values in the loss. With `norm_target`, each reconstructed patch has the
-        mean and variance of the input.
+        Returns the loss, the reconstruction (B, C, H, W), the mask, and the number of values in the loss.
         """
         height = self.image_size + self.level_rows
         if image_bchw.shape[1:] != (self.in_channels, height, self.image_size):
@@ -321,8 +315,8 @@ class SwinMAE(MaskedModel):
         levels_bd = None
         if self.levels is not None:
             rows = [self.image_size, self.level_rows]
-            (image_bchw, target_bcrw), (observed_bchw, _), (chosen_bchw, chosen_bcrw) = (
-                each.split(rows, dim=2) for each in (image_bchw, observed_bchw, chosen_bchw)
+            (image_bchw, target_bcrw), (chosen_bchw, chosen_bcrw) = (
+                each.split(rows, dim=2) for each in (image_bchw, chosen_bchw)
             )
             levels_bd = self._embed_levels(target_bcrw[:, :, 0, 0], mask_bn)
         z_bhwd = self.decode(self.encode(image_bchw, mask_bn, num_masked=num_masked, levels_bd=levels_bd))
@@ -331,11 +325,7 @@ class SwinMAE(MaskedModel):
         if self.variance_head is not None:
             log_variance_bhwp = log_variance_of(self._patches(self.variance_head(z_bhwd)))
 
-        target_bhwp, observed_bhwp = self.patchify(image_bchw), self.patchify(observed_bchw)
-        chosen_bhwp = self.patchify(chosen_bchw)
-        if self.settings.norm_target:
-            mean_bhw1, scale_bhw1 = patch_statistics(target_bhwp, observed_bhwp)
-            target_bhwp = (target_bhwp - mean_bhw1) / scale_bhw1
+        target_bhwp, chosen_bhwp = self.patchify(image_bchw), self.patchify(chosen_bchw)
         values = (prediction_bhwp, log_variance_bhwp, target_bhwp, chosen_bhwp)
         if self.levels is not None:
             level_bcrw, level_log_variance_bcrw = map(self._as_rows, self.levels.predict(z_bhwd))
@@ -345,9 +335,6 @@ class SwinMAE(MaskedModel):
         loss, count = masked_mse(prediction, target, chosen)
         if log_variance is not None and torch.is_grad_enabled():
             loss = likelihood_loss(loss, prediction, log_variance, target, chosen, output=self.output)
-        if self.settings.norm_target:
-            prediction_bhwp = prediction_bhwp * scale_bhw1 + mean_bhw1
-            log_variance_bhwp = None if log_variance_bhwp is None else log_variance_bhwp + 2 * scale_bhw1.log()
         reconstruction = self.unpatchify(prediction_bhwp)
         variance = None if log_variance_bhwp is None else self.unpatchify(log_variance_bhwp)
         if self.levels is not None:
@@ -557,15 +544,6 @@ def _joined(of_image: Tensor | None, of_levels: Tensor | None) -> Tensor | None:
     if of_image is None or of_levels is None:
         return None
     return torch.cat([of_image.flatten(1), of_levels.flatten(1)], dim=1)
-
-
-def patch_statistics(target_bhwp: Tensor, observed_bhwp: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (B, H, W, 1) of each patch over its observed values (unbiased, as in MAE)."""
-    count_bhw1 = observed_bhwp.sum(-1, keepdim=True)
-    mean_bhw1 = (target_bhwp * observed_bhwp).sum(-1, keepdim=True) / count_bhw1.clamp(min=1)
-    squared_bhwp = ((target_bhwp - mean_bhw1) * observed_bhwp).square()
-    variance_bhw1 = squared_bhwp.sum(-1, keepdim=True) / (count_bhw1 - 1).clamp(min=1)
-    return mean_bhw1, (variance_bhw1 + TARGET_VARIANCE_FLOOR).sqrt()
 
 
 def to_windows(z_bhwd: Tensor, window: int) -> Tensor:

@@ -116,6 +116,16 @@ def test_another_value_of_a_removed_key_is_an_error_except_in_a_checkpoint(caplo
     assert not caplog.records
 
 
+def test_a_removed_key_that_weights_depend_on_is_an_error_in_a_checkpoint_too():
+    config = load_config(local_config_file("swinmae"), root=REPO_ROOT, environment={}).config
+    saved = config.model_dump(mode="json")
+    saved["model"]["norm_target"] = False
+    assert config_from_dict(saved, source="a checkpoint") == config
+    saved["model"]["norm_target"] = True
+    with pytest.raises(ConfigError, match=r"model\.norm_target: was removed"):
+        config_from_dict(saved, source="a checkpoint")
+
+
 def test_a_checkpoint_may_contain_a_former_name_next_to_the_current_one():
     saved = load("device.amp=false").config.model_dump(mode="json")
     saved["device"]["enable_mixed_precision"] = True

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 
 from core.config.schema import SwinMAEModel
 from core.errors import ConfigError
-from core.models.swinmae import DropPath, SwinMAE, patch_statistics
+from core.models.swinmae import DropPath, SwinMAE
 from tests.core.models.gradients import assert_another_gradient_for_the_same_loss
-from tests.support import IN_NIGHTLY, most_nightly
+from tests.support import most_nightly
 
 IMAGE = 32
 TINY = {"patch_size": 2, "mask_unit": 4, "embed_dim": 8, "num_heads": (1, 2, 4), "window_size": 4}
@@ -176,38 +176,20 @@ def test_patchify_round_trip():
 
 
 @all_forms
-@pytest.mark.parametrize("norm_target", [False, True])
-def test_loss_ignores_visible_and_missing_pixels(norm_target, form):
-    model, x = build(norm_target=norm_target, **form).eval(), images()
+def test_loss_ignores_visible_and_missing_pixels(form):
+    model, x = build(**form).eval(), images()
     x[0, 1:] = torch.nan
     x[1, :, 5:9, 7:12] = torch.nan
     mask = a_mask(model)
     out = model(x, mask_bn=mask)
     chosen = hidden_pixels(model, mask) & ~x.isnan()
-    error = (out.reconstruction - x).square()
-    if norm_target:
-        target, observed = model.patchify(x.nan_to_num()), model.patchify(~x.isnan())
-        _, scale = patch_statistics(target, observed)
-        error = error / model.unpatchify(scale.expand_as(target)).square()
-    torch.testing.assert_close(out.loss, error[chosen].mean(), rtol=1e-4, atol=0)
-
-
-def test_patch_statistics_are_those_of_the_observed_values():
-    values = torch.randn(2, 1, 1, 12)
-    observed = torch.ones(2, 1, 1, 12, dtype=torch.bool)
-    observed[1, ..., 5:] = False
-    mean, scale = patch_statistics(values * observed, observed)
-    for b, count in ((0, 12), (1, 5)):
-        seen = values[b, 0, 0, :count]
-        torch.testing.assert_close(mean[b, 0, 0, 0], seen.mean())
-        torch.testing.assert_close(scale[b, 0, 0, 0], seen.std(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(out.loss, (out.reconstruction - x).square()[chosen].mean(), rtol=1e-4, atol=0)
 
 
 @all_forms
-@pytest.mark.parametrize("norm_target", [False, True])
 @pytest.mark.parametrize("missing", ["planes", "block", "all"])
-def test_missing_pixels_never_make_nan(norm_target, missing, form):
-    model, x = build(norm_target=norm_target, **form), images()
+def test_missing_pixels_never_make_nan(missing, form):
+    model, x = build(**form), images()
     x[{"planes": (slice(None), slice(1, 3)), "block": (0, 0, slice(0, 9)), "all": ()}[missing]] = torch.nan
     out = model(x, generator=torch.Generator().manual_seed(0))
     out.loss.backward()
@@ -244,20 +226,18 @@ def test_inpaint_predicts_each_unit_while_it_is_masked(form):
 
 # ------------------------------------------------------------------------------------------------- variance and masks
 @all_forms
-@pytest.mark.parametrize("norm_target", [False, True])
 @pytest.mark.parametrize("output", most_nightly(["gaussian", "student_t"], but=1))
-def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(output, norm_target, form):
-    point, distribution = (build(norm_target=norm_target, output=each, **form) for each in ("point", output))
+def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(output, form):
+    point, distribution = (build(output=each, **form) for each in ("point", output))
     assert_another_gradient_for_the_same_loss(point, distribution, images(), a_mask(point))
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("norm_target", [pytest.param(False, marks=IN_NIGHTLY), True])
-def test_a_variance_is_learned_and_divides_the_error(norm_target):
+def test_a_variance_is_learned_and_divides_the_error():
     """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
     torch.manual_seed(0)
-    settings = {**TWO_STAGES, **FORMS["light"], "output": "gaussian", "norm_target": norm_target}
+    settings = {**TWO_STAGES, **FORMS["light"], "output": "gaussian"}
     model = build(image_size=16, mask_unit=2, **settings)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scale_h1 = torch.tensor([2.0, 0.2]).repeat_interleave(8).unsqueeze(1)
