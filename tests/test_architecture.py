@@ -143,6 +143,16 @@ def test_each_trip_through_the_code_names_at_most_twelve_files_once():
         assert [file for file in files if not (REPO_ROOT / file).is_file()] == []
 
 
+def test_every_change_names_files_that_exist_and_at_most_three():
+    page = (REPO_ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    _, table = page.split("## Where to change something")
+    rows = re.findall(r"^\| (?!change|-)[^|]+ \| ([^|]+) \|$", table, re.MULTILINE)
+    named = [re.findall(r"`([\w./]+)`", row) for row in rows]
+    assert len(named) > 15
+    assert all(0 < len(files) <= 3 for files in named)
+    assert [file for files in named for file in files if not (REPO_ROOT / file).exists()] == []
+
+
 def stated_layers(package: str) -> list[str]:
     """The layers that the docstring of a package lists, lowest first: `- `name`: what it is` a line."""
     docstring = ast.get_docstring(ast.parse((REPO_ROOT / package / "__init__.py").read_text(encoding="utf-8")))
