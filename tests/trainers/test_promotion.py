@@ -69,7 +69,7 @@ def test_a_run_whose_loss_cannot_be_compared_replaces_the_model(plant, change):
 
 def test_a_setting_that_a_former_version_did_not_have_has_its_default(workspace):
     config = recorded(load_config(local_config_file("swinmae"), ["data.root=."], root=workspace).config)
-    former = {**config, "model": {name: value for name, value in config["model"].items() if name != "masks"}}
+    former = {**config, "model": {name: value for name, value in config["model"].items() if name != "mask_ratio"}}
     assert former != config
     new = {"run_id": "run-2", "val_loss": 0.8, "config": config}
     old = {"run_id": "run-1", "val_loss": 0.7, "config": former}
