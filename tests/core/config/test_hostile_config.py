@@ -153,6 +153,7 @@ scoring:
         "training.learning_rate": ("valid number", 5),
         "training.betas.1": ("less than 1", 6),
         "training.epoch": ("did you mean epochs?", 7),
+        "data.window": ("is not a multiple", 15),
         "data.stride": ("neither auto nor a whole number", 10),
         "data.splits.train.stop": ("is not after start", 12),
         "model.d_model": ("not divisible by num_heads", 14),
