@@ -27,7 +27,7 @@ from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, parameter_name, tagged
-from migration.rules.prose import headings, own_files
+from migration.rules.prose import headings, names_badge, own_files
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
@@ -91,7 +91,8 @@ def migrate(
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
     name = str(as_dict(as_dict(notebook["metadata"]).get("colab")).get("name", "")).removesuffix(".ipynb")
-    facts = replace(facts, headings=headings(notebook["cells"]), files=own_files(notebook["cells"], name))
+    every = notebook["cells"]
+    facts = replace(facts, headings=headings(every), files=own_files(every, name), names_badge=names_badge(every))
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []

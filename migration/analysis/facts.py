@@ -54,9 +54,10 @@ class NotebookFacts:
     only used for calls that have no effect here; `unused_sys`: only replaced questions about Colab use `sys`.
     `local_configs` are the workspace's configurations that have a local
     version. `headings`: those of each text cell, by the id that Colab gave it.
-    `files`: the names of the notebook's file on Colab and in its first badge. `described`: the code cells between two
-    text cells, without the first code cell, and those whose text is about the mount in them: a text would describe
-    nothing if they were removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
+    `files`: the names of the notebook's file on Colab and in its first badge. `names_badge`: a text names the badge.
+    `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
+    mount in them: a text would describe nothing if they were removed. `tests`: the code cells with a test for Colab
+    that one of its branches replaces.
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     """
@@ -74,6 +75,7 @@ class NotebookFacts:
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: frozenset[str] = frozenset()
+    names_badge: bool = False
     described: frozenset[int] = frozenset()
     tests: frozenset[int] = frozenset()
     drive_service: bool = False

@@ -77,8 +77,8 @@ def add_preamble(
     the first code cell: that of the original's first code cell, which the rules may have removed.
     """
     fields = dict(_written(facts))
-    first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
-    if facts.language != "python" or first is None:
+    first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), len(cells))
+    if facts.language != "python":
         return cells
     needs = _needs(cells, facts, "\n".join(fields.values()), {source.text: source for source in known})
     if not needs and not fields:
@@ -125,16 +125,15 @@ def parameter_name(name: str, cells: Sequence[dict[str, Any]]) -> str:
 
 
 def _written(facts: NotebookFacts) -> Iterator[tuple[str, str]]:
-    """The parameters by their names, with the comments that describe them between blank lines. A field that was apart
-    from the fields below such a comment is also apart from them here."""
-    has_comment = False
+    """The parameters by their names, each with the comments that are moved with it, and a blank line above those of
+    another cell."""
+    cell = None
     for field in facts.parameters:
         if field.stays:
             continue
         line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
-        is_new = bool(field.above) or (has_comment and field.apart)
-        has_comment = bool(field.above) or (has_comment and not field.apart)
-        yield field.name, "\n".join([*[""] * is_new, *field.above, line, *field.below, *[""] * bool(field.below)])
+        is_first, cell = field.cell != cell, field.cell
+        yield field.name, "\n".join([*[""] * is_first, *field.above, line, *field.below])
 
 
 def _joined(lines: Iterable[str]) -> str:
