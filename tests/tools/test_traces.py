@@ -244,6 +244,14 @@ def test_a_notebook_that_deletes_its_folder_leaves_the_sandbox_usable(sandboxes)
         assert _of_cells(sandbox.run(["open('a.txt', 'w').close()"])) == [(0, "write", f"{folder}/a.txt")]
 
 
+@pytest.mark.nightly
+def test_a_notebook_whose_processes_wait_for_ever_is_ended(sandboxes):
+    colab, _ = sandboxes
+    assert colab.run(["import os, signal\nsignal.alarm(0)\nos.read(os.pipe()[0], 1)"]) is None
+    assert colab.run(["import os\nif not os.fork():\n    os.read(os.pipe()[0], 1)"]) is not None
+    assert _of_cells(colab.run(["print(1)"])) == [(0, "print", "1")]
+
+
 def test_clocks_chance_names_and_extensions_do_not_differ_between_runs(sandboxes):
     cells = [
         "import datetime, gc, tempfile, time",
