@@ -36,6 +36,7 @@ def _both(original, migrated, human=()):
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
         (("write", "/content/a.txt"), ("write", "/started/a.txt")),
         (("write", "/gdrive/My Drive/a.txt"), ("write", "/started/drive/a.txt")),
+        (("process", "ls '/content/Drive/My Drive/a'"), ("process", 'ls "$DRIVE_DIR/a"')),
         (("call", "load('//content/a')"), ("call", "load('//started/a')")),
         (("call", "f({'PATH': '/a', 'COLAB_GPU': '1', 'X': '2'})"), ("call", "f({'PATH': '/b:/a', 'X': '2'})")),
         (("print", "Mounted at /content/drive"), ("print", "The drive is the folder /started/drive")),

@@ -32,7 +32,7 @@ from traitlets.config import Application
 
 sys.path[0] = str(Path(__file__).parents[2])
 from tools.traces import recorders  # noqa: E402 a sandbox has no other path to it
-from tools.traces.stubs import Effect, Log, Stub  # noqa: E402
+from tools.traces.stubs import MAX_TEXT, Effect, Log, Stub  # noqa: E402
 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
@@ -134,7 +134,7 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             error = _execute(shell, cell)
         log.cell = -1
-        log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
+        log.effects += [(index, "print", line[:MAX_TEXT]) for line in out.getvalue().splitlines()[:200] if line.strip()]
         log.effects += [(index, "error", error)] if error else []
         names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
         log.effects += [(index, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]
