@@ -26,6 +26,8 @@ SETUP_TITLE = """\
 # Imports find modules in the folder of this notebook, and programs such as python and pip are those of its kernel."""
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
+# Colab has that folder: where it is missing, what follows would change the current one, such as `rm -rf *`.
+_ENTERS_SAMPLES = re.compile(r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b")
 # Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.
 _OF_THE_SYSTEM = re.compile(
     r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"
@@ -149,17 +151,19 @@ def _needs(
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     names = (facts.work, facts.drive, _RUNTIME)
     text = "\n".join(without_comments(source) for source in code if any(name in source.text for name in names))
+    entered = any(_ENTERS_SAMPLES.search(without_comments(source)) for source in code if "sample_data" in source.text)
+    samples = entered or re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None
     drive_links = any(needs_drive_links(source, facts) for source in code)
     drive = drive_links or _holds(text, facts.drive)
     # The runtime uses the current folder as the work folder.
     moves = _RUNTIME in text and any(_CHANGES_FOLDER.search(source.text) for source in code)
     return _Needs(
-        work=drive or moves or _holds(text, facts.work),
+        work=drive or moves or samples or _holds(text, facts.work),
         drive=drive,
         kernel=_RUNTIME in text or any(map(_runs_programs, code)),
         bash=any(needs_bash(source) for source in code),
         drive_links=drive_links,
-        samples=re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None,
+        samples=samples,
     )
 
 

@@ -200,8 +200,11 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
     assert last.startswith("# !rm")
 
 
-def test_the_folder_of_sample_data_exists():
-    cell = {"cell_type": "code", "source": "%cd /content/sample_data", "metadata": {}, "outputs": []}
+@pytest.mark.parametrize(
+    "text", ["%cd /content/sample_data", "%cd sample_data", "!cd sample_data; rm -rf *", "os.chdir('./sample_data')"]
+)
+def test_the_folder_of_sample_data_exists(text):
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
     setup = texts(migrate(notebook_of(cell | {"execution_count": None})))[1]
     assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
 

@@ -192,8 +192,8 @@ def test_text_about_colab_next_to_a_link_to_colab_is_reported_once():
 @pytest.mark.parametrize(
     "text",
     [
-        "Written for Colab and the runtime of a program, 3 files.",
-        "In this Colab, we train a model.",
+        "Written for the runtime of a program, 3 files.",
+        "Read colab/a.md, `IN_COLAB`, my-colab and me@colab.org.",
         f"```markdown\n{_BADGE}\n```",
         f"`{_BADGE}`",
         "",
@@ -350,7 +350,7 @@ _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
         ("Run the cell, click the link, and sign in", True),
         ("Paste the code that Google gives to you", True),
         ("It will prompt you", True),
-        ("Allow Colab access", True),
+        ("Allow access to it", True),
         ("実行すると，認証が求められる", True),
         ("运行后请登录谷歌账号", True),
         ("구글 계정에 로그인하세요", True),
@@ -386,11 +386,29 @@ def test_a_text_about_another_service_is_not_about_the_mount(text):
     [
         ("Start the notebook: https://colab.research.google.com", False),
         ("Connect your colab session to a GPU", True),
-        ("run step 5 to prevent Colab from disconnecting", True),
-        ("If Colab disconnects, run it again", True),
-        ("the colab sessionizer", False),
+        ("In this Colab, we train a model.", True),
+        ("# Training (Google Colab)", True),
+        ("谷歌Colab環境", True),
+        ("It expects a `TOKEN` secret in this notebook's settings.", True),
+        ("It needs `%tensorflow_version 1.x`.", True),
+        ("Entorno de ejecución → Cambiar tipo", True),
+        ("菜单 → 运行时 → 更改运行时类型", True),
     ],
 )
-def test_texts_about_sessions_of_colab_are_reported(text, is_found):
+def test_texts_that_name_colab_or_its_menu_are_reported(text, is_found):
     _, found = rewrite(CellSource(text), cell_type="markdown", rules=RULES, facts=NotebookFacts())
     assert ("LF704" in {finding.rule for finding in found}) is is_found
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("a = 1  # fast on Colab", [1]),
+        ("# the default of Google Colab\na()", [1]),
+        ("print('exists in Colab. Updating')", [1]),
+        ("mode = 'colab'\nfrom x import colab\ncolab.run(mode)", []),
+        ("# see colab.py and github.com/a/colab", []),
+    ],
+)
+def test_comments_and_messages_that_name_colab_are_reported(text, lines):
+    assert [finding.line for finding in _comments(CellSource(text), NotebookFacts())] == lines
