@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
@@ -50,7 +49,8 @@ _CODE = re.compile(
 
 def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for start, end in _badges(source.text):
-        if _is_alone(source.text, start, end) and not facts.names_badge and _opens_this(source.text[start:end], facts):
+        is_its_own = source.index < facts.first_code and not facts.names_badge
+        if is_its_own and _is_alone(source.text, start, end):
             edit = _removal(source.text, start, end)
             yield Match(start, end, "badge that opens the notebook in Colab", (edit,))
         else:
@@ -82,34 +82,9 @@ def _is_alone(text: str, start: int, end: int) -> bool:
     return not any(map(_HTML_AROUND.match, near)) and not above.rstrip().endswith(":")
 
 
-def _opens_this(badge: str, facts: NotebookFacts) -> bool:
-    """Whether a badge opens this notebook, as far as its address names a file."""
-    name = _file_of(badge)
-    return not name or not facts.files or name in facts.files
-
-
-def _file_of(badge: str) -> str:
-    """The name of the file that a badge opens, if its address names one."""
-    url = _NOTEBOOK_URL.search(badge)
-    name = unquote(re.split(r"[?#]", url[0])[0].rpartition("/")[2]) if url else ""
-    return name if name.endswith(".ipynb") else ""
-
-
-def own_files(cells: Sequence[Mapping[str, Any]], name: str) -> frozenset[str]:
-    """The names of a notebook's file: `name` on Colab, and that in its first badge, which for a copy is the name of the
-    original. Each is left out if it is not known."""
-    texts = (text for text in _texts(cells) if _TRIGGER.fires(text))
-    first = next(filter(None, (_file_of(text[slice(*span)]) for text in texts for span in _badges(text))), "")
-    return frozenset(filter(None, (first, name and f"{name}.ipynb")))
-
-
 def names_badge(cells: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a text of the notebook names its badge, as in "click the badge"."""
-    return any(map(_NAMES_BADGE.search, _texts(cells)))
-
-
-def _texts(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    return (source_text(cell) for cell in cells if cell["cell_type"] in _PROSE_CELLS)
+    return any(_NAMES_BADGE.search(source_text(cell)) for cell in cells if cell["cell_type"] in _PROSE_CELLS)
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
@@ -179,8 +154,8 @@ RULES: tuple[Rule, ...] = (
         "LF701",
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML",
-        "nothing, if its line contains only badges and links, and no text names or introduces it; other badges, and "
-        "those of another file than the first one, are reported",
+        "nothing above the first code cell, if its line contains only badges and links, and no text names or "
+        "introduces it; other badges are reported",
         Keeps.EXACT,
         _find_badges,
         _TRIGGER,
