@@ -31,7 +31,7 @@ _PROSE = re.compile(
     r"[ \t]*#(?![ \t]*[!%])(?![^\n]*(?:/content|drive/My|google\.colab|@[ \t]*param|\bhf_\w{20}))[^\n]*\w"
 )
 # Conditions, badges, addresses and texts that stay on purpose, and are reported.
-_REPORTS_KEPT = ("LF301", "LF407", "LF409", "LF701", "LF702")
+_REPORTS_KEPT = ("LF230", "LF301", "LF407", "LF409", "LF701", "LF702")
 _PROSE_MARK = re.compile(r"#[ \t]*@[ \t]*(?:title|markdown|param)|\{[^{}]*\}[ \t]*$")
 
 

@@ -15,7 +15,7 @@ from migration.analysis.requirements import Requirements, collect_requirements
 from migration.analysis.userdata import secret_names
 from migration.colab.forms import hides_code
 from migration.notebook.findings import Finding, Keeps
-from migration.notebook.reading import as_dict, language_of, source_text
+from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource, find_own_magics
 from migration.python.strings import without_comments
@@ -27,7 +27,7 @@ from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, parameter_name, tagged
-from migration.rules.prose import headings, own_files
+from migration.rules.prose import headings, names_badge
 from migration.rules.rewriting import rewrite
 from migration.rules.table import RULES
 
@@ -90,8 +90,7 @@ def migrate(
     facts = collect_facts(code, texts=text_cells, language=language, repository=repository, here=here)
     if workspace is not None:
         facts = replace(facts, local_configs=local_configs(workspace))
-    name = str(as_dict(as_dict(notebook["metadata"]).get("colab")).get("name", "")).removesuffix(".ipynb")
-    facts = replace(facts, headings=headings(notebook["cells"]), files=own_files(notebook["cells"], name))
+    facts = replace(facts, headings=headings(notebook["cells"]), names_badge=names_badge(notebook["cells"]))
     facts = replace(facts, parameters=tuple(_with_local_comments(parameter, facts) for parameter in facts.parameters))
     findings: list[Finding] = []
     cells, rewritten = [], []

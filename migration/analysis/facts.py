@@ -9,6 +9,7 @@ points.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,9 +55,10 @@ class NotebookFacts:
     only used for calls that have no effect here; `unused_sys`: only replaced questions about Colab use `sys`.
     `local_configs` are the workspace's configurations that have a local
     version. `headings`: those of each text cell, by the id that Colab gave it.
-    `files`: the names of the notebook's file on Colab and in its first badge. `described`: the code cells between two
-    text cells, without the first code cell, and those whose text is about the mount in them: a text would describe
-    nothing if they were removed. `tests`: the code cells with a test for Colab that one of its branches replaces.
+    `first_code`: the position of the first code cell. `names_badge`: a text names the badge.
+    `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
+    mount in them: a text would describe nothing if they were removed. `tests`: the code cells with a test for Colab
+    that one of its branches replaces.
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     """
@@ -73,7 +75,8 @@ class NotebookFacts:
     unused_sys: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    files: frozenset[str] = frozenset()
+    first_code: int = sys.maxsize
+    names_badge: bool = False
     described: frozenset[int] = frozenset()
     tests: frozenset[int] = frozenset()
     drive_service: bool = False
@@ -93,7 +96,8 @@ def collect_facts(
     `texts` are its text cells by position. `repository` is the one that contains the notebook, `here` its folder, if
     known.
     """
-    known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells)}
+    first_code = min((source.index for source in cells), default=sys.maxsize)
+    known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
     if language != "python":
         return NotebookFacts(language=language, **known)
     parameters = plan_parameters(cells)

@@ -16,6 +16,8 @@ from migration.python.source import CellSource
 from migration.python.strings import comments, outside_comments
 from migration.rules.rule import Example, Match, Rule
 
+# Colab as a word of a text, not a part of a name, a path or an address.
+_COLAB = r"(?<![a-z0-9_./@-])(?:google[ -]?)?colab(?:oratory)?(?![a-z0-9_/@-]|\.[a-z])"
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
@@ -34,16 +36,21 @@ _ABOUT_COLAB = {
         ("files.", r"\bfiles\.(?:upload|download)\b"),
         (
             "secret",
-            r"\b(?:colab|notebook)\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b",
+            r"\bnotebook\W{0,3}s?\W{0,3}secrets?\b|\bsecrets? (?:tab|panel|manager|section|pane)\b"
+            r"|\bsecrets?\b.{0,20}\bnotebook\W{0,3}s? settings\b",
         ),
-        (
-            "colab",
-            r"\b(?:in|on|to|with|via|using|from|into|inside|restart\w*)\W{1,3}(?:(?:the|an?)\W)?(?:google\W{1,3})?"
-            r"colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
-            r"|\b(?:en|em|dans|sur|auf|в) (?:google )?colab(?:oratory)?(?![\w/-]|\.\w)(?![^\[\]\n]*\]\()"
-            r"|在 ?(?:google )?colab(?![^\[\]\n]*\]\()|colab(?:oratory)? ?(?:上|で|中|에서)(?![^\[\]\n]*\]\()",
-        ),
-        ("colab ", r"\bcolab sessions?\b|\bcolab (?:from )?disconnect"),
+        ("colab", _COLAB),
+        ("tensorflow_version", r"\btensorflow_version\b"),
+        # Its menu in other languages.
+        ("execution type", r"\bexecution type\b"),
+        ("ejecución", r"\bentorno de ejecución\b"),
+        ("execução", r"\b(?:ambiente|tipo) de execução\b"),
+        ("exécution", r"\b(?:type|environnement) d.exécution\b"),
+        ("laufzeit", r"\blaufzeit(?:typ|umgebung)\b"),
+        ("выполнения", r"среда выполнения"),
+        ("运行时", r"运行时类型"),
+        ("ランタイム", r"ランタイム"),
+        ("런타임", r"런타임"),
         ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
         (
             "session",
@@ -51,7 +58,6 @@ _ABOUT_COLAB = {
             r"|\b(?:deleted|lost|persist\w*)\b[^.\n]{0,40}\bsession\b",
         ),
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
-        ("cloud", r"\bcolab\b[^.]{0,60}\bin the cloud\b|\bin the cloud\b[^.]{0,60}\bcolab\b"),
         ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("copy path", r"\bcopy path\b"),
@@ -60,21 +66,17 @@ _ABOUT_COLAB = {
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
-# Messages about Colab, and words of which each of them contains one.
-_PRINTED = re.compile(r"\bchange runtime type\b|\bcolab secrets?\b", re.IGNORECASE)
-_PRINTED_WORDS = ("runtime", "secret")
-# A comment in a cell with a test: one on a single call of Colab describes what its replacement does, too.
-_IN_CELL = re.compile(
-    rf"{_ABOUT_COLAB['secret'].pattern}|{_ABOUT_COLAB['colab'].pattern}|\bfor\W{{1,3}}(?:google\W)?colab\b(?!\.\w)",
-    re.IGNORECASE,
-)
+# Comments and messages about Colab, and words of which each of them contains one.
+_IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in ("runtime", "secret", "colab")), re.IGNORECASE)
+_PRINTED = re.compile(rf"\bchange runtime type\b|(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_SAID_WORDS = ("runtime", "secret", "colab")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
-_ABOUT_MESSAGE = "text about Colab's menus, files, drive or secrets"
+_ABOUT_MESSAGE = "text about Colab, or its menus, files, drive or secrets"
 _ABOUT_ACTION = (
-    "reword the text: the menu is called Kernel, the notebook and its files are on this machine, secrets in the "
-    "environment"
+    "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
+    "in the environment"
 )
 # A text that describes a test for Colab, if it stands directly above one.
 _TEST = re.compile(
@@ -138,7 +140,7 @@ def _about_colab(text: str) -> list[re.Match[str]]:
 def comments_about_colab(source: CellSource, new: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for comments and messages of an original cell that are still in the new one, or for comments in the
     parameters cell."""
-    described = (*_texts_of_removed(source, new), *_texts_of_tests(source, facts), *_form_texts(source, facts))
+    described = (*_form_texts(source, facts), *_texts_of_removed(source, new), *_texts_of_tests(source, facts))
     found = {finding.line: finding for finding in described}
     moved = (line for parameter in facts.parameters for line in (*parameter.above, *parameter.below))
     left = "\n".join([new.text, *moved]) if found else ""
@@ -155,11 +157,11 @@ def _is_left(finding: Finding, text: str) -> bool:
 
 def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
     """The findings for texts about Colab in an original cell: those of forms, which other rules move or make plain
-    comments, comments about its Runtime menu, messages about the menu, secrets and the drive's files, and comments
-    about signing in above a mount."""
+    comments, comments and messages that name it, its Runtime menu or its secrets, and comments about signing in above a
+    mount."""
     mount = facts.signed_in.get(source.index, -1)
     text = source.text.lower()
-    is_said = any(word in text for word in _PRINTED_WORDS)
+    is_said = any(word in text for word in _SAID_WORDS)
     if source.language != "python" or not (mount >= 0 or is_said or "markdown" in text):
         return
     rows = {source.line_of(mark.start): mark for mark in marks(source) if mark.kind == "markdown"}
@@ -168,7 +170,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         row = source.line_of(start)
         if row <= mount and _SIGN_IN.search(source.text[start:end]):
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
-        elif row not in rows and _RUNTIME.search(source.text, start, end):
+        elif row not in rows and _IN_COMMENT.search(source.text, start, end):
             found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
     for match in outside_comments(source, _PRINTED) if is_said and source.is_python else ():
         found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
@@ -200,8 +202,8 @@ def _texts_of_removed(source: CellSource, new: CellSource) -> Iterator[Finding]:
 
 
 def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
-    """The findings for comments in a cell with a test for Colab: those that describe the test, directly above it or at
-    the beginning of its body, and those on Colab."""
+    """The findings for comments in a cell with a test for Colab that describe the test, directly above it or at the
+    beginning of its body."""
     if source.index not in facts.tests:
         return
     rows: set[int] = set()
@@ -218,12 +220,9 @@ def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Findin
         above_imports = list(takewhile(is_import, range(first - 1, -1, -1)))
         above = takewhile(is_comment, range(first - 1 - len(above_imports), -1, -1))
         rows |= {*above, *filter(is_comment, range(first + 1, body))}
-    about = {source.line_of(start) for start, end in comments(source) if _IN_CELL.search(source.text, start, end)}
-    for row in sorted(rows | about):
-        if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]) and row in rows:
+    for row in sorted(rows):
+        if _TEST.search(lines[row]) and not _RUNTIME.search(lines[row]):
             yield _found(source, row, TEST_MESSAGE, _TEST_ACTION)
-        elif row in about:
-            yield _found(source, row, _ABOUT_MESSAGE, _ABOUT_ACTION)
 
 
 def _found(source: CellSource, row: int, message: str, action: str) -> Finding:
@@ -235,9 +234,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF704",
         "text about Colab",
-        "its Runtime menu, mounting a drive, `google.colab`, the secrets or files pane, in markdown and in "
-        "the texts of forms; its Runtime menu also in comments and strings; a comment above a removed line that "
-        "describes nothing else",
+        "its name, its Runtime menu, mounting a drive, the secrets or files pane, in markdown and in the texts of "
+        "forms; its name and menu also in comments and messages; a comment above a removed line that describes nothing "
+        "else",
         "nothing; reported",
         Keeps.EQUIVALENT,
         _find_texts,

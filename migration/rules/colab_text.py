@@ -33,8 +33,13 @@ _MAGIC_ACTION = (
     "check the cell, whose magic may run Python: only its text was searched, so replace Colab's calls, folders and "
     "form fields by hand"
 )
+# Code that is commented out; prose is not changed.
+_CODE_COMMENT = re.compile(
+    r"#[#\s]*(?:from\s+google\b.*\bimport\b|import\s+google\b|(?:[\w, ]+=\s*)?google\.colab\.[\w.]+\()(?P<rest>.*)"
+)
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
 _ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
+_COMMENT_ACTION = f"none is needed; `{RUNTIME}` is used instead, if you use the comment as code"
 _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
@@ -50,12 +55,20 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for line in source.text[start:end].split("\n"):
             is_text = _COLAB.fires(line) and (_ASKS_PORT.fullmatch(line) or not _SCRIPT.search(line))
             new = _local(line) if is_text else line
-            if new != line:
+            if new != line and line.startswith("#") and source.tree is not None and not _is_code(line, facts):
+                yield Match(at, at + len(line), "a comment names `google.colab`", action=_COMMENT_ACTION)
+            elif new != line:
                 action = _MAGIC_ACTION if is_unknown else ""
                 keeps = Keeps.NEEDS_HUMAN if action else None
                 edit = Edit(at, at + len(line), new)
                 yield Match(edit.start, edit.end, "the text names `google.colab`", (edit,), action, keeps)
             at += len(line) + 1
+
+
+def _is_code(comment: str, facts: NotebookFacts) -> bool:
+    """Whether a comment is code whose Colab part has a counterpart in the notebook: not a mount without a folder."""
+    found = _CODE_COMMENT.match(comment)
+    return found is not None and ("drive" in facts.folders or not re.search(r"\bdrive\b", found["rest"]))
 
 
 def _texts(source: CellSource, facts: NotebookFacts) -> list[tuple[int, int]]:

@@ -53,10 +53,7 @@ def _find_fields(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _marks(source: CellSource, facts: NotebookFacts, *kinds: str) -> list[Mark]:
     found = [mark for mark in marks(source) if mark.kind in kinds]
-    if not found or not facts.parameters:
-        return found
-    moved = {row for first, _, last in _leaving(source, facts)[1].values() for row in range(first, last + 1)}
-    return [mark for mark in found if source.line_of(mark.start) not in moved] if moved else found
+    return [] if found and _leaving(source, facts) else found
 
 
 def _comment(source: CellSource, mark: Mark, comment: str) -> Edit:
@@ -99,20 +96,15 @@ def _planned(source: CellSource, facts: NotebookFacts) -> dict[str, Parameter]:
 
 
 def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    leaving, rows = _leaving(source, facts)
-    moved = {row for first, _, last in rows.values() for row in range(first, last + 1)}
-    is_described = source.index in facts.described and is_form(source, leaving)
-    for field in leaving:
-        start, end = source.line_span(field.mark.start, field.mark.end)
-        first, _, last = rows[field.name]
-        last = _with_blanks(source, first, last, moved)
+    if not (fields := _leaving(source, facts)):
+        return
+    is_described = source.index in facts.described
+    for field, (first, _, last) in zip(fields, rows_of(source), strict=True):
         low, high = source.line_starts[first], source.line_span(source.line_starts[last], source.line_starts[last])[1]
-        if is_described and field is leaving[-1]:
-            edit = Edit(low, high, _mention([one.name for one in leaving]))
-        elif high < len(source.text):
-            edit = Edit(low, high + 1, "")
-        else:
-            edit = Edit(max(low - 1, 0), high, "")
+        is_last = high == len(source.text)
+        text = _mention([one.name for one in fields]) if is_last and is_described else ""
+        edit = Edit(low, high if is_last else high + 1, text)
+        start, end = source.line_span(field.mark.start, field.mark.end)
         yield Match(start, end, f"form field `{field.name}` becomes a parameter of the notebook", (edit,))
 
 
@@ -124,22 +116,12 @@ def _mention(names: Sequence[str]) -> str:
     return f"# {', '.join(others)} and {last} are set in the parameters cell above."
 
 
-def _with_blanks(source: CellSource, first: int, last: int, moved: set[int]) -> int:
-    """The last row to remove: with the blank lines below, if a blank line is also above all fields that leave here."""
-    lines = source.text.split("\n")
-    while first - 1 in moved:
-        first -= 1
-    if last + 1 in moved or (first > 0 and lines[first - 1].strip()):
-        return last
-    return next((row - 1 for row in range(last + 1, len(lines)) if lines[row].strip()), last)
-
-
-def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[list[FormField], dict[str, tuple[int, int, int]]]:
-    """The fields whose lines are moved, with the rows of each."""
-    moved = {name for name, parameter in _planned(source, facts).items() if not parameter.stays}
-    fields = form_fields(source) if moved and source.tree is not None else ()
-    leaving = [field for field in fields if not field.obstacle and field.name in moved]
-    return leaving, rows_of(source, leaving)
+def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[FormField, ...]:
+    """The fields of a cell that is moved."""
+    planned = _planned(source, facts)
+    is_moved = bool(planned) and not any(parameter.stays for parameter in planned.values()) and is_form(source)
+    fields = form_fields(source) if is_moved else ()
+    return fields if {field.name for field in fields} <= planned.keys() else ()
 
 
 RULES: tuple[Rule, ...] = (
@@ -156,7 +138,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF603",
         "form field that stays",
-        "`#@param {…}` of a value that cannot be moved: in a branch, an expression, assigned twice, commented out",
+        "`#@param {…}` in a cell with other code, or of a value that cannot be moved: an expression, assigned twice, a "
+        "secret, commented out",
         "the same line; options and notes stay as a comment, the type is removed. The notebook runs with the value in "
         "the cell",
         Keeps.EQUIVALENT,
@@ -170,14 +153,14 @@ PARAMETER_RULES: tuple[Rule, ...] = (
     Rule(
         "LF610",
         "form field to parameter",
-        "`name = literal  #@param {…}` at the top level of a cell, where the name is bound nowhere else and not used "
+        "a cell of `name = literal  #@param {…}` and comments, where each name is bound nowhere else and not used "
         "before",
-        "`name = literal  # type: int slider, 1 to 100` in the one cell tagged `parameters`; the line is removed. Of a "
-        "cell with nothing else, which a text describes, the name stays, or a text with the names",
+        "its lines in the one cell tagged `parameters`, as `name = literal  # type: int slider, 1 to 100`. Of a cell "
+        "that a text describes, the name stays, or a text with the names",
         Keeps.EXACT,
         _find_literals,
         FIELD_TRIGGER,
-        example=Example('steps = 100 #@param {type:"integer"}\ntrain(steps)', "train(steps)"),
+        example=Example('steps = 100 #@param {type:"integer"}', ""),
     ),
     Rule(
         "LF615",

@@ -29,10 +29,12 @@ _MAY_CHANGE_MACHINE = re.compile(
     r"[/~](?:(?<=^.)|(?<=[\s=\"'>].))(?:(?<=/)(?!tmp/|content/|dev/null)(?:[\w\s\"'*]|$)|(?<=~)/)"
     rf"|\$HOME|\b(?:{_SYSTEM_TOOLS.pattern}|{_MANAGERS.pattern}|sudo|install|rm|config|conda|mamba)\b"
 )
-_MACHINE_SCRIPT = re.compile(
-    r"\b(?:curl|wget)\b[^|\n]*(?:\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z]))[^|\n]*"
-    r"\|\s*(?:(?:sudo|env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*(?:ba)?sh\b"
+_WEB_SCRIPT = re.compile(
+    r"\b(?:curl|wget)\b(?P<address>[^|\n]*)"
+    r"\|\s*(?!sudo)(?:(?:env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*(?:ba)?sh\b"
 )
+# Scripts that add a package source, or set up Colab's machine.
+_CHANGES_MACHINE = re.compile(r"\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z])")
 _CONDA_SETTINGS = re.compile(r"init\b|config\b(?!.*--(?:env|file)\b)(?=.* --(?:set|add|append|prepend|remove)\b)")
 # What changes the settings of the user, by program.
 _CHANGES_SETTINGS = {
@@ -40,7 +42,6 @@ _CHANGES_SETTINGS = {
     "mamba": _CONDA_SETTINGS,
     "git": re.compile(r"config\b(?=.* --(?:global|system)\b)(?!.* (?:-l|--list|--get[\w-]*)\b)"),
 }
-_RUNS_SCRIPT = "a downloaded script adds a package source or sets up Colab's machine"
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _SETTINGS = "delete the line, unless you want these settings in every notebook and terminal of yours"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
@@ -70,17 +71,23 @@ _ROOT_WORDS = ("/models/", "/outputs/", "/checkpoints/", "chdir", "cd")
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for listed in list_commands(source):
-        if any(_MACHINE_SCRIPT.search(word.value) for word in listed.command.words):
-            yield Match(*source.span(listed.words), _RUNS_SCRIPT, (), _CHECK)
+        for script in filter(None, (_WEB_SCRIPT.search(word.value) for word in listed.command.words)):
+            yield _web_script(*source.span(listed.words), script["address"])
     for text in shell_texts(source):
-        for script in _MACHINE_SCRIPT.finditer(text.text):
-            yield Match(text.at(script.start()), text.at(script.end()), _RUNS_SCRIPT, (), _CHECK)
+        for script in _WEB_SCRIPT.finditer(text.text):
+            yield _web_script(text.at(script.start()), text.at(script.end()), script["address"])
         for command in text.commands if _MAY_CHANGE_MACHINE.search(text.text) else ():
             arguments = " ".join(word.value for word in command.arguments)
             if (settings := _CHANGES_SETTINGS.get(command.program)) and settings.match(arguments):
                 yield Match(*text.span(command), f"changes your own settings of {command.program}", (), _SETTINGS)
             elif what := _change(command):
                 yield Match(*text.span(command), what, (), _CHECK)
+
+
+def _web_script(start: int, end: int, address: str) -> Match:
+    if _CHANGES_MACHINE.search(address):
+        return Match(start, end, "a downloaded script adds a package source or sets up Colab's machine", (), _CHECK)
+    return Match(start, end, "a downloaded script runs on this machine", (), _CHECK, Keeps.EQUIVALENT)
 
 
 def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -168,7 +175,7 @@ RULES: tuple[Rule, ...] = (
         "LF822",
         "change of the machine",
         "`sudo`, `dpkg -i`, `tar -C /`, `-p /usr/local`, `> ~/.bashrc`, `make install`, `npm install -g`, "
-        '`curl https://…/script.deb.sh | bash`, also in `subprocess.run(["bash", "-c", …])`, `conda init`, '
+        '`curl https://… | bash`, also in `subprocess.run(["bash", "-c", …])`, `conda init`, '
         "`conda config --set …`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,

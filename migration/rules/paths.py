@@ -74,24 +74,24 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF407",
         name="folders in comments",
-        matches="`# see /content/x`, `# path = '/content/x'`, `#unzip /content/x.zip`, the same in "
-        "docstrings and strings that nothing uses",
-        writes="`# see WORK_DIR/x`, `# path = f'{WORK_DIR}/x'`, `#unzip \"$WORK_DIR\"/x.zip`; nothing where the code "
-        "names no such folder, or in a statement about Colab",
+        matches="`# path = '/content/x'`, `#unzip /content/x.zip`, `# see /content/x`, docstrings and strings that "
+        "nothing uses",
+        writes="`# path = f'{WORK_DIR}/x'`, `#unzip \"$WORK_DIR\"/x.zip`; nothing in other texts, or where the code "
+        "names no such folder: they are reported",
         keeps=Keeps.EXACT,
         find=paths_texts.comments,
         trigger=TRIGGER,
-        example=Example("# see /content/a.csv\nx = 1", "# see WORK_DIR/a.csv\nx = 1"),
+        example=Example("# path = '/content/a'\nx = 1", "# path = f'{WORK_DIR}/a'\nx = 1"),
     ),
     Rule(
         id="LF409",
         name="folders in text",
         matches="`/content/x` in the prose and code spans of a text cell",
-        writes="`WORK_DIR/x`, `DRIVE_DIR/x`; nothing where the code names no such folder, or about Colab",
-        keeps=Keeps.EXACT,
+        writes="nothing; reported",
+        keeps=Keeps.EQUIVALENT,
         find=paths_texts.markdown,
         trigger=TRIGGER,
         cells=("markdown",),
-        example=Example("Look into `/content/x`.", "Look into `WORK_DIR/x`."),
+        example=Example("Look into `/content/x`."),
     ),
 )

@@ -17,7 +17,7 @@ from migration.rules.paths_shell import command_edits
 from migration.rules.paths_strings import Group, groups, rewritten
 from migration.rules.rule import Match
 
-_COMMAND = re.compile(r"(?:#[# \t]*|[ \t]*`*[ \t]*)(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
+_COMMAND = re.compile(r"#[# \t]*(?P<command>[!%][ \t]*[A-Za-z/.][^\n`]*)")
 # A command without its `!`, by its name and a path or an option after it: prose that begins with the name has words.
 _UNMARKED_COMMAND = re.compile(
     r"#+[ \t]*(?P<command>(?:unzip|unrar|7z|tar|cp|mv|rm|mkdir|ls|ln|chmod|rsync|wget|curl)[ \t]+"
@@ -27,9 +27,7 @@ _UNMARKED_COMMAND = re.compile(
 _CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
-_COLAB = re.compile(r"\bcolab(?:oratory)?\b(?!/|[ _]?notebooks)", re.IGNORECASE)
 _MOUNT = re.compile(r"\bdrive\.(?:mount|flush_and_unmount)\(")
-_LINK = re.compile(r"\]\([^)\s]*\)|<\w[^<>]*>|https?://[^\s)>\"'`]+")
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -48,52 +46,53 @@ def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     continues = False
     for start, end in read_cell(source)[1]:
         line = source.text[start:end]
-        yield from _prose(source.text, start, end, facts, "a comment names {0}", continues=continues)
+        yield from _comment(source.text, start, end, facts, "a comment names", continues=continues)
         continues = line.endswith("\\") and (continues or _COMMAND.match(line) is not None)
     for literal in (one for group in groups(source) if group.use == "text" for one in group.literals):
         for line in re.compile(r"[^\n]+").finditer(source.text, *literal.body):
-            yield from _prose(source.text, *line.span(), facts, "a docstring or bare string names {0}")
+            if find_paths(line[0], facts.mounts):
+                yield _named(*line.span(), facts, "a docstring or bare string names a folder of Colab")
 
 
 def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The lines of a text cell with a folder; URLs and the targets of links are not changed."""
+    """The lines of a text cell that name a folder."""
+    if not may_name_folder(source.text, facts.mounts):
+        return
     for line in re.finditer(r"[^\n]+", source.text):
-        yield from _prose(source.text, *line.span(), facts, "the text names {0}")
+        if find_paths(line[0], facts.mounts):
+            yield _named(*line.span(), facts, "the text names a folder of Colab")
 
 
-def _prose(
+def _comment(
     text: str, start: int, end: int, facts: NotebookFacts, message: str, *, continues: bool = False
 ) -> Iterator[Match]:
-    """The positions of folders in one line of prose. Their names mean nothing where no cell defines them, or in a
-    statement about Colab; a call that mounts the drive exists only there. `continues`: the line above is a command that
-    continues in this one."""
+    """The positions of folders in one line of a comment: code that is commented out is changed, its prose is not. Their
+    names mean nothing where no cell defines them; a call that mounts the drive exists only on Colab. `continues`: the
+    line above is a command that continues in this one."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:
         return
-    if not {span.folder for span in spans} <= facts.folders or _COLAB.search(line) or _MOUNT.search(line):
-        action = "reword the text if the reader needs the folder: nothing on this machine has this path"
-        yield Match(start, end, message.format("a folder of Colab"), action=action, keeps=Keeps.EQUIVALENT)
-        return
-    links = [found.span() for found in _LINK.finditer(line)]
-    code = [
-        edit
-        for edit in _code_edits(line, facts, continues=continues)
-        if not any(low < edit.start < high for low, high in links)
-    ]
-    for edit in code:
+    is_defined = {span.folder for span in spans} <= facts.folders and not _MOUNT.search(line)
+    edits = _code_edits(line, facts, continues=continues) if is_defined else []
+    for edit in edits:
         inside = [span for span in spans if edit.start <= span.start < edit.end]
-        yield changed(Edit(start + edit.start, start + edit.end, edit.text), message, inside)
-    for span in spans:
-        if span.is_escaped or any(low <= span.start < high for low, high in links):
-            continue
-        if not any(edit.start <= span.start < edit.end for edit in code):
-            name = facts.drive if span.folder == "drive" else facts.work
-            yield changed(Edit(start + span.start, start + span.end, name), message, [span])
+        yield changed(Edit(start + edit.start, start + edit.end, edit.text), f"{message} {{0}}", inside)
+    if not edits:
+        yield _named(start, end, facts, f"{message} a folder of Colab")
+
+
+def _named(start: int, end: int, facts: NotebookFacts, message: str) -> Match:
+    """A text that names a folder."""
+    names = {"work": facts.work, "drive": facts.drive}
+    used = " and ".join(name for folder, name in names.items() if folder in facts.folders)
+    where = f"the code uses {used} instead" if used else "nothing on this machine has this path"
+    action = f"reword the text if the reader needs the folder: {where}"
+    return Match(start, end, message, action=action, keeps=Keeps.EQUIVALENT)
 
 
 def _code_edits(line: str, facts: NotebookFacts, *, continues: bool) -> list[Edit]:
-    """The edits of a command or of string literals that a line of prose shows."""
+    """The edits of a command or of string literals that are commented out."""
     if _FORM.match(line):
         return []
     found = _COMMAND.match(line)

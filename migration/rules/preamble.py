@@ -26,6 +26,8 @@ SETUP_TITLE = """\
 # Imports find modules in the folder of this notebook, and programs such as python and pip are those of its kernel."""
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
+# Colab has that folder: where it is missing, what follows would change the current one, such as `rm -rf *`.
+_ENTERS_SAMPLES = re.compile(r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b")
 # Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.
 _OF_THE_SYSTEM = re.compile(
     r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"
@@ -77,8 +79,8 @@ def add_preamble(
     the first code cell: that of the original's first code cell, which the rules may have removed.
     """
     fields = dict(_written(facts))
-    first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
-    if facts.language != "python" or first is None:
+    first = next((at for at, cell in enumerate(cells) if cell["cell_type"] == "code"), len(cells))
+    if facts.language != "python":
         return cells
     needs = _needs(cells, facts, "\n".join(fields.values()), {source.text: source for source in known})
     if not needs and not fields:
@@ -125,16 +127,15 @@ def parameter_name(name: str, cells: Sequence[dict[str, Any]]) -> str:
 
 
 def _written(facts: NotebookFacts) -> Iterator[tuple[str, str]]:
-    """The parameters by their names, with the comments that describe them between blank lines. A field that was apart
-    from the fields below such a comment is also apart from them here."""
-    has_comment = False
+    """The parameters by their names, each with the comments that are moved with it, and a blank line above those of
+    another cell."""
+    cell = None
     for field in facts.parameters:
         if field.stays:
             continue
         line = f"{field.name} = {localised(field.value, facts)}  {field.comment}"
-        is_new = bool(field.above) or (has_comment and field.apart)
-        has_comment = bool(field.above) or (has_comment and not field.apart)
-        yield field.name, "\n".join([*[""] * is_new, *field.above, line, *field.below, *[""] * bool(field.below)])
+        is_first, cell = field.cell != cell, field.cell
+        yield field.name, "\n".join([*[""] * is_first, *field.above, line, *field.below])
 
 
 def _joined(lines: Iterable[str]) -> str:
@@ -150,17 +151,19 @@ def _needs(
     code = [known.get(text) or CellSource(text, language=facts.language) for text in [*texts, parameters]]
     names = (facts.work, facts.drive, _RUNTIME)
     text = "\n".join(without_comments(source) for source in code if any(name in source.text for name in names))
+    entered = any(_ENTERS_SAMPLES.search(without_comments(source)) for source in code if "sample_data" in source.text)
+    samples = entered or re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None
     drive_links = any(needs_drive_links(source, facts) for source in code)
     drive = drive_links or _holds(text, facts.drive)
     # The runtime uses the current folder as the work folder.
     moves = _RUNTIME in text and any(_CHANGES_FOLDER.search(source.text) for source in code)
     return _Needs(
-        work=drive or moves or _holds(text, facts.work),
+        work=drive or moves or samples or _holds(text, facts.work),
         drive=drive,
         kernel=_RUNTIME in text or any(map(_runs_programs, code)),
         bash=any(needs_bash(source) for source in code),
         drive_links=drive_links,
-        samples=re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None,
+        samples=samples,
     )
 
 

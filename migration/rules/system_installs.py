@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migration import shell
 from migration.analysis.facts import NotebookFacts
@@ -16,7 +16,8 @@ from migration.analysis.imports import ONLY_ON_COLAB
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, list_commands, shell_texts
-from migration.python.source import CellSource
+from migration.python.source import CellSource, Command
+from migration.python.statements import blocks
 from migration.python.trees import imported_packages
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
@@ -89,17 +90,19 @@ def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
 def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     texts = [found for found in shell_texts(source) if not (found.magic or found.automagic or found.is_colab_magic)]
     changing = [(found, line, calls) for found in texts for line in _lines(found) if (calls := _system_calls(line))]
-    lines = [(found, line, calls, _becomes_comment(found, line, calls)) for found, line, calls in changing]
-    for found, line, calls, removed in lines:
-        if not removed:
+    removed = [_becomes_comment(found, line, calls) for found, line, calls in changing]
+    gone = [found.command for (found, _, _), is_removed in zip(changing, removed, strict=True) if is_removed]
+    for (found, line, calls), is_removed in zip(changing, removed, strict=True):
+        if not is_removed:
             yield from (_without_effect(found, call) for call in calls)
             continue
-        start, end, indent = found.at(line[0].start), found.span(line[-1])[1], 0
-        if found.command is not None:
-            start, end, indent = found.command.start, found.command.end, len(found.command.indent)
         message, action, keeps = _description(calls)
-        edits = _as_comment(source, start, end, indent)
-        yield Match(start, end, message, edits, action, keeps)
+        if found.command is not None:
+            edits = _as_comment(source, found.command, needs_pass=_needs_pass(source, facts, found.command, gone))
+            yield Match(found.command.start, found.command.end, message, edits, action, keeps)
+        else:
+            start, end = found.at(line[0].start), found.span(line[-1])[1]
+            yield Match(start, end, message, _commented(source, start, end), action, keeps)
     for listed in list_commands(source):
         if isinstance(listed.words, ast.List) and (call := system_call(listed.command)) is not None:
             message, action, keeps = _description([call])
@@ -107,9 +110,23 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(*source.span(listed.words), message, (Edit(start, start, '"true", '),), action, keeps)
 
 
-def _as_comment(source: CellSource, start: int, end: int, indent: int) -> tuple[Edit, ...]:
-    """Edits that make the lines of a command comments, an indented one with a `pass`: its block could become empty."""
-    edits = [Edit(start, start, "pass  # " if indent else "# ")]
+def _needs_pass(source: CellSource, facts: NotebookFacts, command: Command, gone: Sequence[Command | None]) -> bool:
+    """Whether the block of a command could be empty without it and the commands `gone`. In a cell with Colab's parts,
+    other rules may remove the rest of it."""
+    if not command.indent or source.tree is None or facts.colab.cell(source).concerned:
+        return bool(command.indent)
+    inner_first = ([source.command_of(node) for node in block.statements] for block in reversed(blocks(source)))
+    return all(one in gone for one in next((found for found in inner_first if command in found), [command]))
+
+
+def _as_comment(source: CellSource, command: Command, *, needs_pass: bool) -> tuple[Edit, ...]:
+    """Edits that make the lines of a command comments."""
+    first = "pass  # " if needs_pass else "# "
+    return _commented(source, command.start, command.end, first, len(command.indent))
+
+
+def _commented(source: CellSource, start: int, end: int, first: str = "# ", indent: int = 0) -> tuple[Edit, ...]:
+    edits = [Edit(start, start, first)]
     for line in range(source.line_of(start) + 1, source.line_of(end) + 1):
         at = source.line_starts[line]
         at += min(len(source.text[at:]) - len(source.text[at:].lstrip(" \t")), indent)
@@ -149,7 +166,7 @@ def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
     ]
     for command in removed:
-        edits = _as_comment(source, command.start, command.end, len(command.indent))
+        edits = _as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
         message = "deletes Colab's samples: here it would delete a folder of yours with their name"
         yield Match(command.start, command.end, message, edits)
 

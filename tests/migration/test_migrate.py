@@ -111,14 +111,15 @@ def test_migrated_notebooks_are_valid_and_stable():
         notebook_of(
             {"cell_type": "markdown", "source": "# Title"},
             "from google.colab import drive\ndrive.mount('/content/drive')",
-            "epochs = 5  #@param {type:'integer'}\nfor epoch in range(epochs):\n    print(epoch)  # stays",
+            "epochs = 5  #@param {type:'integer'}",
+            "for epoch in range(epochs):\n    print(epoch)  # stays",
             "open('/content/drive/MyDrive/a.csv')\n!ls /content/b",
             colab={"provenance": []},
             accelerator="GPU",
         )
     )
     parameters, setup, loop, paths = texts(migration)[1:]
-    assert migration.origins == (0, None, None, 2, 3)
+    assert migration.origins == (0, None, None, 3, 4)
     assert "epochs = 5" in parameters
     assert "DRIVE_DIR" in setup
     assert loop == "for epoch in range(epochs):\n    print(epoch)  # stays"
@@ -199,8 +200,11 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
     assert last.startswith("# !rm")
 
 
-def test_the_folder_of_sample_data_exists():
-    cell = {"cell_type": "code", "source": "%cd /content/sample_data", "metadata": {}, "outputs": []}
+@pytest.mark.parametrize(
+    "text", ["%cd /content/sample_data", "%cd sample_data", "!cd sample_data; rm -rf *", "os.chdir('./sample_data')"]
+)
+def test_the_folder_of_sample_data_exists(text):
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
     setup = texts(migrate(notebook_of(cell | {"execution_count": None})))[1]
     assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
 
@@ -329,7 +333,7 @@ def test_the_report_names_the_added_cells():
     def added(text):
         return [found.message for found in migrate(notebook_of(text)).findings if found.rule == "LF615"]
 
-    assert added("a = 1 #@param\nf(a)") == ["a cell of parameters was added before the first code cell"]
+    assert added("a = 1 #@param") == ["a cell of parameters was added before the first code cell"]
     assert added("!python a.py") == ["a set-up cell was added before the first code cell"]
     assert added("open('/content/a')") == [
         "a cell of parameters and a set-up cell were added before the first code cell"

@@ -36,6 +36,7 @@ def _both(original, migrated, human=()):
         (("process", "serve --port 80 &"), ("process", '(trap "" HUP; serve --port 80 > /dev/null 2>&1 &)')),
         (("write", "/content/a.txt"), ("write", "/started/a.txt")),
         (("write", "/gdrive/My Drive/a.txt"), ("write", "/started/drive/a.txt")),
+        (("process", "ls '/content/Drive/My Drive/a'"), ("process", 'ls "$DRIVE_DIR/a"')),
         (("call", "load('//content/a')"), ("call", "load('//started/a')")),
         (("call", "f({'PATH': '/a', 'COLAB_GPU': '1', 'X': '2'})"), ("call", "f({'PATH': '/b:/a', 'X': '2'})")),
         (("print", "Mounted at /content/drive"), ("print", "The drive is the folder /started/drive")),
@@ -242,6 +243,14 @@ def test_a_notebook_that_deletes_its_folder_leaves_the_sandbox_usable(sandboxes)
     for sandbox, folder in ((colab, "/content"), (local, "/started")):
         assert _of_cells(sandbox.run([f"import shutil\nshutil.rmtree('{folder}')"]))
         assert _of_cells(sandbox.run(["open('a.txt', 'w').close()"])) == [(0, "write", f"{folder}/a.txt")]
+
+
+@pytest.mark.nightly
+def test_a_notebook_whose_processes_wait_for_ever_is_ended(sandboxes):
+    colab, _ = sandboxes
+    assert colab.run(["import os, signal\nsignal.alarm(0)\nos.read(os.pipe()[0], 1)"]) is None
+    assert colab.run(["import os\nif not os.fork():\n    os.read(os.pipe()[0], 1)"]) is not None
+    assert _of_cells(colab.run(["print(1)"])) == [(0, "print", "1")]
 
 
 def test_clocks_chance_names_and_extensions_do_not_differ_between_runs(sandboxes):

@@ -165,7 +165,7 @@ def _with_folders(text: str, start: str) -> str:
         variable = rf"\$\{{?(?:LANDFALL_)?{name}\}}?"
         text = re.sub(f'"{variable}"|{variable}', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
-        text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?drive(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?[dD]rive(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
         text = re.sub(r"^/gdrive$", "‹drive›", text)
         text = re.sub(rf"(?<![\w.])/g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
         text = re.sub(rf"(?<![\w./])(?:\./)?g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)

@@ -13,6 +13,7 @@ import os
 import random
 import re
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -31,11 +32,12 @@ from traitlets.config import Application
 
 sys.path[0] = str(Path(__file__).parents[2])
 from tools.traces import recorders  # noqa: E402 a sandbox has no other path to it
-from tools.traces.stubs import Effect, Log, Stub  # noqa: E402
+from tools.traces.stubs import MAX_TEXT, Effect, Log, Stub  # noqa: E402
 
 del sys.path[0]  # notebooks import nothing of this repository but the runtime
 
 SECONDS = 6  # CPU time per notebook
+_END = os.killpg  # a recorder replaces it
 _COLAB_MAGICS = ("tensorflow_version", "shell")
 # sandbox.sh creates this file; without it no folder is emptied.
 SANDBOX_MARKER = Path("/landfall-traces-sandbox")
@@ -72,19 +74,25 @@ def main() -> int:
         importlib.import_module("google.auth")  # as google.colab does
     for line in sys.stdin:
         job = json.loads(line)
-        read, write = os.pipe()
+        answer = os.memfd_create("answer")
         child = os.fork()
         if not child:
+            os.setpgid(0, 0)
             _reset(kind, start, bound)
             os.environ.update(job["environment"])
             effects = _run(shell, log, job["cells"])
-            with os.fdopen(write, "w") as pipe:
-                pipe.write(json.dumps({"effects": effects, "ended": False}))
+            with os.fdopen(answer, "w") as file:
+                file.write(json.dumps({"effects": effects, "ended": False}))
             os.execv("/bin/true", ["true"])  # ends the process immediately: `os._exit` is a recorder here
-        os.close(write)
-        with os.fdopen(read) as pipe:
-            text = pipe.read()
+        # A notebook may turn its alarm off and wait for ever, or leave processes behind.
+        ended = os.pidfd_open(child)
+        select.select([ended], [], [], 6 * SECONDS)
+        os.close(ended)
+        _END(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.lseek(answer, 0, os.SEEK_SET)
+        with os.fdopen(answer) as file:
+            text = file.read()
         answers.write((text or json.dumps({"effects": [], "ended": True})) + "\n")
         answers.flush()
     return 0
@@ -126,7 +134,7 @@ def _run(shell: InteractiveShell, log: Log, cells: list[str]) -> list[Effect]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             error = _execute(shell, cell)
         log.cell = -1
-        log.effects += [(index, "print", line[:500]) for line in out.getvalue().splitlines()[:200] if line.strip()]
+        log.effects += [(index, "print", line[:MAX_TEXT]) for line in out.getvalue().splitlines()[:200] if line.strip()]
         log.effects += [(index, "error", error)] if error else []
         names = [name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)]
         log.effects += [(index, "environment", f"{name}={os.environ.get(name)}") for name in sorted(names)]

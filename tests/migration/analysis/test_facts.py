@@ -206,7 +206,7 @@ def test_names_of_an_earlier_migration_are_kept():
 
 def test_another_language_has_no_facts():
     (source,) = [CellSource("IN_COLAB = 'google.colab' in sys.modules", language="r")]
-    assert collect_facts([source], language="r") == NotebookFacts(language="r")
+    assert collect_facts([source], language="r") == NotebookFacts(language="r", first_code=0)
 
 
 def test_a_cell_without_a_relevant_word_is_not_parsed():

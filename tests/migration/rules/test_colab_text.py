@@ -1,5 +1,7 @@
 """`google.colab` as text only: comments, strings, commands, other languages, cells that are not Python 3."""
 
+from dataclasses import replace
+
 import pytest
 
 from migration.analysis.facts import collect_facts
@@ -24,7 +26,7 @@ def _one(text):
         ("a()  # import google.colab.files as f", "a()  # import landfall_runtime.files as f", "LF230"),
         ("#from google.colab.patches import cv2_imshow", "#from landfall_runtime.patches import cv2_imshow", "LF230"),
         ("# from google import colab", "# import landfall_runtime as colab", "LF230"),
-        ("# google.colab above\n%%time\na()", "# landfall_runtime above\n%%time\na()", "LF230"),
+        ("# google.colab.output.clear()\n%%time\na()", "# landfall_runtime.output.clear()\n%%time\na()", "LF230"),
         (
             """url = eval_js(f"google.colab.kernel.proxyPort({port}, {{'cache': true}})")""",
             """url = eval_js(f"landfall_runtime.kernel.proxyPort({port}, {{'cache': true}})")""",
@@ -44,6 +46,22 @@ def test_unambiguous_text_is_rewritten(before, after, rule):
     new, found = _one(before)
     assert new == after
     assert [finding.rule for finding in found] == [rule]
+
+
+@pytest.mark.parametrize(
+    "comment, folders",
+    [
+        ("# The keys are in google.colab.userdata", {"work", "drive"}),
+        ("# from google.colab import drive", {"work"}),
+        ("#   import google.colab.drive as d; d.mount('/content/drive')", set()),
+    ],
+)
+def test_a_comment_that_is_prose_or_names_a_drive_without_folder_stays(comment, folders):
+    source = CellSource(f"{comment}\nfiles.upload()")
+    facts = replace(collect_facts([CellSource("from google.colab import files")]), folders=frozenset(folders))
+    new, (finding,) = rewrite(source, cell_type="code", rules=colab_text.RULES, facts=facts)
+    assert new is source
+    assert (finding.rule, finding.changed) == ("LF230", False)
 
 
 @pytest.mark.parametrize(

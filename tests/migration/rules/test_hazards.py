@@ -1,6 +1,7 @@
 import pytest
 
 from migration.analysis.facts import NotebookFacts
+from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import hazards
 from migration.rules.rewriting import rewrite
@@ -75,6 +76,20 @@ def test_access_outside_the_folders_is_reported(text, rules):
 
 
 @pytest.mark.parametrize(
+    "text, keeps",
+    [
+        ("!curl -fsSL https://a.example/install.sh | sh", Keeps.EQUIVALENT),
+        ("!wget -qO- https://a.example/i | A=1 bash -s x", Keeps.EQUIVALENT),
+        ("subprocess.run(['bash', '-c', 'curl https://a.example/i | bash -'])", Keeps.EQUIVALENT),
+        ("!curl -s https://a.example/b/script.deb.sh | bash", Keeps.NEEDS_HUMAN),
+    ],
+)
+def test_a_script_from_the_web_is_a_decision_only_where_it_changes_the_machine(text, keeps):
+    _, (found,) = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
+    assert (found.rule, found.keeps) == ("LF822", keeps)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "!tar -C out -xf a.tar > /dev/null 2>&1",
@@ -84,7 +99,6 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!git config user.name a",
         "!git config --global --list",
         f"!scp host:{_HOME}/a .",
-        "subprocess.run(['bash', '-c', 'curl https://a.example/i | bash -'])",
         "!unzip -q /tmp/a.zip -d /tmp/b",
         "!git clone -b main https://a.example/b.git",
         "!git clone https://a.example/b.git /content/b",
@@ -100,7 +114,6 @@ def test_access_outside_the_folders_is_reported(text, rules):
         "!pip install a",
         "!mkdir -p a/b",
         "!npm install a",
-        "!curl -fsSL https://a.example/install.sh | sh",
         "# !sudo ls",
         "x = 'usr/local/cuda'",
         "%cd /\n%cd a",

@@ -66,10 +66,10 @@ def _write(path, cells):
     ],
 )  # fmt: skip
 def test_a_literal_moves_to_the_parameters_cell(line, written):
-    cells, findings = _migrate(f"{line}\nprint(epochs)")
+    cells, findings = _migrate(line, "print(epochs)")
     assert written in cells[0]["source"].splitlines()
     assert cells[0]["metadata"]["tags"] == ["parameters"]
-    assert _texts(cells)[1:] == ["print(epochs)"]
+    assert _texts(cells)[1:] == ["", "print(epochs)"]
     assert [finding.rule for finding in findings] == ["LF610"]
     namespace: dict = {}
     exec(cells[0]["source"], namespace)
@@ -84,6 +84,10 @@ def test_a_literal_moves_to_the_parameters_cell(line, written):
         (["x = 1 #@param", "x = 2"], "assigned in cell 1"),
         (["x = 1 #@param", "for x in y: pass"], "assigned in cell 1"),
         (["x = 1 #@param\nx += 1"], "assigned in cell 0"),
+        (["x = 1 #@param\nf(x)"], "contains other code"),
+        (["!ls\nx = 1 #@param"], "contains other code"),
+        (["%%time\nx = 1 #@param"], "contains other code"),
+        (["if a:\n    x = 1 #@param\ny = 2 #@param"], ""),
         (["x = 1 #@param", "%%capture x\nprint()"], "assigned in cell 1"),
         (["x = 1 #@param", "def f():\n    global x\n    x = 2"], "assigned in cell 1"),
         (["x = 1 #@param", "x = 2 #@param"], "cells 0, 1 have a field of this name"),
@@ -123,226 +127,43 @@ def test_a_field_is_hoisted_if_nothing_else_binds_its_name(cells):
     assert not any(parameter.stays for parameter in _plan(*cells))
 
 
-def test_comments_of_a_field_move_with_it():
-    cells, _ = _migrate(
-        "#@title Run {run: 'auto'}\n#@markdown How long\nx = 1 #@param\n\n# The rate\ny = 2 #@param\n# end"
-    )
-    assert cells[0]["source"].split("\n\n")[1:] == [
-        "# Run\n# How long\nx = 1  # type: int",
-        "# The rate\ny = 2  # type: int\n# end",
-    ]
-    assert _texts(cells)[1:] == [""]
-
-
-def test_a_cell_with_other_code_keeps_its_comments():
-    cells, _ = _migrate("# Setting\n#@markdown How long\nx = 1 #@param\n#@markdown After\nprint(x)")
-    assert cells[0]["source"].endswith("\n\n# How long\nx = 1  # type: int\n# After")
-    assert _texts(cells)[1:] == ["# Setting\nprint(x)"]
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("a = 1 #@param\nb = 2 #@param\n", ""),
-        ("os.makedirs(x)\na = 1 #@param", "os.makedirs(x)"),
-        ("print(1)\na = 1 #@param", "print(1)"),
-        ("!ls\na = 1 #@param", "!ls"),
-        ("f();\na = 1 #@param", "f();"),
-        ("f() ;\na = 1 #@param", "f() ;"),
-        ("# text\na = 1 #@param\n\nb()", "# text\n\nb()"),
-    ],
-)
-def test_the_output_of_the_cell_is_unchanged(text, expected):
-    (*_, cell), _ = _migrate(text)
-    assert cell["source"] == expected
-
-
-@pytest.mark.parametrize("code", ["", "\nprint(a, b)"])
-@pytest.mark.parametrize(
-    "text, fields",
-    [
-        ("a = 1 #@param\n#@markdown - item\nb = 2 #@param", "a = 1  # type: int\n# - item\n\nb = 2  # type: int"),
-        ("a = 1 #@param\n#@markdown a text\nb = 2 #@param", "a = 1  # type: int\n# a text\n\nb = 2  # type: int"),
-        ("a = 1 #@param\n#@markdown text\nb = 2 #@param", "a = 1  # type: int\n\n# text\nb = 2  # type: int"),
-        (
-            "a = 1 #@param\n#@markdown - item\n#@markdown ## Part\n#@markdown text\nb = 2 #@param",
-            "a = 1  # type: int\n# - item\n\n# Part\n# text\nb = 2  # type: int",
-        ),
-    ],
-)
-def test_a_text_moves_with_the_field_that_it_describes(text, fields, code):
-    cells, _ = _migrate(text + code)
-    assert cells[0]["source"].partition("\n")[2].lstrip("\n") == fields
-    assert _texts(cells)[1:] == [code.strip()]
-
-
-def test_a_text_above_blank_lines_moves_with_its_field():
-    text = "a = 1\n#@markdown ### Text\n\nb = 2 #@param\n\n#@markdown - item\n\nc = 3 #@param"
-    (parameters, cell), _ = _migrate(text)
-    assert parameters["source"].endswith("\n\n# Text\nb = 2  # type: int\n# - item\n\nc = 3  # type: int")
-    assert cell["source"] == "a = 1\n"
-    (parameters, cell), _ = _migrate("#@title A\n#@markdown Text\n\na = 1 #@param\nf(a)")
-    assert cell["source"] == "#@title A\n#@markdown Text\n\nf(a)"
-
-
-def test_texts_between_blank_lines_stay_together():
-    """A text goes where the text goes that it introduces or continues."""
-    text = "a = 1\n#@markdown **Part**\n#@markdown Text\n\n#@markdown more\n\nb = 2 #@param\nf(b)"
-    (parameters, cell), _ = _migrate(text)
-    assert parameters["source"].endswith("# **Part**\n# Text\n# more\nb = 2  # type: int")
-    assert cell["source"] == "a = 1\nf(b)"
-
-
-@pytest.mark.parametrize(
-    "text, moves",
-    [
-        ("a()\n# Of b\nb = 2 #@param\n\nf(b)", True),
-        ("a()\n\n# Of\n# both\nb = 2 #@param\nc = 3 #@param", True),
-        ("a()\n# Of b\nb = 2 #@param\n# Of c\nc = f() #@param", True),
-        ("a = 1 #@param\n# Of b\nb = 2 #@param\nf(b)", True),
-        ("a()\n# Of b\nb = 2 #@param\n# Of d()\nd(b)", False),
-        ("a()\n# ---\nb = 2 #@param\n\nf(b)", False),
-        ("a()\n# Of b\nb = 2 #@param\nf(b)", False),
-        ("# Of the cell\nb = 2 #@param\n\nf(b)", False),
-        ("#@markdown The cell\n\n# Of b\nb = 2 #@param\n\nf(b)", True),
-        ('a("""\n# text""")\nb = 2 #@param\n', False),
-    ],
-)
-def test_a_comment_moves_with_its_field_if_nothing_else_is_below(text, moves):
-    (parameters, cell), _ = _migrate(text)
-    above = [line for line in text.partition("b = 2")[0].split("\n") if line.startswith("# ")]
-    assert ("\n".join([*above, "b = 2"]) in parameters["source"]) is moves
-    assert all((line in cell["source"]) is not moves for line in above)
-
-
-@pytest.mark.parametrize(
-    "text, after",
-    [
-        ("#@title A\n\na = 1 #@param\nb = 2 #@param\n\nf(a, b)", "#@title A\n\nf(a, b)"),
-        ("a = 1 #@param\n\n\nf(a)", "f(a)"),
-        ("f()\na = 1 #@param\n\ng(a)", "f()\n\ng(a)"),
-        ("f()\n\na = 1 #@param\n\nb = 2 #@param\n\ng(a, b)", "f()\n\ng(a, b)"),
-        ("f()\n\na = 1 #@param\ng(a)", "f()\n\ng(a)"),
-    ],
-)
-def test_fields_leave_one_blank_line(text, after):
-    assert _texts(_migrate(text)[0])[-1] == after
-
-
-def test_a_note_after_a_blank_line_moves_with_the_field_above_it():
-    (parameters, cell), _ = _migrate("f()\na = 1 #@param\n\n#@markdown _empty for all_\n\nf(a)")
-    assert parameters["source"].endswith("a = 1  # type: int\n# _empty for all_")
-    assert cell["source"] == "f()\n\nf(a)"
-    (*_, cell), _ = _migrate("f()\na = 1 #@param\n\n#@markdown Run this cell.\n\nf(a)")
-    assert cell["source"] == "f()\n\n#@markdown Run this cell.\n\nf(a)"
-
-
-def test_a_heading_above_a_horizontal_line_stays_in_its_cell():
+def test_a_cell_of_fields_moves_as_a_whole():
+    """With its comments and blank lines, in its order."""
     text = (
-        "import io\n#@markdown ## Train\n#@markdown ---\n#@markdown ### Rate\n#@markdown Per step\na = 1 #@param\nf(a)"
+        "#@title Run {run: 'auto'}\n#@markdown How long\nx = 1 #@param\n\n# The rate\ny = 2 #@param\n#@markdown - end"
     )
-    (parameters, cell), _ = _migrate(text)
-    assert parameters["source"].endswith("\n\n# Rate\n# Per step\na = 1  # type: int")
-    assert cell["source"] == "import io\n#@markdown ## Train\n#@markdown ---\nf(a)"
+    cells, _ = _migrate(text, "z = 3 #@param", "f(x, y, z)")
+    first, second, third = cells[0]["source"].split("\n\n")[1:]
+    assert first == "# Run\n# How long\nx = 1  # type: int"
+    assert second == "# The rate\ny = 2  # type: int\n# - end"
+    assert third == "z = 3  # type: int"
+    assert _texts(cells)[1:] == ["", "", "f(x, y, z)"]
 
 
-def test_a_field_is_not_below_the_comment_of_others():
-    """A blank line separates it if something else did so in the cell, or if it is from another cell."""
-    cells, _ = _migrate("#@markdown Part\na = 1 #@param\nb = 2 #@param\nf(a)\nc = 3 #@param", "d = 4 #@param\nf(d)")
-    fields = "# Part\na = 1  # type: int\nb = 2  # type: int\n\nc = 3  # type: int\nd = 4  # type: int"
-    assert cells[0]["source"].endswith(f"\n\n{fields}")
-
-
-@pytest.mark.parametrize("banner", ["", "# ==== FORM ==== #\n"])
 @pytest.mark.parametrize(
-    "text, stays, moves",
+    "text, reason",
     [
-        ("#@markdown # Run", "#@markdown # Run", ""),
-        ("# @markdown #### Run", "# @markdown #### Run", ""),
-        ("#@markdown ## Run\n#@markdown How often", "#@markdown ## Run", "# How often"),
-        (
-            "#@markdown How often.\n#@markdown Run this cell again.",
-            "#@markdown How often.\n#@markdown Run this cell again.",
-            "",
-        ),
-        ("#@markdown How often", "", "# How often"),
-        ("#@markdown ## Set:", "", "# Set:"),
-        ("#@title T\n\n#@markdown ## Set", "#@title T\n", "# Set"),
+        ("# Of b\nb = 2 #@param\nf(b)", "its cell contains other code"),
+        ("b = 2 #@param\nimport c", "its cell contains other code"),
+        ("b = 2 #@param\nhf_token = '' #@param", "another field of its cell stays"),
+        ("b = 2 #@param\na = '/content/a' #@param", "another field of its cell stays"),
+        ("b = 2 #@param\nc = f() #@param", "its cell contains other code"),
     ],
 )
-def test_a_heading_at_the_start_is_the_title_of_its_cell(banner, text, stays, moves):
-    (parameters, cell), _ = _migrate(f"{banner}{text}\na = 1 #@param\nf(a)")
-    assert parameters["source"].endswith(f"\n{moves}\na = 1  # type: int" if moves else "VALUE.\na = 1  # type: int")
-    assert cell["source"] == f"{banner}{stays}\nf(a)" if stays else f"{banner}f(a)"
+def test_a_field_stays_with_the_other_lines_of_its_cell(text, reason):
+    assert _plan(text)[0].stays == reason
+    cells, findings = _migrate(text)
+    assert _texts(cells)[-1] == text
+    assert findings == []
 
 
-def test_the_first_of_several_headings_is_that_of_its_fields():
-    (parameters, cell), _ = _migrate("#@markdown ## A\na = 1 #@param\n#@markdown ## B\nb = 2 #@param\nf(a, b)")
-    assert parameters["source"].endswith("# A\na = 1  # type: int\n\n# B\nb = 2  # type: int")
-    assert cell["source"] == "f(a, b)"
-
-
-@pytest.mark.parametrize("text, moves", [("Opens a link.", False), ("**Rates:**", True)])
-def test_a_text_below_a_title_describes_the_cell(text, moves):
-    (parameters, cell), _ = _migrate(f"import os\n#@title Run\n#@markdown ### {text}\na = 1 #@param\nf(a)")
-    assert (f"# {text}\na = 1" in parameters["source"]) is moves
-    assert (text in cell["source"]) is not moves
-
-
-def test_a_text_that_introduces_a_field_moves_with_it_although_it_names_another():
-    text = 'STEP = 0.5 #@param\n#@markdown The way, ignored if `STEP > 0`:\nWAY = "a" #@param\nf(STEP, WAY)'
-    (parameters, _), _ = _migrate(text)
-    assert parameters["source"].endswith(
-        'STEP = 0.5  # type: float\n\n# The way, ignored if `STEP > 0`:\nWAY = "a"  # type: str'
-    )
-
-
-@pytest.mark.parametrize(
-    "comment, moves",
-    [
-        ("# input the data name\n", True),
-        ("# data_name is used below", True),
-        ("# data\n", False),
-        ("# data name\nf()", False),
-    ],
-)
-def test_a_comment_below_moves_with_the_field_that_it_names(comment, moves):
-    (parameters, cell), _ = _migrate(f"data_name = 1 #@param\n{comment}\nf(data_name)".replace("below\n", "below\n\n"))
-    line = comment.partition("\n")[0]
-    assert (line in parameters["source"], line in cell["source"]) == (moves, not moves)
-
-
-@pytest.mark.parametrize(
-    "first, last, is_of_above",
-    [("", "# @markdown *Third.*", True), ("# @markdown First.", "", False), ("", "", False)],
-)
-def test_texts_that_follow_every_field_describe_the_field_above(first, last, is_of_above):
-    fields = "x = 1 # @param\n# @markdown *One.*\na = 1 # @param\ny = 2 # @param\n# @markdown *Two.*\nz = 3 # @param"
-    x, _, y, _ = _plan(f"import b\n{first}\n{fields}\n{last}")
-    assert ((x.below, y.below) == (("# *One.*",), ("# *Two.*",))) is is_of_above
-
-
-def test_an_empty_text_at_the_edge_of_a_group_is_not_moved():
-    (parameters, _), _ = _migrate(
-        "f()\n#@markdown\n#@markdown A\n#@markdown\n#@markdown B\n#@markdown\na = 1 #@param\n"
-    )
-    assert parameters["source"].endswith("\n\n# A\n#\n# B\na = 1  # type: int")
-
-
-def test_a_bold_sentence_continues_the_text_above_it():
-    text = "f()\na = 1 #@param\n#@markdown It flips.\n#@markdown **Turn it off for text.**\nb = 2 #@param\nf(a, b)"
-    (parameters, _), _ = _migrate(text)
-    assert parameters["source"].endswith(
-        "a = 1  # type: int\n\n# It flips.\n# **Turn it off for text.**\nb = 2  # type: int"
-    )
-
-
-def test_a_text_that_names_the_field_above_it_does_not_move_with_the_field_below():
-    text = "a1 = f() #@param\n#@markdown (a1: 0 for all)\nb1 = 1 #@param\n#@markdown ## Third\nc1 = 2 #@param\n"
-    (parameters, cell), _ = _migrate(text)
-    assert "(a1" not in parameters["source"]
-    assert "# Third\nc1 = 2" in parameters["source"]
-    assert "(a1: 0 for all)" in cell["source"]
+def test_fields_that_are_all_of_a_notebook_are_kept():
+    field = {"cell_type": "code", "metadata": {}, "source": "x = 1 #@param", "outputs": [], "execution_count": None}
+    title = {"cell_type": "markdown", "metadata": {}, "source": "# T"}
+    notebook = {"cells": [title, field], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    title, parameters = migrate(notebook).notebook["cells"]
+    assert title["source"] == "# T"
+    assert parameters["source"].endswith("\n\nx = 1  # type: int")
 
 
 # ------------------------------------------------------------------------------------------------ paths and secrets
@@ -402,12 +223,12 @@ def test_a_parameter_has_another_name_where_the_notebook_assigns_it():
 
 
 def test_a_second_migration_changes_nothing():
-    once, _ = _migrate("x = 1 #@param\nprint(x)", 'print("{WORK_DIR} {DRIVE_DIR}")')
+    once, _ = _migrate("x = 1 #@param", 'print("{WORK_DIR} {DRIVE_DIR}")')
     assert add_preamble(once, NotebookFacts(), Folders(work="elsewhere")) == once
 
 
 def test_missing_lines_of_a_migrated_notebook_are_added():
-    once, _ = _migrate("x = 1 #@param\nopen(f'{WORK_DIR}/a')")
+    once, _ = _migrate("x = 1 #@param", "open(f'{WORK_DIR}/a')")
     more = [*once, {"cell_type": "code", "metadata": {}, "source": "!ls {DRIVE_DIR}"}]
     new = add_preamble(more, NotebookFacts(), Folders(drive="D:\\drive"))
     assert 'drive_dir = "D:/drive"' in new[0]["source"]

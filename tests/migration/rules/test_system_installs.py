@@ -1,6 +1,8 @@
 import pytest
 
+from migration.analysis.facts import collect_facts
 from migration.notebook.findings import Keeps
+from migration.python.source import CellSource
 from tests.migration.rules.installs import rewritten, rules_of
 
 
@@ -20,15 +22,11 @@ from tests.migration.rules.installs import rewritten, rules_of
         ("!ldconfig /usr/lib64-nvidia", "# !ldconfig /usr/lib64-nvidia"),
         ("x = 1\n!apt-get install \\\n    x \\\n  y\nz = 2", "x = 1\n# !apt-get install \\\n#     x \\\n#   y\nz = 2"),
         ("if a:\n    !apt install x\nb = 1", "if a:\n    pass  # !apt install x\nb = 1"),
-        ("if a:\n    !apt install x\n    b = 1", "if a:\n    pass  # !apt install x\n    b = 1"),
+        ("if a:\n    !apt install x\n    b = 1", "if a:\n    # !apt install x\n    b = 1"),
         (
             "try:\n    !apt update\n    !apt install \\\n      x\nexcept E:\n    !apt install y",
             "try:\n    pass  # !apt update\n    pass  # !apt install \\\n    #   x\n"
             "except E:\n    pass  # !apt install y",
-        ),
-        (
-            "with a:\n    !apt update\n    drive.mount('/content/drive')",
-            "with a:\n    pass  # !apt update\n    drive.mount('/content/drive')",
         ),
         ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
         ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
@@ -41,6 +39,12 @@ def test_lines_that_only_change_the_system_become_comments(before, after):
     new, found = rewritten(before)
     assert new == after
     assert "LF520" in rules_of(found)
+
+
+def test_a_block_keeps_a_statement_where_other_rules_may_remove_the_rest():
+    text = "from google.colab import drive\nwith a:\n    !apt update\n    drive.mount('/content/drive')"
+    new, _ = rewritten(text, facts=collect_facts([CellSource(text)]))
+    assert "with a:\n    pass  # !apt update\n" in new
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_read_only_commands_are_unchanged(text):
         ("!rm -rf 'sample_data/'", "# !rm -rf 'sample_data/'"),
         ("!rm -r -f ./sample_data/*", "# !rm -r -f ./sample_data/*"),
         ("with a:\n    !rm -r sample_data\nb()", "with a:\n    pass  # !rm -r sample_data\nb()"),
-        ("with a:\n    !rm -r sample_data\n    b()", "with a:\n    pass  # !rm -r sample_data\n    b()"),
+        ("with a:\n    !rm -r sample_data\n    b()", "with a:\n    # !rm -r sample_data\n    b()"),
     ],
 )
 def test_colabs_samples_are_not_deleted_here(before, after):
