@@ -291,8 +291,7 @@ def _build_trainer(context: RunContext, size: SizeDecision, data: StreamData) ->
         "config": recorded(config),
         "scaler": data.scaler.to_dict(),
         "transform": transform.to_dict(),
-        # Under norm_target the reconstruction receives the level of each patch, which the mean input does not.
-        "mean_input": None if getattr(config.model, "norm_target", False) else mean_input(train).cpu(),
+        "mean_input": mean_input(train).cpu(),
         "channels": list(data.channels),
         "sampling_rate_hz": data.sampling_rate_hz,
         "data": {name: identity(data.splits[name]) for name in TRAINING_SPLITS},
