@@ -49,9 +49,11 @@ _SLOW_FIXTURES = frozenset({"finished_workspace"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that needs a slow fixture or a browser is slow, before pytest leaves out tests by their marks."""
+    """A test that is nightly, or needs a slow fixture or a browser, is slow. Marks are set before pytest leaves out
+    tests by them."""
     for item in items:
-        if item.get_closest_marker("browser") or _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        is_slow = any(item.get_closest_marker(name) for name in ("nightly", "browser"))
+        if is_slow or _SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 

@@ -44,7 +44,6 @@ def test_a_lower_bound_is_a_time():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_processes_alternate(tmp_path):
     settings = {"sizes": SMALL, "arithmetic": "32"}
     ours = Task("Landfall", "benchmarks.patchtst:our_step", settings)
@@ -58,7 +57,6 @@ def test_two_processes_alternate(tmp_path):
     assert "small" in page.page(tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_implementation_that_cannot_start_is_reported():
     with pytest.raises(RuntimeError, match=r"benchmarks\.patchtst:no_such_step ended with status 1: AttributeError"):
@@ -99,7 +97,6 @@ def test_busy_processes_end_with_the_benchmark(end):
         parent.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_work_next_to_busy_processes_is_measured_and_written(tmp_path):
     found = busy.measured("scalograms", rounds=1, seconds=0.01)
@@ -129,7 +126,6 @@ def test_the_page_equals_the_results():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_chamber():
     """On a data seed that was not used to choose constants or to report figures."""
     found = demonstration("patchtst", 301)
@@ -140,7 +136,6 @@ def test_the_charts_find_the_faults_of_the_sample_chamber():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_charts_find_the_faults_of_the_sample_rig():
     found = demonstration("swinmae", 301)
     assert (found["faults_total"], found["healthy_recordings"]) == (8, 4)

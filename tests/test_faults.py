@@ -30,7 +30,7 @@ from pipelines.export_training_dashboard_state import export_state
 from pipelines.init_workspace import init_workspace
 from tests.inference.trained_workspace import OVERRIDES, SHARED, build, configuration
 from tests.pipelines.executed_notebooks import execute, write_notebook
-from tests.support import IN_NIGHTLY, REPO_ROOT, built_once
+from tests.support import REPO_ROOT, built_once
 from tests.support.artifact_checks import artifacts, faults, is_same, leftovers, trained
 from trainers.run import train
 
@@ -116,9 +116,9 @@ def test_a_workspace_is_created_completely_or_not_at_all(disk):
     [
         ("train", 60_000, "checkpoints/patchtst_ssl.last.pt"),
         ("export", 8_192, "training_dashboard/data/"),
-        pytest.param("train", 0, "checkpoints/.patchtst_ssl.pt", marks=IN_NIGHTLY),
-        pytest.param("train", 20_000, "config.yaml", marks=IN_NIGHTLY),
-        pytest.param("score", 20_480, "patchtst_scores.parquet", marks=IN_NIGHTLY),
+        pytest.param("train", 0, "checkpoints/.patchtst_ssl.pt", marks=pytest.mark.nightly),
+        pytest.param("train", 20_000, "config.yaml", marks=pytest.mark.nightly),
+        pytest.param("score", 20_480, "patchtst_scores.parquet", marks=pytest.mark.nightly),
     ],
 )
 def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_path, name, leave, file):
@@ -140,7 +140,6 @@ def test_a_full_disk_is_reported_in_one_line_and_old_files_stay_valid(disk, tmp_
     assert faults(disk.root) == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_training_resumes_bit_exactly_after_a_full_disk(disk, workspace, tmp_path):
     work("train", workspace, tmp_path / "store")
@@ -163,7 +162,6 @@ def test_the_command_reports_a_full_disk_in_its_last_line(disk):
     assert ".json cannot be written: No space left on device" in ended.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_notebook_on_a_full_disk_ends_with_its_error(disk):
     notebook = write_notebook(
@@ -200,7 +198,6 @@ def test_a_read_only_disk_is_reported_in_one_line(disk, tmp_path, name):
     assert faults(disk.root) == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_folder_without_permission_is_reported_in_one_line(workspace):
     """Without the privilege of root to ignore permissions."""
@@ -382,7 +379,6 @@ def training(workspace) -> Iterator[subprocess.Popen]:
         run.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
     with pytest.raises(LockedError, match=f"is being written by .*, run first .process {training.pid} on") as refused:
@@ -397,7 +393,6 @@ def test_two_runs_with_one_checkpoint_do_not_mix(workspace, training, caplog):
     assert faults(workspace) == leftovers(workspace) == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_readers_never_see_incomplete_files_despite_kills():
     """A short soak; `python -m tools.soak` is the long form."""

@@ -14,7 +14,7 @@ import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from pipelines import list_runs
-from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
+from tests.support import REPO_ROOT, most_nightly
 
 # Each test starts commands.
 pytestmark = pytest.mark.slow
@@ -166,7 +166,9 @@ def test_an_empty_resume_argument_is_reported(workspace):
         ("configs/patchtst_ssl_local.yaml", TRAIN, "", EXIT_USAGE),
         ("data/fdc", "pipelines.check_data_quality", "--config configs/patchtst_ssl_local.yaml", EXIT_DATA),
         *(
-            pytest.param(path, "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT, marks=IN_NIGHTLY)
+            pytest.param(
+                path, "inference.run_scoring_example", "--stream patchtst", EXIT_OUTPUT, marks=pytest.mark.nightly
+            )
             for path in ("checkpoints/patchtst_ssl.json", "checkpoints")
         ),
     ],

@@ -339,7 +339,6 @@ def test_changed_bytes_are_read_or_rejected_in_one_line(name, tmp_path, monkeypa
     fuzz(name, tmp_path, None)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_ten_thousand_changed_files_are_read_or_rejected_in_one_line(name, tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ from core.secrets.redaction import HIDDEN, redacted, redacted_text
 from inference.detector.file import load_detector
 from pipelines.import_artifacts import import_artifacts
 from pipelines.import_artifacts import main as import_command
-from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
+from tests.support import REPO_ROOT, most_nightly
 
 CANARY = "canary"
 
@@ -287,7 +287,7 @@ def test_lists_in_a_parquet_file_are_not_unpacked(cage):
     assert counting.max_memory() < num_values
 
 
-@pytest.mark.parametrize("suffix", ["csv", pytest.param("parquet", marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("suffix", ["csv", pytest.param("parquet", marks=pytest.mark.nightly)])
 def test_a_table_on_its_side_is_rejected(cage, suffix):
     path, names = cage / f"wide.{suffix}", [f"c{number}" for number in range(100_001)]
     if suffix == "csv":

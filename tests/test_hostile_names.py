@@ -35,7 +35,6 @@ def hostile(tmp_path) -> Path:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_no_command_prints_control_characters_or_a_forged_line(hostile):
     of_stream = ("--stream", "patchtst", "--config", CONFIG)
     for words in (

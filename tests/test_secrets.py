@@ -15,7 +15,7 @@ from tests.canary import CANARY, SHARE, contents, files_that_hold_it, run
 from tests.inference.trained_workspace import OVERRIDES, SHARED, write_process
 from tests.support import REPO_ROOT, built_once
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 
 def said_by(*command: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import REPO_ROOT, SHARED_DATA, needs_shared_data
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 PROCESS, VIBRATION = "docs/tutorial-process-sensors.md", "docs/tutorial-vibration.md"
 # The results on another processor differ from those of the page by rounding, which training amplifies.

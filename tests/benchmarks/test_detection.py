@@ -64,7 +64,6 @@ def found_in(out) -> dict:
     return json.loads((out / "benchmark.json").read_text())
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, capsys):
     assert run(pack, tmp_path, "--set", "asd", "--seeds", "2") == 0
@@ -93,7 +92,6 @@ def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, cap
         assert [each["seed"] for each in of_unit["isolation forest"]] == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
     pytest.importorskip("transformers")
@@ -108,7 +106,6 @@ def test_the_transformers_model_is_an_additional_detector(pack, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_training_may_start_from_the_sensors_of_other_sets(pack, tmp_path):
     """One machine with other channels; the model has not seen the set itself."""
     other = tmp_path / "pack" / "fdc" / "smd"
@@ -264,7 +261,6 @@ def filled_in_step_by_step(file) -> dict[str, float]:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_models_and_simple_methods_fill_masked_patches(hourly, tiny, tmp_path):
     pytest.importorskip("transformers")
     assert run(hourly.parents[2], tmp_path, "--set", "ett", "--peers") == 0
@@ -306,7 +302,6 @@ def test_simple_methods_reproduce_published_figures(method, error):
     assert masked.masked_mse(fill, masked.windows(series, "test")) == pytest.approx(error, abs=5e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
     file = tmp_path / "pack" / "fdc" / "ett" / "short.csv"
@@ -317,7 +312,6 @@ def test_a_file_of_fewer_months_is_left_out(hourly, tiny, tmp_path, caplog):
 
 
 # ------------------------------------------------------------------------------------------------- transformers' model
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_peer_predicts_like_transformers_with_the_same_mask():
     transformers = pytest.importorskip("transformers")

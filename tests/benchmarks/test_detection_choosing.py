@@ -84,7 +84,6 @@ def test_sets_of_the_same_machines_are_one_family():
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_each_set_uses_the_constants_chosen_on_others(pack, tmp_path, monkeypatch):  # noqa: F811
     both = tmp_path / "pack/fdc"
     for name in ("asd", "smd"):

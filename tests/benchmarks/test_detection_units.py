@@ -28,7 +28,6 @@ def files_of(overrides: tuple[str, ...], split: str) -> list[str]:
     return json.loads(output[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_units_that_cannot_be_evaluated_are_left_out(tmp_path, caplog, monkeypatch):
     """A sensor alone, 300 normal rows, no anomaly; a machine without labels and a damaged one; a set without its split;

@@ -10,7 +10,6 @@ from benchmarks.false_alarms import simulate
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_stated_interval_contains_the_true_alarm_rate_of_a_detector():
     """12 of the 200 processes of the benchmark: at 95 %, fewer than 10 are within the interval once in fifty runs."""
     logging.getLogger("inference").setLevel(logging.ERROR)

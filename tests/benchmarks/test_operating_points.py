@@ -8,7 +8,6 @@ from benchmarks.operating_points import Plan, measure
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_charts_that_know_speed_and_load_find_more():
     found = measure(1, Plan(fitted=40, calibration=10, healthy=10, faulty=12))
     assert set(found) == {"none", "rpm", "rpm, load"}

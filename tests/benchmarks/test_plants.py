@@ -62,7 +62,6 @@ def test_the_figures_follow_from_the_events(tmp_path):
     assert found.event_f1 == pytest.approx(2 * 360 / (40 + 360 + 400))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_new_user_checks_and_scores_a_german_export(tmp_path: Path):
     (found,) = journey("exchange", 1, tmp_path / "plant", with_model=False, style="german")

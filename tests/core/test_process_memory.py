@@ -32,7 +32,6 @@ print(meter.peak_mb() - before_mb)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("meter", [pytest.param("HighWaterMark()", marks=only_linux), "SampledPeak(resident_mb)"])
 def test_a_peak_is_remembered_until_the_next_reset(meter):

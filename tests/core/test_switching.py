@@ -53,7 +53,6 @@ def test_all_files_are_replaced_and_the_old_ones_kept(sources, tmp_path):
     assert held(root) == AFTER
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are killed after a fork")
 def test_a_kill_at_any_line_leaves_all_files_old_or_new(sources, tmp_path):

@@ -46,7 +46,6 @@ def test_an_event_is_acknowledged_labelled_and_commented(bare, visit):
     assert len(first_cells(page, "events")) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_maintenance_is_marked_and_removed_by_keyboard(bare, visit):
     page_folder, url = bare

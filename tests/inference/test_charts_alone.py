@@ -92,7 +92,6 @@ def test_scores_of_charts_do_not_depend_on_later_data(untrained, stream):
     assert after.loc[later, "score"].mean() > 2 * before.loc[later, "score"].mean()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(untrained):
     """Without the second training file, the reference of the first alone counts."""
@@ -104,7 +103,6 @@ def test_charts_are_fitted_to_the_reference_splits_that_the_configuration_names(
     assert fewer.threshold.value != everything.threshold.value
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scores_of_charts_are_current_until_data_settings_or_detector_change(untrained, trained_once, caplog):
     loaded = configuration("patchtst", untrained)
@@ -161,7 +159,6 @@ def test_a_scoring_with_a_model_also_reports_the_charts_alone(trained, stream, c
     assert "charts alone" not in dict(against_labels(alone))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_stored_detector_of_another_format_is_refused_and_then_fitted_again(trained):
     first = score_stream(configuration("patchtst", trained), root=trained)

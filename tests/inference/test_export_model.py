@@ -21,7 +21,7 @@ from inference.predictor import OnnxPredictor
 from inference.run_scoring_example import score_stream
 from tests.inference.trained_workspace import OVERRIDES, SHARED, configuration
 from tests.inference.watch.following import arguments_of, assert_equal_to_files, scored_by_files, watch_once
-from tests.support import IN_NIGHTLY, REPO_ROOT, built_once
+from tests.support import REPO_ROOT, built_once
 from trainers.run import train
 
 WEIGHT = "scoring.model_weight=0.3"
@@ -61,7 +61,6 @@ def test_the_graph_gives_the_errors_of_scoring(trained):
         np.testing.assert_allclose(wanted.error_sc[lines], error_pc, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("stream", CHECKPOINTS)
 def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(stream, exported):
@@ -91,7 +90,10 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
         # Of small graphs: writing takes seconds for each pass and layer.
         ("patchtst", ["model.channel_attention=none", "model.masks=[patches]"], None),
         pytest.param(
-            "swinmae", ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"], 2, marks=IN_NIGHTLY
+            "swinmae",
+            ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"],
+            2,
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "swinmae",
@@ -104,7 +106,7 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
                 "scalogram.level=separate",
             ],
             3,
-            marks=IN_NIGHTLY,
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -135,15 +137,16 @@ sys.exit("torch was imported" if "torch" in sys.modules else code)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("stream", "weight", "moved"),
     [
-        pytest.param("patchtst", WEIGHT, False, id="sensors, with the checkpoint", marks=IN_NIGHTLY),
+        pytest.param("patchtst", WEIGHT, False, id="sensors, with the checkpoint", marks=pytest.mark.nightly),
         pytest.param("patchtst", WEIGHT, True, id="sensors, without it"),
         pytest.param("swinmae", WEIGHT, True, id="vibration"),
-        pytest.param("swinmae", "scoring.model_weight=0.0", True, id="vibration, charts alone", marks=IN_NIGHTLY),
+        pytest.param(
+            "swinmae", "scoring.model_weight=0.0", True, id="vibration, charts alone", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, weight, moved, exported):
@@ -159,9 +162,8 @@ def test_a_monitor_without_pytorch_gives_the_scores_and_events_of_files(stream, 
     assert_equal_to_files(exported, scored, tolerance=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trained):
     scored = scored_by_files(trained, stream=stream)
     shutil.rmtree(trained / "checkpoints")
@@ -172,7 +174,6 @@ def test_control_charts_alone_need_neither_pytorch_nor_a_checkpoint(stream, trai
     assert_equal_to_files(trained, scored)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
     def refused(*more: str) -> str:
@@ -197,7 +198,6 @@ def test_a_file_of_another_model_or_detector_is_refused(exported, capsys):
     assert not (exported / "artifacts/watch").is_dir() or not list((exported / "artifacts/watch").glob("*.jsonl"))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_file_that_differs_from_the_checkpoint_is_not_written(exported, monkeypatch):
     file = exported_path(exported / CHECKPOINTS["patchtst"])

@@ -17,7 +17,7 @@ from core.errors import EXIT_OK
 from inference import recalibrate
 from inference.run_scoring_example import main
 from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED
-from tests.support import IN_NIGHTLY, REPO_ROOT
+from tests.support import REPO_ROOT
 
 PATCHTST = [*OVERRIDES["patchtst"], *SHARED]
 
@@ -63,9 +63,9 @@ def test_current_scores_are_not_computed_again(scored, caplog):
     ("override", "reason"),
     [
         ("scoring.threshold.false_alarm_rate=0.02", "scoring.threshold.false_alarm_rate was 0.01, is 0.02"),
-        pytest.param("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4", marks=IN_NIGHTLY),
-        pytest.param("scoring.event_gap=4", "scoring.event_gap was 3, is 4", marks=IN_NIGHTLY),
-        pytest.param("data.score_stride=8", "data.score_stride was 16, is 8", marks=IN_NIGHTLY),
+        pytest.param("scoring.model_weight=0.4", "scoring.model_weight was 0.5, is 0.4", marks=pytest.mark.nightly),
+        pytest.param("scoring.event_gap=4", "scoring.event_gap was 3, is 4", marks=pytest.mark.nightly),
+        pytest.param("data.score_stride=8", "data.score_stride was 16, is 8", marks=pytest.mark.nightly),
     ],
 )
 def test_a_changed_setting_causes_a_new_scoring_and_is_named(scored, caplog, override, reason):
@@ -85,7 +85,6 @@ def test_another_threshold_changes_the_files(scored):
     assert table["threshold"].iloc[0] == pytest.approx(output["value"])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scores_follow_a_calibration_and_its_undo(scored, caplog):
     newer = pd.read_csv(scored / "data/fdc/train_1.csv")
@@ -112,7 +111,6 @@ def test_a_new_test_file_causes_a_new_scoring(scored, caplog):
     assert summary(scored)["recordings"] == 3
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_changed_values_cause_a_new_scoring(scored, caplog):
     file = scored / "data/fdc/test_2.csv"
@@ -125,7 +123,6 @@ def test_changed_values_cause_a_new_scoring(scored, caplog):
     assert summary(scored)["alarms"] > before
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     file = scored / "data/fdc/test_1.labels.csv"
@@ -139,7 +136,6 @@ def test_changed_labels_cause_a_new_evaluation(scored, caplog):
     assert summary(scored)["detection"]["auroc"] < before
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_changed_reference_data_causes_a_new_detector(scored, caplog):
     file = scored / "data/fdc/train_2.csv"
@@ -152,13 +148,15 @@ def test_changed_reference_data_causes_a_new_detector(scored, caplog):
     assert summary(scored)["detector"]["made_at"] != before["detector"]["made_at"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "written",
     [
         "scores.parquet",
-        *(pytest.param(name, marks=IN_NIGHTLY) for name in ("events.csv", "events.json", "timeline.png", "event")),
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("events.csv", "events.json", "timeline.png", "event")
+        ),
         "panel",
     ],
 )
@@ -173,7 +171,6 @@ def test_a_missing_output_is_written_again(scored, caplog, written):
     assert summary(scored)["files"] == output["files"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_older_or_damaged_summary_is_ignored(scored, caplog):
     output = summary(scored)

@@ -17,7 +17,6 @@ from inference.false_alarms import FalseAlarms
 from inference.recalibrate import drift_in_words, main, previous_detector_path
 from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import OVERRIDES, SHARED
-from tests.support import IN_NIGHTLY
 
 NEWER = {
     "patchtst": ["data.splits.calibration.files=[data/fdc/newer_*.csv]", "data.splits.calibration.start=0.0"],
@@ -46,7 +45,7 @@ def write_newer(root: Path, stream: str, *, drift: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, capsys, caplog):
     write_newer(trained, stream, drift=4.0)
     file = file_of(trained, stream)
@@ -85,7 +84,6 @@ def test_calibration_reports_drift_and_is_kept_until_undone(trained, stream, cap
     assert "has not changed" in caplog.text
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_more_data_of_the_same_process_is_not_drift(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
@@ -105,7 +103,6 @@ def test_no_drift_is_reported_without_a_previous_detector(trained, capsys):
     assert "nothing was calibrated" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_recordings_keep_their_own_reference(trained):
     rows = {"train": (0, 300), "validation": (300, 380), "calibration": (380, 640), "test": (640, 900)}
@@ -122,7 +119,6 @@ def test_recordings_keep_their_own_reference(trained):
     assert load_detector(file_of(trained, "patchtst")).own_past == ()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_first_detector_is_kept_through_two_calibrations(trained, capsys):
     """At a plant without the training files."""
@@ -149,7 +145,6 @@ def test_a_damaged_detector_does_not_replace_a_valid_one(trained):
     assert previous_detector_path(file).read_bytes() == kept
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_drift_cannot_be_reported_with_other_settings(trained, capsys):
     write_newer(trained, "patchtst", drift=1.0)
@@ -175,7 +170,6 @@ def test_a_failed_calibration_changes_nothing(trained, capsys):
     assert not previous_detector_path(file_of(trained, "patchtst")).exists()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scoring_with_other_settings_keeps_the_calibration(trained, caplog):
     write_newer(trained, "patchtst", drift=2.0)
@@ -226,7 +220,6 @@ def test_calibrating_on_training_rows_is_rejected_with_these_rows(trained, strea
     assert file_of(trained, stream).read_bytes() != written
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
@@ -240,7 +233,6 @@ def test_fitting_a_detector_to_training_rows_is_rejected(trained, stream):
     assert calibrate(trained, stream, *ELSEWHERE, *TRAINED[stream], "--from-config") == EXIT_DATA
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_training_rows_are_recognised_in_an_extended_copy(trained, capsys):
     frame = pd.read_csv(trained / "data/fdc/train_1.csv", parse_dates=["timestamp"])

@@ -89,7 +89,6 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (summary["detector"]["recordings"], summary["detector"]["change"]) == (2, None)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     by_model = score_stream(configuration("patchtst", trained, "scoring.model_weight=1"), root=trained)
@@ -106,7 +105,6 @@ def test_rows_outside_windows_are_scored_by_charts_alone(trained):
     assert by_both.summary["detection"]["auroc"] > 0.9
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.slow)])
 def test_calibration_alone_is_used_and_reported_without_training_files(trained, stream, caplog):
@@ -189,7 +187,6 @@ def test_help_and_print_config_never_import_torch():
     assert "  batch_size: 7" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scores_of_a_model_do_not_depend_on_how_many_rows_follow(trained):
     """Patches of 8 rows end at rows 288 and 296. The last window of each file ends at its end."""

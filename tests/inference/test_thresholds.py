@@ -105,7 +105,6 @@ def test_fewer_scores_than_the_minimum_are_rejected():
     assert "scoring.threshold.min_calibration" in caught.value.hint
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @given(st.integers(0, 10_000), st.floats(1e-5, 0.04), st.floats(1.1, 2.5))
 def test_a_rarer_alarm_never_has_a_lower_threshold(seed, rate, factor):
@@ -228,7 +227,6 @@ def test_a_margin_raises_a_threshold_from_too_few_events():
         assert calibrate(replace(sample, margin=1.3), settings).value == calibrate(sample, settings).value
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_levels_of_events_are_extrapolated_to_rarer_ones():
     """Peaks with a Pareto tail: as many events as requested exceed the threshold in a much longer time."""

@@ -257,7 +257,6 @@ def end_process_at_the_second(task: Task, options: Options):
     return migrate_file(task, options)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="no such signal")
 def test_a_killed_process_loses_one_notebook(monkeypatch):

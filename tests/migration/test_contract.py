@@ -166,7 +166,6 @@ def test_tracked_files_must_exist(copy, file, rule):
     assert [violation.file for violation in violations(copy, [file, "core/x.py"], rules=[rule])] == [file]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "file, rule",
@@ -181,7 +180,6 @@ def test_each_missing_file_is_reported(copy, file, rule):
     assert (rule, file) in {(violation.rule, violation.file) for violation in violations(copy)}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_missing_colab_configuration_is_reported(copy):
     (copy / "configs/swinmae_ssl.yaml").unlink()

@@ -70,7 +70,6 @@ def test_the_magic_uses_the_current_notebook_by_default(shell, capsys, monkeypat
     assert not shell.run_cell("%migrate").success
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_magic_works_in_a_kernel(tmp_path):
     save(tmp_path / "colab_a.ipynb", COLAB)

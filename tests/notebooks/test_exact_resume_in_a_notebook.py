@@ -11,7 +11,7 @@ from tests.notebooks.test_working_in_a_notebook import PATIENCE_S, Page, page
 from tests.support.killing import Outcome
 from tests.support.small_workspace import CONFIGS
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 __all__ = ["page"]  # the fixture: one kernel for the tests of this module
 

@@ -141,7 +141,6 @@ def kinds(outputs: list[dict[str, Any]]) -> set[str]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_person_opens_the_notebook_in_jupyter_and_looks_at_the_data(lab):
     assert {"configs", "data", "notebooks"} <= {entry["name"] for entry in lab.ask("/api/contents")["content"]}

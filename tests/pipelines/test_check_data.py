@@ -44,7 +44,6 @@ def texts(found: dict, severity: str) -> str:
     return "\n".join(each["text"] for each in found["findings"] if each["severity"] == severity)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_data_of_both_streams_is_ready_and_the_time_to_train_is_measured(workspace, capsys):
     write_process_data(workspace / "data/fdc")

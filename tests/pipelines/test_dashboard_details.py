@@ -100,7 +100,6 @@ def test_a_pause_is_kept_for_any_bin_size(workspace):
     assert len(recording["t"]) == len(recording["high"]) <= MAX_BINS + 4
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_million_scores_become_bins_and_detail_files(tmp_path):
     score = np.random.default_rng(0).gamma(2, 1, 1_000_000).astype(np.float32)

@@ -15,7 +15,7 @@ from tests.pipelines.executed_notebooks import write_notebook
 from tests.support import built_once
 from tests.support.small_workspace import PIPELINE_ARGUMENTS, RUN_ID, build_small_workspace, install_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 NOTEBOOK = "notebooks/local_patchtst_ssl.ipynb"
 DUMP = f"import os\nprint(dict(os.environ))\napi_key = '{CANARY}'\ndict(os.environ)"

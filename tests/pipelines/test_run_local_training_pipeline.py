@@ -214,7 +214,6 @@ def run(root: Path, *overrides: str) -> int:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_result_is_json_on_request(copied, capsys):
     assert run(copied, "--only", "checklist", "--json") == EXIT_OK
     printed = json.loads(capsys.readouterr().out)
@@ -231,7 +230,6 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, capsys):
     """No split is long enough for such a window, which the quality check cannot detect. One step at a time: of two
     streams that fail at once, either may be the first."""
@@ -255,7 +253,6 @@ def test_a_failing_notebook_is_reported_in_one_line_with_a_dashboard(fresh, caps
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_dead_kernel_is_reported_in_one_line(fresh, capsys):
     path = fresh / "notebooks/local_patchtst_ssl.ipynb"
     notebook = nbformat.read(path, as_version=4)
@@ -294,7 +291,6 @@ def test_a_glob_without_matches_ends_before_any_notebook(fresh, capsys):
     assert "data/none does not exist" in verdict["detail"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
     assert run(fresh, "dqvl.hard.rms_max=0.01") == EXIT_DATA
@@ -305,7 +301,6 @@ def test_data_that_fails_the_quality_check_is_reported_and_shown(fresh, capsys):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
     folder = copied / "artifacts/scores"
     kept = (folder / "patchtst_summary.json").read_bytes()
@@ -316,7 +311,6 @@ def test_scoring_runs_only_if_the_notebook_wrote_no_scores(copied):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_scores_follow_the_requested_threshold(copied):
     """A later run without the option does not resume with it."""
     file, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst")
@@ -329,7 +323,6 @@ def test_scores_follow_the_requested_threshold(copied):
     assert read_json(file)["threshold"] == before
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scores_follow_a_calibration(copied):
     summary, step = copied / "artifacts/scores/patchtst_summary.json", ("--only", "scores-patchtst", "--resume")
@@ -343,7 +336,6 @@ def test_scores_follow_a_calibration(copied):
     assert read_json(summary)["threshold"]["value"] != before
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_failing_check_is_named_and_is_the_exit_code_and_the_verdict(copied, capsys):
     (copied / "artifacts/scaler_patchtst.json").unlink()
@@ -357,7 +349,6 @@ def test_a_failing_check_is_named_and_is_the_exit_code_and_the_verdict(copied, c
 
 
 # ------------------------------------------------------------------------------------------------ choosing and resuming
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_resuming_a_finished_run_repeats_only_the_dashboard(copied, capsys):
     before = {path: path.stat().st_mtime_ns for path in (copied / "checkpoints").iterdir()}
@@ -426,7 +417,6 @@ def test_invalid_options_are_usage_errors(fresh, words):
     assert caught.value.code == EXIT_USAGE
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_ctrl_c_saves_and_resume_continues_the_same_run(fresh):
     words = ["--only", "notebook-patchtst", "training.epochs=30"]

@@ -52,7 +52,6 @@ def test_size_and_manifest(plant):
     assert on_disk == {entry["path"] for entry in manifest["files"]} | {MANIFEST.as_posix()}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
     first = make_sample_data(tmp_path, seed=7)
@@ -71,7 +70,6 @@ def test_valid_sample_data_is_kept_and_damaged_data_replaced(plant, tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_files_of_the_user_are_not_overwritten(tmp_path):
     mine = tmp_path / "data/fdc/train_1.csv"
@@ -208,7 +206,6 @@ def test_a_file_in_place_of_the_folder_is_a_usage_error(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"landfall sample-data: --out {tmp_path / 'file'} is not a folder — ")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_command_line_writes_json_to_stdout(tmp_path):
     command = [sys.executable, "-m", "pipelines.sample_data", "--out", str(tmp_path), "--seed", "3"]

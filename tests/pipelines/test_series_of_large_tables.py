@@ -79,7 +79,6 @@ def test_detail_files_contain_every_score_and_bins_every_extreme(tmp_path, monke
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
 def test_memory_per_row_is_bounded(tmp_path):
     """Scoring uses 57 bytes per row; the export may briefly use twice as much."""

@@ -33,7 +33,6 @@ def test_the_pipeline_has_no_step_for_an_unused_stream(sensors_only, capsys):
     assert "swinmae" not in steps
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     arguments = ["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--json", "--skip-smoke"]
@@ -44,7 +43,6 @@ def test_the_checklist_passes_without_an_unused_stream(sensors_only, capsys):
     assert not any("swinmae" in item["id"] for item in report["items"])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_dashboard_explains_an_unused_stream(sensors_only, capsys):
     validate_training_outputs.main(["--repo-root", str(sensors_only), *PIPELINE_ARGUMENTS, "--skip-smoke"])

@@ -22,15 +22,11 @@ needs_shared_data = pytest.mark.skipif(
 )
 
 
-# For variants of a test of which another one is in a faster tier.
-IN_NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
-
-
 def most_nightly(cases: Iterable[Any], *, but: int) -> list[Any]:
     """The cases of a parametrised test: the first `but` in its tier, the others at night. A tuple is several values."""
     cases = list(cases)
     rest = [case if isinstance(case, tuple) else (case,) for case in cases[but:]]
-    return [*cases[:but], *(pytest.param(*values, marks=IN_NIGHTLY) for values in rest)]
+    return [*cases[:but], *(pytest.param(*values, marks=pytest.mark.nightly) for values in rest)]
 
 
 def committed(path: str) -> bytes:

@@ -93,7 +93,6 @@ def test_a_fork_and_its_processes_heed_permissions(tmp_path):
     assert done.returncode == 11
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_random_commands_with_random_faults_leave_everything_in_order():
     result = chaos.chaos(1, seconds=600, commands=12)

@@ -33,7 +33,6 @@ def report(out: Path) -> dict[str, dict]:
 
 
 # ------------------------------------------------------------------------------------------------------------- running
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_sections_that_fail_in_every_way_leave_the_others_and_the_report(tmp_path):
     chosen = [section for section in SECTIONS if section.name not in ("no_device", "hangs")]
@@ -102,7 +101,6 @@ def test_without_a_device_the_other_sections_wait_for_one(tmp_path):
     assert {section["status"] for section in report(tmp_path).values()} == {"passed"}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_tests_of_an_absent_device_fail(tmp_path, monkeypatch):
     """A skipped section would count as done."""
@@ -210,7 +208,6 @@ def stand_in(tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_the_stand_in_runs_the_sections(stand_in):
@@ -228,7 +225,6 @@ def test_the_stand_in_runs_the_sections(stand_in):
     assert speed["cost of determinism"]["facts"]["times the seconds"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_stand_in_runs_the_main_job_and_measures_its_energy(tmp_path):
     """With the time as counter: one joule a second."""

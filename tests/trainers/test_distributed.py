@@ -187,7 +187,6 @@ def test_two_processes_learn_images_as_one_does(workspace):
     assert_same_curve(expected, history(workspace, "swinmae"))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 # -------------------------------------------------------------------------------------------------------------- elastic
 def test_a_killed_process_loses_no_finished_epoch(plant, tmp_path):

@@ -18,7 +18,7 @@ from core.config.execution import Distributed
 from core.devices.capabilities import DeviceCapabilities
 from core.devices.manager import DeviceManager
 from core.errors import EXIT_KILLED, EXIT_OK, EXIT_RESUMABLE, ConfigError, LandfallError
-from tests.support import IN_NIGHTLY, REPO_ROOT, most_nightly
+from tests.support import REPO_ROOT, most_nightly
 from trainers import elastic
 from trainers.launching import Rendezvous, launch, torchrun_arguments
 
@@ -271,16 +271,15 @@ def test_a_training_process_that_is_asked_to_stop_while_it_imports_torch_records
     assert (folder / "exit_code").read_text() == str(EXIT_RESUMABLE)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     "what, restarts, code",
     [
         ("died", 1, EXIT_OK),
-        pytest.param("died", 0, EXIT_KILLED, marks=IN_NIGHTLY),
-        pytest.param("asked", 0, EXIT_RESUMABLE, marks=IN_NIGHTLY),
-        pytest.param("asked", 1, EXIT_RESUMABLE, marks=IN_NIGHTLY),
+        pytest.param("died", 0, EXIT_KILLED, marks=pytest.mark.nightly),
+        pytest.param("asked", 0, EXIT_RESUMABLE, marks=pytest.mark.nightly),
+        pytest.param("asked", 1, EXIT_RESUMABLE, marks=pytest.mark.nightly),
     ],
 )
 def test_a_process_that_dies_while_data_is_read_is_restarted_and_one_that_is_asked_to_stop_ends_all(

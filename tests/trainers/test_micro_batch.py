@@ -175,7 +175,6 @@ print(json.dumps([own.to_json(), agreed.to_json(), starved.needs_checkpointing])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_processes_use_the_smallest_result(tmp_path):
     answers = answers_of([sys.executable, "-c", AGREE, rank, str(tmp_path / "store")] for rank in "01")
@@ -261,7 +260,6 @@ def limited(tmp_path_factory):
     return answers_of([[sys.executable, "-c", LIMITED, str(tmp_path_factory.mktemp("root"))]])[0]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_chosen_batch_stays_within_the_memory_limit(limited):
     for answer in limited:
@@ -273,14 +271,12 @@ def test_the_chosen_batch_stays_within_the_memory_limit(limited):
         assert answer["wall"], "the limit is real: eight times the batch is refused"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_more_memory_allows_a_larger_batch(limited):
     small, large = (answer["result"]["largest"] for answer in limited)
     assert 8 <= small < large
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_linear_model_predicts_the_measured_peak(limited):
     """Compares the growth above the present memory: interpreter and torch would hide an error of the line."""

@@ -8,7 +8,6 @@ import pytest
 from core import checkpoint, promotion
 from core.config.compose import load_config, local_config_file, recorded
 from pipelines import list_runs, promote_run
-from tests.support import IN_NIGHTLY
 from tests.trainers.trainings import run_training
 from trainers import train_patchtst_ssl
 
@@ -51,13 +50,12 @@ def test_a_better_run_replaces_the_model_and_the_old_weights_are_kept(plant):
     assert checkpoint.verify(worse.checkpoint)["sha256"] == old["sha256"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "change",
     [
         "data.splits.validation.stop=0.72",
-        pytest.param("model.mask_ratio=0.6", marks=IN_NIGHTLY),
+        pytest.param("model.mask_ratio=0.6", marks=pytest.mark.nightly),
         "training.promote=always",
     ],
 )
@@ -84,7 +82,6 @@ def test_a_run_that_may_not_be_promoted_leaves_no_model(plant):
     assert not (plant / MODEL).exists()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_model_without_a_run_of_its_own_is_kept_before_it_is_replaced(plant):
     """Such as one that was imported, or that an earlier version of Landfall trained."""
@@ -133,7 +130,6 @@ def test_promote_refuses_a_run_without_weights_or_with_damaged_ones(plant, capsy
     assert _model(plant) == before
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_old_weights_are_removed_but_never_those_of_the_model(plant):
     config = load_config(local_config_file("patchtst"), ["training.keep_runs=2"], root=plant).config

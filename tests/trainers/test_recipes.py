@@ -36,7 +36,6 @@ def train(plant: Path, capsys, caplog):
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_recipes_train_one_after_the_other_in_one_workspace(plant, train):
     seen = []

@@ -23,7 +23,6 @@ from core.devices.plan import DevicePlan
 from core.errors import LandfallError, StoppedError
 from core.runlog import RunLog, read_metrics
 from core.stopping import StopRequest
-from tests.support import IN_NIGHTLY
 from tests.trainers.conftest import TINY
 from tests.trainers.process_groups import TOGETHER, assert_same_curve, finish, history, start
 from trainers import loop, recovery
@@ -118,7 +117,6 @@ def test_only_the_steps_with_a_spike_are_skipped(spiked, caplog):
     assert "(recovery 8 of 20)" in caplog.text
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_origin_is_saved(spiked):
     run_training(spiked, *BARE, "training.batch_size=8")
@@ -147,9 +145,8 @@ def everything(trainer: loop.Trainer) -> dict:
     return copy.deepcopy(parts)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("late", [pytest.param(False, marks=IN_NIGHTLY), True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     """Weights, moments, batch statistics and the state that dropout draws from, to the bit."""
     if late:
@@ -172,7 +169,6 @@ def test_a_skipped_step_changes_nothing(spiked, monkeypatch, request, late):
     assert len(compared) == 8
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     run_training(spiked, *BARE)
@@ -184,7 +180,6 @@ def test_late_and_immediate_checks_give_the_same_run(spiked, request):
     assert records(spiked, "recovery") == logged
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
     run_training(plant)
@@ -198,9 +193,9 @@ def test_a_finite_run_does_not_depend_on_the_kind_of_check(plant, request):
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param("before the first", marks=IN_NIGHTLY),
-        pytest.param("with the first still pending", marks=IN_NIGHTLY),
-        pytest.param("right after the first", marks=IN_NIGHTLY),
+        pytest.param("before the first", marks=pytest.mark.nightly),
+        pytest.param("with the first still pending", marks=pytest.mark.nightly),
+        pytest.param("right after the first", marks=pytest.mark.nightly),
         "later",
     ],
 )
@@ -252,7 +247,7 @@ def on(*dtypes: str):
 
 @pytest.mark.parametrize(
     "machine, raised",
-    [(on("float16", "bfloat16"), "bf16-mixed"), pytest.param(on("float16"), "32", marks=IN_NIGHTLY)],
+    [(on("float16", "bfloat16"), "bf16-mixed"), pytest.param(on("float16"), "32", marks=pytest.mark.nightly)],
     ids=["bfloat16", "none"],
 )
 def test_an_overflow_of_float16_raises_the_precision(plant, machine, raised, caplog):
@@ -442,7 +437,6 @@ def test_a_resumed_log_keeps_the_recoveries_of_its_checkpoint(workspace):
 
 
 # ---------------------------------------------------------------------------------------------------- several processes
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.nightly)])
 def test_all_processes_of_a_run_recover_in_the_same_way(spiked, tmp_path_factory, strategy):

@@ -13,7 +13,7 @@ from core import checkpoint
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.lock import Lock
 from core.runlog import RunLog, loss_csv_path, read_loss_csv, read_metrics
-from tests.support import IN_NIGHTLY, most_nightly
+from tests.support import most_nightly
 from tests.trainers.trainings import NUM_WINDOWS, StandIn, StopAfter, batch_of, fit, losses, make_trainer, run_training
 from trainers.checkpointer import Checkpointer
 from trainers.loop import Trainer
@@ -56,7 +56,7 @@ def test_with_another_batch_size_each_window_is_still_used_once(workspace, befor
     assert shares[: left // after] == [after] * (left // after), "complete steps of the new size from the start"
 
 
-@pytest.mark.parametrize("after", [2, pytest.param(16, marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("after", [2, pytest.param(16, marks=pytest.mark.nightly)])
 def test_with_another_batch_size_the_log_drops_repeated_steps_only(workspace, after):
     """The steps of an epoch then have other numbers, larger or smaller than those of the log."""
     first = make_trainer(workspace, "training.epochs=2", "training.batch_size=4")

@@ -16,7 +16,7 @@ from core import checkpoint, stopping
 from core.devices.backend import backend
 from core.errors import CheckpointError, LandfallError, StoppedError
 from core.runlog import read_loss_csv
-from tests.support import IN_NIGHTLY, REPO_ROOT
+from tests.support import REPO_ROOT
 from tests.trainers.conftest import TINY
 from tests.trainers.small_runs import environment_of, losses, run_training
 from trainers import probing
@@ -71,8 +71,8 @@ def test_measuring_does_not_change_the_result(plant):
     "change, effective, micro",
     [
         ((), 16, None),
-        pytest.param(("training.batch_size=4",), 16, 4, marks=IN_NIGHTLY),
-        pytest.param(("training.effective_batch=4",), 4, None, marks=IN_NIGHTLY),
+        pytest.param(("training.batch_size=4",), 16, 4, marks=pytest.mark.nightly),
+        pytest.param(("training.effective_batch=4",), 4, None, marks=pytest.mark.nightly),
     ],
 )
 def test_a_resumed_run_keeps_its_global_batch_size_by_default(plant, change, effective, micro):
@@ -242,7 +242,6 @@ def test_with_x64_weights_and_results_are_float64(plant):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_compiled_model_has_the_same_result(plant, monkeypatch):
     """The real compiler takes half a minute; this test only verifies that the setting reaches the model."""
     compiled = []
@@ -268,7 +267,6 @@ def test_the_memory_limit_applies_during_training_only(plant, monkeypatch):
 
 
 # ------------------------------------------------------------------------------------------------------------ commands
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
     for hours in (0.005, 0.02, 0.08):  # 18 s, unless the machine is so busy that training cannot begin in that time
@@ -284,7 +282,6 @@ def test_the_wall_time_limit_saves_and_ends_with_75_before_the_limit(plant):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
     result = command(plant, "local/devices=cpu", "training.epochs=1", PYTHONHASHSEED="7")
     assert result.returncode == 0, result.stderr
@@ -293,7 +290,6 @@ def test_a_command_restarts_itself_with_the_hash_seed_of_its_profile(plant):
     assert len(read_loss_csv(plant / "artifacts/loss/patchtst_loss_history.csv")) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_batch_size_on_the_command_line_is_not_changed(plant):
     result = command(plant, "--batch-size", "5", "training.epochs=1")

@@ -54,7 +54,6 @@ def test_a_run_starts_from_the_weights_of_other_sensors(pretrained, caplog):
     assert environment_of(pretrained)["model"]["started_from"] == origin
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_only_the_weights_are_loaded(pretrained):
     """Epoch, schedule, masks and order of windows are those of a new run."""
@@ -65,7 +64,6 @@ def test_only_the_weights_are_loaded(pretrained):
     assert losses(again) == losses(result)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_resumed_run_does_not_load_initial_weights(pretrained):
     whole = run_training(pretrained, "training.epochs=2", f"training.start_from={PRE}")

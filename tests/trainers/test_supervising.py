@@ -145,7 +145,6 @@ def test_each_start_has_its_own_time_limit(tmp_path, monkeypatch):
     assert Supervisor([sys.executable, "-S", "-c", show], last=tmp_path / "last.pt").run() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_command_resumes_after_kill_9_and_saves_on_usr1(plant):
     words = ("--repo-root", str(plant), "--run-id", "run-1", "--until-done", *TINY, "training.epochs=100000")

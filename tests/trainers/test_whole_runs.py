@@ -235,7 +235,6 @@ def test_unfinished_starts_a_new_run_if_the_checkpoint_does_not_fit(stopped, dam
     assert ("restarting from the beginning" in caplog.text) == (damage != "no run")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_memory_of_a_failed_resume_is_released_before_training_restarts(stopped, monkeypatch):
     """Two models and two copies of the data may not fit into memory."""

@@ -330,7 +330,6 @@ def test_every_key_of_the_schema_is_rendered(workspace):
             value = value[name]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "module, words",

@@ -281,7 +281,6 @@ _VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @given(values=st.dictionaries(_KEYS, _VALUES, max_size=6), stream=st.sampled_from(["patchtst", "swinmae"]))
 def test_any_values_give_a_configuration_or_faults(values, stream):

@@ -73,7 +73,6 @@ def test_a_file_with_one_row_is_rejected(tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_five_thousand_columns_are_read_exactly(tmp_path):
     bad_files.wide(tmp_path / "f.csv")
     config = config_for("patchtst", "f.csv", store_dir="")
@@ -159,7 +158,6 @@ def parts_of(file: str) -> list[str]:
     return [f"data.splits.{name}.files=['{file}']" for name in SPLIT_NAMES]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(("identity", "more"), [("units in cells", ()), ("flipped bits in gzip", ("--debug",))])
 def test_the_command_prints_one_line_and_more_on_request(identity, more, workspace):
@@ -173,7 +171,6 @@ def test_the_command_prints_one_line_and_more_on_request(identity, more, workspa
     assert all(word in line for word in (*bad.words, bad.name))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_training_reports_a_bad_file_in_one_line(workspace):
     bad_files.data(bad_files.table() + bytes(10))(workspace / "f.csv")

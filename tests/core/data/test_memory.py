@@ -15,7 +15,7 @@ import pytest
 from benchmarks.memory import write_csv
 from tests.support import REPO_ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 # Reads files through the store, reads windows in all of them, and prints its peak memory after each, in megabytes.
 _READ = """

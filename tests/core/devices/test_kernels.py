@@ -39,7 +39,6 @@ print(os.environ["CUBLAS_WORKSPACE_CONFIG"])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_command_takes_the_cublas_workspace_of_the_configuration(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

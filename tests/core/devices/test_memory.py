@@ -131,7 +131,6 @@ def python(script: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(torch._C, "_accelerator_getAllocatorSettings"),

@@ -72,14 +72,12 @@ def test_a_process_keeps_to_the_environment():
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @needs_affinity
 def test_a_process_keeps_to_its_affinity_mask():
     assert planned(str(min(affinity()))) == ["1", "1", "1 usable core"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_environment_is_not_changed():
     """OMP_WAIT_POLICY and GOMP_SPINCOUNT stay the user's own: docs/performance.md has what they cost."""

@@ -63,7 +63,6 @@ def test_the_environment_announces_a_tpu_that_cannot_be_used(monkeypatch, kind, 
     assert "pip install torch_xla" in found.reason
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_tpu_through_torch_xla_is_usable_after_a_real_operation(install):
     install("torch_xla", TORCH_XLA)
@@ -97,7 +96,6 @@ def test_torch_xla_on_another_device_is_not_a_tpu(install, in_this_process, monk
     assert tpu.detect_tpu().reason == "TPU_NAME=node-1 announces a TPU, but torch_xla runs on something else"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkeypatch):
     monkeypatch.setenv("TPU_NAME", "node-1")
@@ -107,7 +105,6 @@ def test_a_library_that_kills_its_process_does_not_kill_this_one(install, monkey
     assert "exit code -6" in found.reason
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_library_is_queried_once_per_process(install):
     install("torch_xla", {"__init__": "raise ImportError"})

@@ -46,7 +46,6 @@ def test_a_tuned_process_keeps_freed_memory_until_it_is_released():
     assert "tune=false" in said
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_freed_memory_is_returned_without_tuning():
     kept, _, said = kept_and_left(LANDFALL_TUNE="0")
@@ -54,7 +53,6 @@ def test_freed_memory_is_returned_without_tuning():
     assert "freed memory" not in said
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_another_c_library_is_reported_and_left_alone():
     kept, _, said = kept_and_left("other")

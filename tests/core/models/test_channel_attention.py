@@ -160,7 +160,6 @@ def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(outpu
 NOISE = {"gaussian": (Normal(0.0, 1.0), 1.0), "student_t": (StudentT(4.0, 0.0, 2**-0.5), 1.402)}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("output", NOISE)
 def test_a_variance_is_learned_and_standardises_the_error(output):

@@ -8,7 +8,6 @@ import torch
 from core.config.schema import PatchTSTModel, SwinMAEModel
 from core.models.patchtst import PatchTST
 from core.models.swinmae import SwinMAE
-from tests.support import IN_NIGHTLY
 
 
 def patchtst():
@@ -29,15 +28,14 @@ def swinmae_visible():
     return swinmae(drop_masked_tokens=True, window_size=2, **stages)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "build, checkpointing",
     [
         (patchtst, True),
-        pytest.param(swinmae, False, marks=IN_NIGHTLY),
-        pytest.param(swinmae_visible, False, marks=IN_NIGHTLY),
-        pytest.param(swinmae_visible, True, marks=IN_NIGHTLY),
+        pytest.param(swinmae, False, marks=pytest.mark.nightly),
+        pytest.param(swinmae_visible, False, marks=pytest.mark.nightly),
+        pytest.param(swinmae_visible, True, marks=pytest.mark.nightly),
     ],
 )
 def test_one_graph_with_the_same_gradients_and_statistics(build, checkpointing):

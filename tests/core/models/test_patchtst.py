@@ -9,7 +9,6 @@ from core.models import patchtst
 from core.models.masking import random_mask
 from core.models.patchtst import PLAIN_LENGTH, PatchTST, attend
 from tests.core.models.reference_names import renamed
-from tests.support import IN_NIGHTLY
 
 BATCH, WINDOW, CHANNELS, PATCH = 3, 48, 2, 8
 NUM_PATCHES = WINDOW // PATCH
@@ -238,7 +237,7 @@ def test_micro_batches_give_the_same_step(micro, norm, drop_masked_tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drop_masked_tokens", [pytest.param(False, marks=IN_NIGHTLY), True])
+@pytest.mark.parametrize("drop_masked_tokens", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_learns_sinusoids(drop_masked_tokens):
     torch.manual_seed(0)
     model = PatchTST(settings(d_model=32, d_ff=64, drop_masked_tokens=drop_masked_tokens), num_channels=2, window=64)

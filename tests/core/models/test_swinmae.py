@@ -232,7 +232,6 @@ def test_the_loss_of_a_variance_is_the_squared_error_with_another_gradient(outpu
     assert_another_gradient_for_the_same_loss(point, distribution, images(), a_mask(point))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_variance_is_learned_and_divides_the_error():
     """Noise with a deviation of 2 in the upper half of the image and .2 in the lower: errors are about 1 in both."""
@@ -320,7 +319,6 @@ def test_only_axes_of_the_sensor_are_masked():
     assert (one.draw_mask(2).sum(1) == 12).all()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_axis_is_learned_from_another():
     torch.manual_seed(0)
@@ -413,7 +411,6 @@ def test_the_level_of_a_masked_axis_is_masked_with_it():
         assert not same[:, :, -1].all()  # levels of other axes do depend on it
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_level_is_learned_from_the_image():
     torch.manual_seed(0)

@@ -16,7 +16,6 @@ from inference.charts.innovations import Innovations
 from inference.charts.process import ProcessChartSet, fit_process
 from inference.groups import POOLED, reference_of, scored_per_recording
 from tests.inference.charts.plants import Splits, errors_of, out_of_fold, plant, whole
-from tests.support import IN_NIGHTLY
 
 # Without `cross_shift`, which has a share of the weight of `cross`.
 ONLY_CROSS = ProcessCharts(cusum_share=0.0)
@@ -165,7 +164,7 @@ def test_a_single_large_residual_does_not_raise_the_regression_on_other_channels
 
 
 @pytest.mark.parametrize(
-    "num_channels, blocks", [(1, None), (8, 9), (100, 5), pytest.param(600, 1, marks=IN_NIGHTLY), (1025, None)]
+    "num_channels, blocks", [(1, None), (8, 9), (100, 5), pytest.param(600, 1, marks=pytest.mark.nightly), (1025, None)]
 )
 def test_many_channels_have_fewer_regressors(num_channels, blocks):
     values_nc = np.random.default_rng(0).normal(size=(80, num_channels)).astype(np.float32)

@@ -67,7 +67,6 @@ def test_the_choice_is_logged(caplog):
     assert "3 of 13 channels are scored" in caplog.text
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("context", ["off", "on"])
 def test_a_fault_of_a_sensor_is_not_hidden_by_a_new_command(context):

@@ -29,7 +29,7 @@ from inference.thresholds import calibrate
 from tests.inference.charts.plants import Splits, plant
 from tests.inference.detector.scoring import assert_same, file_of, score
 from tests.inference.trained_workspace import configuration
-from tests.support import IN_NIGHTLY, most_nightly
+from tests.support import most_nightly
 
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
 # Every recording with a past of its own: the first rows of each are normal, the rest is scored.
@@ -49,10 +49,10 @@ WHERE = {"logging": {"log_dir": "r", "checkpoint_path": "m.pt"}, "dqvl": {"repor
     [
         ("patchtst", []),
         ("swinmae", []),
-        pytest.param("patchtst", OWN_PAST, marks=IN_NIGHTLY),
-        pytest.param("patchtst", ["scoring.model_weight=1"], marks=IN_NIGHTLY),
-        pytest.param("swinmae", ["scoring.model_weight=1"], marks=IN_NIGHTLY),
-        pytest.param("swinmae", ["data.store_dir=''"], marks=IN_NIGHTLY),
+        pytest.param("patchtst", OWN_PAST, marks=pytest.mark.nightly),
+        pytest.param("patchtst", ["scoring.model_weight=1"], marks=pytest.mark.nightly),
+        pytest.param("swinmae", ["scoring.model_weight=1"], marks=pytest.mark.nightly),
+        pytest.param("swinmae", ["data.store_dir=''"], marks=pytest.mark.nightly),
     ],
 )
 def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, overrides, caplog):
@@ -70,8 +70,8 @@ def test_scores_of_a_stored_detector_are_bit_identical(trained, stream, override
     ("stream", "overrides"),
     [
         ("patchtst", []),
-        pytest.param("swinmae", [], marks=IN_NIGHTLY),
-        pytest.param("patchtst", OWN_PAST, marks=IN_NIGHTLY),
+        pytest.param("swinmae", [], marks=pytest.mark.nightly),
+        pytest.param("patchtst", OWN_PAST, marks=pytest.mark.nightly),
     ],
 )
 def test_the_benchmark_uses_the_scores_of_the_detector(trained, stream, overrides):

@@ -18,7 +18,6 @@ from inference.groups import reference_of
 from inference.model_errors import model_errors, reference_errors
 from inference.run_scoring_example import score_stream
 from tests.inference.trained_workspace import configuration
-from tests.support import IN_NIGHTLY
 
 NUM_FAULTS, LENGTH = 40, 25
 both_streams = pytest.mark.parametrize("stream", ["patchtst", "swinmae"])
@@ -87,7 +86,7 @@ def test_faults_are_injected_into_copies_except_the_first(trained, stream):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(trained, stream):
     windows, config, scoring, _ = reference(trained, stream)
     injected = inject(windows, stream, span=4, seed=3)
@@ -98,7 +97,7 @@ def test_model_errors_of_the_fault_free_copy_equal_the_calibration_errors(traine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=IN_NIGHTLY)])
+@pytest.mark.parametrize("stream", ["patchtst", pytest.param("swinmae", marks=pytest.mark.nightly)])
 def test_scoring_chooses_stores_and_explains_the_weight(trained, stream, caplog):
     caplog.set_level("INFO")
     choice = score_stream(configuration(stream, trained, "scoring.model_weight=auto"), root=trained).summary["detector"]

@@ -60,7 +60,6 @@ def keeping(draw, kept):
     return drawing
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("stream", STREAMS)
 def test_each_of_the_worst_events_has_a_picture_and_old_ones_are_removed(drawn, stream):

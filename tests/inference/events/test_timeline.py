@@ -14,7 +14,7 @@ from core.config.schema import Scoring
 from inference.events import timeline
 from inference.events.finding import LINES, find_events
 from inference.events.timeline import plot_timeline
-from tests.support import IN_NIGHTLY, most_nightly
+from tests.support import most_nightly
 
 
 def draw(path: Path, table: pd.DataFrame, num_channels: int = 6) -> tuple[int, int]:
@@ -38,9 +38,9 @@ def noise(length: int, seed: int = 0) -> np.ndarray:
         [300],
         [40, 50, 60],
         [1],
-        pytest.param([300_000], marks=IN_NIGHTLY),
-        pytest.param([200 + 5 * number for number in range(35)], marks=IN_NIGHTLY),
-        pytest.param([1] * 120, marks=IN_NIGHTLY),
+        pytest.param([300_000], marks=pytest.mark.nightly),
+        pytest.param([200 + 5 * number for number in range(35)], marks=pytest.mark.nightly),
+        pytest.param([1] * 120, marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.parametrize("stamped", most_nightly([True, False], but=1))

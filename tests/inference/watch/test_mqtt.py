@@ -115,7 +115,6 @@ def publisher(broker: RunningBroker) -> Iterator[Publisher]:
     made.close()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_rows_of_a_broker_are_scored_as_those_of_files_also_after_a_kill(trained, broker, publisher):
     settings = settings_of(trained, broker)

@@ -12,7 +12,6 @@ import pytest
 from core.errors import EXIT_OK
 from inference.watch.watching import Watch
 from tests.inference.watch.following import assert_equal_to_files, lines_of, monitor_of, scored_by_files, watch_once
-from tests.support import IN_NIGHTLY
 
 STREAM = "swinmae"
 LIVE = "data.splits.test.files=[data/live/*]"
@@ -23,10 +22,14 @@ KINDS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "kind", [pytest.param("charts", marks=IN_NIGHTLY), "model and charts", pytest.param("model", marks=IN_NIGHTLY)]
+    "kind",
+    [
+        pytest.param("charts", marks=pytest.mark.nightly),
+        "model and charts",
+        pytest.param("model", marks=pytest.mark.nightly),
+    ],
 )
 def test_scores_and_events_are_those_of_complete_files(trained, kind):
     detector, more = KINDS[kind]

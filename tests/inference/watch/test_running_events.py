@@ -98,7 +98,6 @@ def test_an_event_in_pieces_is_attributed_as_a_whole():
     assert reports[1]["channels"][0]["name"] == "s"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @given(st.data())
 def test_batch_and_incremental_events_are_equal(data):

@@ -32,7 +32,6 @@ from tests.inference.watch.following import (
     watch_once,
     watch_process,
 )
-from tests.support import IN_NIGHTLY
 from tests.support.waiting import until
 
 LIVE = "data.splits.test.files=[data/live/*.csv]"
@@ -49,10 +48,10 @@ KINDS = {
     "kind",
     [
         pytest.param("charts", marks=pytest.mark.slow),
-        pytest.param("charts by operating context", marks=IN_NIGHTLY),
-        pytest.param("model", marks=IN_NIGHTLY),
+        pytest.param("charts by operating context", marks=pytest.mark.nightly),
+        pytest.param("model", marks=pytest.mark.nightly),
         pytest.param("model and charts", marks=pytest.mark.slow),
-        pytest.param("model without weight", marks=IN_NIGHTLY),
+        pytest.param("model without weight", marks=pytest.mark.nightly),
     ],
 )
 def test_scores_and_events_are_those_of_complete_files(trained, kind):
@@ -118,7 +117,6 @@ def test_rows_of_a_growing_file_are_scored_as_soon_as_they_are_complete(trained)
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_no_event_is_lost_or_repeated_when_the_process_is_killed(trained):
     logger, chance = Logger(trained), random.Random(5)
     more, kills = ["--detector", "charts", "--limit", "5", LIVE], 0
@@ -136,7 +134,6 @@ def test_no_event_is_lost_or_repeated_when_the_process_is_killed(trained):
     assert_equal_to_files(trained, scored_live(trained))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_no_event_is_lost_or_repeated_when_it_is_killed_at_any_line(trained):
     """Forty processes, each killed before some line of what reads, scores, appends or stores."""

@@ -95,7 +95,6 @@ def test_writing_many_long_texts_needs_memory_for_one_of_them(tmp_path):
     assert (tmp_path / "out.ipynb").stat().st_size > 30_000_000
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_writing_needs_memory_for_the_lines_of_one_text_only(tmp_path):
     text = "0123456789" * 7 + "\n"

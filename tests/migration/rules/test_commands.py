@@ -76,7 +76,6 @@ for count in range(10_000):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "line", ["{python} writer.py &", "nohup {python} writer.py > log &", "cd . && {python} writer.py &"]

@@ -102,7 +102,6 @@ def shell(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_rewritten_lines_run_in_ipython(shell, tmp_path, monkeypatch):
     """The pip of the kernel runs, with values, redirections, pipes and several lines; system commands do nothing."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}" + os.environ["PATH"])

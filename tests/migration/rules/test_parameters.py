@@ -320,7 +320,6 @@ def test_papermill_shows_parameters_with_their_types(tmp_path):
     assert found["n"]["help"] == "slider, 1 to 9"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_papermill_fills_the_parameters_from_any_folder(tmp_path):
     cells, _ = _migrate(

@@ -42,7 +42,6 @@ def documented_program(system: str) -> str:
     return program.replace(arguments["SLURM"], arguments[system]).replace("SLURMCluster", f"{system}Cluster")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_fleet_runs_on_workers_that_a_batch_system_starts(system, plant, tmp_path, monkeypatch):

@@ -64,7 +64,6 @@ def _answer_to_a_stranger(port: int) -> bytes:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_signal_ends_the_command_and_its_workers(plant):
     import psutil
 

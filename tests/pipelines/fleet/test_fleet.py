@@ -59,7 +59,6 @@ def alone(plant, machine):
     return results(folder)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_machines_are_trained_and_scored_as_by_the_commands_alone(plant):
     machines = {machine.id: machine for machine in read_fleet("configs/fleet.yaml", plant).machines}
@@ -88,7 +87,6 @@ def test_machines_are_trained_and_scored_as_by_the_commands_alone(plant):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_death_of_a_worker_and_of_the_scheduler_lose_nothing(plant):
     machine = read_fleet("configs/fleet.yaml", plant).machines[0]
     words = ("train", "--machine", "press-1", "--workers", "1", "training.checkpoint_every_minutes=0.001")
@@ -117,7 +115,6 @@ def test_the_death_of_a_worker_and_of_the_scheduler_lose_nothing(plant):
     assert results(plant / "machines/press-1") == results(plant / "machines/undisturbed")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_job_leaves_nothing_behind_in_its_process(plant):
     """A deterministic job with a seed of its own between two equal ones; charts, another stream, and a failing one."""
