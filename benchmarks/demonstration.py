@@ -30,7 +30,7 @@ from inference.detector.fitting import fit
 from inference.detector.score_table import score_table
 from inference.detector.stored import charts_and_data
 from inference.entries import SplitErrors
-from inference.events.figures import event_figures
+from inference.events.metrics import event_metrics
 from inference.groups import reference_of
 from inference.metrics import auroc
 from inference.model_errors import model_errors, reference_errors
@@ -56,7 +56,7 @@ def demonstration(stream: Stream, seed: int, *, is_trained: bool = False) -> dic
     evaluated = table[table["label"].notna() & table["score"].notna()]
     healthy = evaluated[evaluated.groupby("recording", observed=True)["label"].transform("max") == 0]
     return {
-        **event_figures(table, config.scoring),
+        **event_metrics(table, config.scoring),
         "model_weight": detector.model_weight,
         "auroc": auroc(evaluated["score"].to_numpy(), evaluated["label"].to_numpy(dtype="int8")),
         "healthy_recordings": int(healthy["recording"].nunique()),

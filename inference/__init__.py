@@ -1,6 +1,6 @@
 """Scores, thresholds and events. Modules import only modules above them in this list, which has the lowest first:
 
-- `metrics`: figures of scores against labels
+- `metrics`: scores against labels
 - `running`: means, sums and errors along rows that come in pieces
 - `alarms`: joins alarms to events and bursts
 - `false_alarms`: scores of normal data, and the false alarms of a threshold on them

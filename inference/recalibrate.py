@@ -21,7 +21,7 @@ from core.checkpoint import describe, detector_path
 from core.cli import add_checkpoint_argument, add_config_arguments, print_json, root_of, run_command, with_config
 from core.config.compose import LoadedConfig
 from core.config.data import Splits
-from core.config.renames import current_key
+from core.config.former_keys import current_key
 from core.config.schema import STREAMS, AnyConfig
 from core.errors import EXIT_OK, OutputError, UsageError
 from core.lock import Lock

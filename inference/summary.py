@@ -39,7 +39,7 @@ class Threshold(CalibratedThreshold):
     departure: str = ""
 
 
-# Figures against label files by name, as `inference.metrics.Detection` and `inference.events.figures.event_figures`
+# Figures against label files by name, as `inference.metrics.Detection` and `inference.events.metrics.event_metrics`
 # define them; null where undefined.
 Detection = dict[Text, Number]
 
@@ -186,21 +186,21 @@ def _charts_alone(
 def _detection(scores: pd.DataFrame, threshold: float, settings: Scoring) -> Detection | None:
     """Metrics of the scores that have a label, and of events; None without any label. An undefined metric is None,
     because JSON has no NaN."""
-    from inference.events.figures import event_figures
+    from inference.events.metrics import event_metrics
     from inference.metrics import detection_metrics
 
     labelled = scores[scores["label"].notna() & scores["score"].notna()]
     if labelled.empty:
         return None
-    figures = detection_metrics(labelled["score"].to_numpy(), labelled["label"].to_numpy(dtype="int8"), threshold)
-    found = {**asdict(figures), **event_figures(scores, settings)}
+    metrics = detection_metrics(labelled["score"].to_numpy(), labelled["label"].to_numpy(dtype="int8"), threshold)
+    found = {**asdict(metrics), **event_metrics(scores, settings)}
     return {name: finite(value) for name, value in found.items()}
 
 
 def _missed_faults(scores: pd.DataFrame, settings: Scoring, recordings: Sequence[Recording]) -> list[dict[str, Any]]:
     """The labelled faults without a matched event, with their names if the label files have them."""
     from core.data.labels import fault_names
-    from inference.events.figures import missed_faults
+    from inference.events.metrics import missed_faults
 
     missed = missed_faults(scores, settings)
     missed["fault"] = None
@@ -227,10 +227,10 @@ def charts_alone_in_words(summary: Summary) -> str | None:
     alone = summary["charts_alone"]
     if alone is None:
         return None
-    return f"control charts alone: {_figures_in_words(alone)}; with the model: {_figures_in_words(summary)}"
+    return f"control charts alone: {_metrics_in_words(alone)}; with the model: {_metrics_in_words(summary)}"
 
 
-def _figures_in_words(found: Mapping[str, Any]) -> str:
+def _metrics_in_words(found: Mapping[str, Any]) -> str:
     detection = found["detection"] or {}
     words = counted(found["events"], "event")
     if detection.get("faults_total"):

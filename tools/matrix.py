@@ -139,7 +139,7 @@ def run(row: Row, folder: Path) -> Result:
         _call((python, "-m", "pipelines.sample_data", *seed), folder, environment, log)
         pipeline = (python, "-m", "pipelines.run_local_training_pipeline", *row.overrides)
         code = _call(pipeline, folder, environment, log)
-        streams = figures(folder)
+        streams = metrics_of_streams(folder)
         failed = (failed_checks(folder) or [_last_line(log)]) if code else missed_goals(streams)
     return Result(row.name, not failed, round(time.monotonic() - started, 1), failed, streams)
 
@@ -185,14 +185,14 @@ def missed_goals(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return missed
 
 
-def figures(folder: Path) -> dict[str, dict[str, Any]]:
+def metrics_of_streams(folder: Path) -> dict[str, dict[str, Any]]:
     """Skill and detection metrics of each stream, as far as they exist."""
-    figures = {}
+    found = {}
     for stream in STREAMS:
         metrics = _read(folder / f"checkpoints/{stream}_ssl.json").get("metrics", {})
         detection = _read(folder / f"artifacts/scores/{stream}_summary.json").get("detection") or {}
-        figures[stream] = {"skill": (metrics.get("skill") or {}).get("total"), **detection}
-    return figures
+        found[stream] = {"skill": (metrics.get("skill") or {}).get("total"), **detection}
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

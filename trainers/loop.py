@@ -220,16 +220,16 @@ class Trainer:
     def _settle(self, run: RunLog, steps: Sequence[torch.Tensor], pending: list[TakenStep]) -> str:
         """Reads the losses and norms of pending steps with one transfer from the device, and writes their records.
         Afterwards weights and position are those after the last finite step. Returns a note for the progress bar."""
-        figures = [torch.stack([taken.loss, taken.norm, taken.skipped]) for taken in pending]
-        figures = torch.stack(figures).tolist() if figures else []
+        values = [torch.stack([taken.loss, taken.norm, taken.skipped]) for taken in pending]
+        values = torch.stack(values).tolist() if values else []
         good = [
-            (taken, loss, norm) for taken, (loss, norm, skipped) in zip(pending, figures, strict=True) if not skipped
+            (taken, loss, norm) for taken, (loss, norm, skipped) in zip(pending, values, strict=True) if not skipped
         ]
         if good:
             self.position.rate = good[-1][0].rate
             self._log_steps(run, good)
         if len(good) < len(pending):
-            loss, norm, _ = figures[len(good)]
+            loss, norm, _ = values[len(good)]
             self._roll_back(run, pending[len(good)], steps, loss, norm)
         pending.clear()
         return f"epoch {self.position.epoch + 1}/{self.epochs.epochs} loss {good[-1][1]:.4f}" if good else ""
@@ -249,8 +249,8 @@ class Trainer:
         taken.undo()
         self._loss_sum, self.position.step = taken.loss_sum, taken.index
         epoch, index_b = self.position.epoch, steps[taken.index]
-        figures = NonFinite(epoch + 1, self.state.steps_done + 1, loss, self.plan.precision, norm, taken.rate)
-        if not self.recovery.from_step(run, figures, index_b, "masks", epoch, taken.index):
+        non_finite = NonFinite(epoch + 1, self.state.steps_done + 1, loss, self.plan.precision, norm, taken.rate)
+        if not self.recovery.from_step(run, non_finite, index_b, "masks", epoch, taken.index):
             self.position.step += 1
             self.position.left_out += len(index_b)
         self.guard = NonFiniteGuard(self.plan)
@@ -259,8 +259,8 @@ class Trainer:
         """The validation loss, which is finite; None if `stop` is due before the end. Raises LandfallError if no remedy
         is left for a loss that is NaN or infinite."""
         while (loss := self.objective.mean_loss(self.validation, stop)) is not None and not math.isfinite(loss):
-            figures = NonFinite(self.position.epoch + 1, self.state.steps_done, loss, self.plan.precision)
-            self.recovery.from_validation(run, figures)
+            non_finite = NonFinite(self.position.epoch + 1, self.state.steps_done, loss, self.plan.precision)
+            self.recovery.from_validation(run, non_finite)
             self.guard = NonFiniteGuard(self.plan)
         return loss
 

@@ -41,7 +41,7 @@ _PRECISIONS = tuple(AUTOCAST_DTYPES)
 
 @dataclass(frozen=True)
 class TakenStep:
-    """An optimizer step whose figures have not been read yet: scalars on the device.
+    """An optimizer step whose values have not been read yet: scalars on the device.
 
     index: within its epoch. skipped: 1 if this step or an earlier pending one was not finite, so that it changed no
     weight; else 0. loss_sum: of the epoch before this step. undo: restores what computing the gradient has changed.
@@ -59,10 +59,10 @@ class TakenStep:
 class NonFiniteGuard:
     """Lets a step change the weights only if its loss and its gradient are finite, without waiting for the device.
 
-    After a skipped step all following ones are skipped too: whenever the host reads the figures, weights and moments
+    After a skipped step all following ones are skipped too: whenever the host reads the values, weights and moments
     are those before the skipped step.
 
-    reads_every_step: the host reads the figures of every step. On a CPU that costs nothing, and only the CUDA optimizer
+    reads_every_step: the host reads the values of every step. On a CPU that costs nothing, and only the CUDA optimizer
     can skip an update by a flag on the device.
     """
 
@@ -113,10 +113,10 @@ class NonFinite:
     lr: float | None = None
 
     def __str__(self) -> str:
-        figures = f"validation loss {self.loss:g} after"
+        what = f"validation loss {self.loss:g} after"
         if self.grad_norm is not None:
-            figures = f"loss {self.loss:g}, gradient norm {self.grad_norm:g} in"
-        return f"{figures} step {self.step} (epoch {self.epoch}, precision {self.precision})"
+            what = f"loss {self.loss:g}, gradient norm {self.grad_norm:g} in"
+        return f"{what} step {self.step} (epoch {self.epoch}, precision {self.precision})"
 
     def to_json(self) -> dict[str, Any]:
         """A figure that is not finite is null, as JSON has no NaN."""
@@ -125,7 +125,7 @@ class NonFinite:
 
 # ------------------------------------------------------------------------------------------------------------- remedies
 class Recovery:
-    """Remedies for figures that are not finite, at most `training.recoveries` in a run.
+    """Remedies for values that are not finite, at most `training.recoveries` in a run.
 
     If the hardware supports a higher precision, training continues in it and repeats the step. Otherwise the step is
     left out, because the same weights would fail again, and the learning rate is reduced. Processes that train together
@@ -150,7 +150,7 @@ class Recovery:
         if self._raised is not None and _PRECISIONS.index(self._raised) > _PRECISIONS.index(precision):
             self.objective.compute_in(self._raised, "raised earlier in this run")
 
-    def from_step(self, run: RunLog, figures: NonFinite, index_b: torch.Tensor, *purpose: str | int) -> bool:
+    def from_step(self, run: RunLog, non_finite: NonFinite, index_b: torch.Tensor, *purpose: str | int) -> bool:
         """Applies a remedy after a skipped step that is rolled back; returns whether to repeat the step.
 
         purpose: the seed of its masks, as in `Objective.backward`. Writes the origin of the windows next to the run's
@@ -161,32 +161,32 @@ class Recovery:
         origins = locate_windows(self.inputs.windows, index_b, losses, self.root)
         path = run.folder / f"skipped-step-{self.used + 1}.json"
         if self.is_main:
-            save_skipped_step(path, {**figures.to_json(), "windows": origins}, self.inputs.windows, index_b)
-        return self._apply_remedy(run, figures, f"{describe_origins(origins)}; see {relative(path, self.root)}")
+            save_skipped_step(path, {**non_finite.to_json(), "windows": origins}, self.inputs.windows, index_b)
+        return self._apply_remedy(run, non_finite, f"{describe_origins(origins)}; see {relative(path, self.root)}")
 
-    def from_validation(self, run: RunLog, figures: NonFinite) -> None:
+    def from_validation(self, run: RunLog, non_finite: NonFinite) -> None:
         """Raises the precision, to repeat the validation. Raises LandfallError if no remedy is left."""
         if higher_precision(self.objective.plan) is None:
-            raise LandfallError(str(figures), hint=HINT)
-        self._apply_remedy(run, figures, "the validation split")
+            raise LandfallError(str(non_finite), hint=HINT)
+        self._apply_remedy(run, non_finite, "the validation split")
 
-    def _apply_remedy(self, run: RunLog, figures: NonFinite, origin: str) -> bool:
+    def _apply_remedy(self, run: RunLog, non_finite: NonFinite, origin: str) -> bool:
         """Raises the precision, or reduces the learning rate; returns whether to repeat the computation."""
         if self.used >= self.limit:
-            raise LandfallError(f"{figures}, after {self.used} recoveries: {origin}", hint=HINT)
+            raise LandfallError(f"{non_finite}, after {self.used} recoveries: {origin}", hint=HINT)
         self.used += 1
         precision = higher_precision(self.objective.plan)
         if precision is not None:
             self._raised = precision
-            self.objective.compute_in(precision, f"raised after {figures}")
+            self.objective.compute_in(precision, f"raised after {non_finite}")
             remedy = f"computing in {precision} from here on"
         else:
             self.rate_factor *= RATE_FACTOR
             remedy = f"left out, and the learning rate x {self.rate_factor:g} from here on"
         log.warning(
-            "%s: rolled back, %s (recovery %d of %d); origin: %s", figures, remedy, self.used, self.limit, origin
+            "%s: rolled back, %s (recovery %d of %d); origin: %s", non_finite, remedy, self.used, self.limit, origin
         )
-        run.recovery({**figures.to_json(), "remedy": remedy, "origin": origin})
+        run.recovery({**non_finite.to_json(), "remedy": remedy, "origin": origin})
         return precision is not None
 
 

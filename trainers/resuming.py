@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from core import checkpoint
+from core.config.former_keys import with_current_keys
 from core.config.overrides import differences
-from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig
 from core.data.identity import changes
 from core.errors import CheckpointError

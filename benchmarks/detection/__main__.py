@@ -159,15 +159,15 @@ def _left_out_if_it_fails(name: str, findings: Findings) -> Iterator[None]:
         log.error("%s is skipped: %s", name, reason, exc_info=not is_expected)
 
 
-def _log_result(unit: Unit, seed: int, figures: Mapping[str, Any], seconds: float) -> None:
+def _log_result(unit: Unit, seed: int, metrics: Mapping[str, Any], seconds: float) -> None:
     from benchmarks.detection.report import in_a_line
 
-    log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(figures))
-    rate = figures.get("false_alarm_rate", unit.false_alarm_rate)
+    log.warning("%s, seed %d, %.0f s: %s", unit.name, seed, seconds, in_a_line(metrics))
+    rate = metrics.get("false_alarm_rate", unit.false_alarm_rate)
     if rate > unit.false_alarm_rate:
         log.warning(
             "%s: its threshold is for %.3g %% of false alarms instead of %.3g %%: %d calibration scores",
-            unit.name, 100 * rate, 100 * unit.false_alarm_rate, figures["normal_decisions"],
+            unit.name, 100 * rate, 100 * unit.false_alarm_rate, metrics["normal_decisions"],
         )  # fmt: skip
 
 

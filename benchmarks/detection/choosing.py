@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.detection.detectors import Trained, table_of
-from benchmarks.detection.figures import headline
+from benchmarks.detection.metrics import headline
 from benchmarks.detection.sets import SETS, BenchmarkSet
 from benchmarks.detection.unit import Unit
 from core.config.compose import with_values

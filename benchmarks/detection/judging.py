@@ -16,7 +16,7 @@ from benchmarks.detection.detectors import (
     simple_methods,
     simple_vibration,
 )
-from benchmarks.detection.figures import figures
+from benchmarks.detection.metrics import unit_metrics
 from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
 from benchmarks.detection.sets import BenchmarkSet
 from benchmarks.detection.unit import Unit
@@ -46,7 +46,7 @@ def _alarms(
         found += simple_vibration(data, ours.config.scoring.smoothing_span)
     return {
         each.detector: {
-            **figures(each, unit, benchmark, ours.config.scoring),
+            **unit_metrics(each, unit, benchmark, ours.config.scoring),
             "look_ahead": each.detector in looks_ahead,
         }
         for each in found
@@ -66,10 +66,10 @@ def _filling_in(
     data = load_stream_data(ours.config, root=root, splits=TRAINING_SPLITS, scaler=ours.scoring.scaler)
     series = data.splits["train"].series
     found = {
-        name: masked.figures_of(masked.filled_by(model.scoring), series, train_seconds=model.seconds)
+        name: masked.metrics_of(masked.filled_by(model.scoring), series, train_seconds=model.seconds)
         for name, model in models.items()
     }
-    return found | (dict(masked.figures_of_simple(series)) if with_simple else {})
+    return found | (dict(masked.metrics_of_simple(series)) if with_simple else {})
 
 
 JUDGES: dict[str, Callable[..., Judged]] = {"alarms": _alarms, "filling_in": _filling_in}

@@ -60,7 +60,7 @@ def masked_mse(fill: Fill, x_wtc: np.ndarray) -> float:
     )
 
 
-def figures_of(fill: Fill, series: Series, *, train_seconds: float) -> dict[str, float]:
+def metrics_of(fill: Fill, series: Series, *, train_seconds: float) -> dict[str, float]:
     start = time.perf_counter()
     found = {f"{split}_mse": masked_mse(fill, windows(series, split)) for split in ("validation", "test")}
     return {**found, "train_seconds": train_seconds, "score_seconds": time.perf_counter() - start}
@@ -81,11 +81,11 @@ def filled_by(scoring: ScoringModel) -> Fill:
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods
-def figures_of_simple(series: Series) -> Iterator[tuple[str, dict[str, float]]]:
+def metrics_of_simple(series: Series) -> Iterator[tuple[str, dict[str, float]]]:
     for method, learn in SIMPLE.items():
         start = time.perf_counter()
         weights = learn(series)
-        yield method, figures_of(weighted(weights), series, train_seconds=time.perf_counter() - start)
+        yield method, metrics_of(weighted(weights), series, train_seconds=time.perf_counter() - start)
 
 
 def weighted(weights: Weights) -> Fill:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.detection.detectors import LANDFALL
-from benchmarks.detection.figures import over_units
+from benchmarks.detection.metrics import over_units
 from benchmarks.detection.sets import SETS, BenchmarkSet
 from core.workspace import atomic_file, utc_now, write_json, write_text
 
@@ -55,8 +55,8 @@ class Findings:
 
     def add(self, benchmark: str, unit: str, seed: int, evaluated: Mapping[str, Mapping[str, Any]]) -> None:
         of_unit = self.units.setdefault(benchmark, {}).setdefault(unit, {})
-        for detector, figures in evaluated.items():
-            of_unit.setdefault(detector, []).append({"seed": seed, **figures})
+        for detector, metrics in evaluated.items():
+            of_unit.setdefault(detector, []).append({"seed": seed, **metrics})
 
     def constants_of(self, benchmark: BenchmarkSet) -> Mapping[str, float]:
         """The constants that were chosen on the other sets, by their keys."""
@@ -119,16 +119,16 @@ class Findings:
         return "\n".join(lines) + "\n"
 
 
-def in_a_line(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"{_COLUMNS[name]} {figures[name]:.3f}" for name in _IN_A_LINE if figures.get(name) is not None)
+def in_a_line(metrics: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_COLUMNS[name]} {metrics[name]:.3f}" for name in _IN_A_LINE if metrics.get(name) is not None)
 
 
 def _over_units(units: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
     by_detector: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for of_unit in units.values():
         for detector, found in of_unit.items():
-            for figures in found:
-                by_detector.setdefault(detector, {}).setdefault(figures["seed"], []).append(figures)
+            for metrics in found:
+                by_detector.setdefault(detector, {}).setdefault(metrics["seed"], []).append(metrics)
     return {
         detector: [{**over_units(found), "seed": seed} for seed, found in by_seed.items()]
         for detector, by_seed in by_detector.items()
@@ -136,8 +136,8 @@ def _over_units(units: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> dict
 
 
 def _table(detectors: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    every = [figures for found in detectors.values() for figures in found]
-    columns = [name for name in _COLUMNS if any(figures.get(name) is not None for figures in every)]
+    every = [metrics for found in detectors.values() for metrics in found]
+    columns = [name for name in _COLUMNS if any(metrics.get(name) is not None for metrics in every)]
     lines = [f"| detector | {' | '.join(_COLUMNS[name] for name in columns)} |", f"|---|{'---|' * len(columns)}"]
     for detector, found in detectors.items():
         cells = [_cell(name, [each.get(name) for each in found]) for name in columns]
@@ -179,12 +179,12 @@ def _alarm_rates(achieved: Mapping[str, dict[str, float] | None]) -> str:
     return ", ".join(found) or "no such data, or too little calibration data"
 
 
-def _drift_text(figures: Mapping[str, Any]) -> str:
+def _drift_text(metrics: Mapping[str, Any]) -> str:
     """Whether the requested rates are kept, and the drift that explains why not."""
-    median, high = figures.get("drift_median"), figures.get("drift_90")
+    median, high = metrics.get("drift_median"), metrics.get("drift_90")
     if median is None or high is None:
         return ""
-    known = {float(rate): found for rate, found in figures["achieved"].items() if found is not None}
+    known = {float(rate): found for rate, found in metrics["achieved"].items() if found is not None}
     missed = [f"{rate:.1%}" for rate, found in known.items() if not found["low"] <= rate <= found["high"]]
     kept = f"Not kept at {', '.join(missed)}" if missed else "Kept" if known else "Unknown with so few scores"
     return (

@@ -15,7 +15,7 @@ modules above it in this list:
 - `scoring`: thresholds and events
 - `schema`: every key
 - `overrides`: environment variables and arguments of the command line
-- `renames`: renamed and removed keys
+- `former_keys`: renamed and removed keys
 - `faults`: all faults of a configuration
 - `composition`: composes files and groups, with the line of each key
 - `compose`: composes and validates a configuration

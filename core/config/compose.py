@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from core.config.composition import composed_of, note
 from core.config.execution import Execution
 from core.config.faults import all_faults, origin_of, refuse_outputs_elsewhere, validate
+from core.config.former_keys import with_current_keys
 from core.config.interpolations import expanded_size
 from core.config.overrides import (
     CONFIG_DIR,
@@ -35,7 +36,6 @@ from core.config.overrides import (
     leaves,
     nested,
 )
-from core.config.renames import with_current_keys
 from core.config.schema import AnyConfig, Stream
 from core.config.sources import calls_resolver
 from core.errors import ConfigError, ConfigFault, UsageError, first_line

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from core.config.fields import ContradictionError
-from core.config.renames import REMOVED
+from core.config.former_keys import REMOVED
 from core.config.schema import OUTPUT_KEYS, SCHEMAS, AnyConfig
 from core.errors import ConfigError, ConfigFault
 

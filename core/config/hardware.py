@@ -12,9 +12,9 @@ from pydantic import Field, model_validator
 from core.config.compose import CONFIG_DIR, LoadedConfig, config_from_dict, flatten, is_set_with_size
 from core.config.execution import TPU_BATCH_FACTOR, DeviceKind, Execution
 from core.config.fields import Count, Section
+from core.config.former_keys import with_current_keys
 from core.config.overrides import PROFILE_DIR
 from core.config.recipe import as_trained
-from core.config.renames import with_current_keys
 from core.config.schema import SCHEMAS, AnyConfig, Stream
 from core.config.yaml_files import read_validated, validated, yaml_values
 from core.errors import ConfigError, ConfigFault, UsageError

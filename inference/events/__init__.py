@@ -1,8 +1,8 @@
 """Events, and the data around them. Layers, lowest first:
 
 - `documents`: the documents about events
-- `finding`: events in scores, their figures and top channels
-- `figures`: events against labelled faults
+- `finding`: events in scores, their statistics and top channels
+- `metrics`: events against labelled faults
 - `what_if`: events at other thresholds
 - `timeline`: the figure of all scores
 - `reconstruction`: scalograms that the model predicts

@@ -1,6 +1,6 @@
-"""Events, one for each disturbance: their figures, and the sentence that describes each.
+"""Events, one for each disturbance: their statistics, and the sentence that describes each.
 
-The figures of an event are sums and maxima over its scores, so scores may come in pieces
+The statistics of an event are sums and maxima over its scores, so scores may come in pieces
 (`inference.watch.running_events`); a complete table is one piece. Suffixes: s score, c channel, e event, m score of an
 event.
 """
@@ -68,10 +68,10 @@ def find_events(
     first_e, last_e = event_lines(scores, settings)
     columns = (scores[name].to_numpy() for name in ("row", "time", "seconds", "score", "alarm"))
     rows = ScoredRows(*columns, channel_error_sc, np.empty((len(scores), 0)))
-    figures = EventFigures.of(rows, first_e, last_e)
-    top = attribute and list(map(attribute, first_e.tolist(), last_e.tolist(), figures.mean_error_ec))
+    statistics = EventStatistics.of(rows, first_e, last_e)
+    top = attribute and list(map(attribute, first_e.tolist(), last_e.tolist(), statistics.mean_error_ec))
     recording_e, threshold_e = scores["recording"].iloc[first_e].astype(str), scores["threshold"].iloc[first_e]
-    events = event_table(figures, recording_e.to_numpy(), threshold_e.to_numpy(), channels, top)
+    events = event_table(statistics, recording_e.to_numpy(), threshold_e.to_numpy(), channels, top)
     label_s = scores["label"].to_numpy(dtype=np.float64, na_value=np.nan)
     overlap_e = means(*event_sums(label_s[:, np.newaxis], first_e, last_e))[:, 0]
     events.insert(0, "event_id", np.arange(1, len(events) + 1))
@@ -92,7 +92,7 @@ def worst_events(events: pd.DataFrame) -> pd.DataFrame:
     return events.sort_values("severity", ascending=False, kind="stable")
 
 
-# -------------------------------------------------------------------------------------------------------------- figures
+# ----------------------------------------------------------------------------------------------------------- statistics
 @dataclass
 class ScoredRows(Running):
     """Scores in order of time. row_s: int64 (S,), row in the recording. time_s: datetime64[ns], NaT without time
@@ -120,7 +120,7 @@ class ScoredRows(Running):
 
 
 @dataclass
-class EventFigures(Running):
+class EventStatistics(Running):
     """Figures of events. row_e: row of the first score. start_e, end_e, peak_time_e: time of the first, the last and
     the first highest score, datetime64[ns]. start_second_e, end_second_e: seconds from the recording's start. scores_e,
     alarms_e: number of scores and of alarms. error_ec, observed_ec: sums and numbers of the errors of each channel,
@@ -146,7 +146,7 @@ class EventFigures(Running):
     moment_eff: np.ndarray
 
     @classmethod
-    def of(cls, rows: ScoredRows, first_e: np.ndarray, last_e: np.ndarray) -> EventFigures:
+    def of(cls, rows: ScoredRows, first_e: np.ndarray, last_e: np.ndarray) -> EventStatistics:
         """first_e, last_e: int64 (E,), indices of the first and last score of each event."""
         line_m, event_m = _members(first_e, last_e)
         begin_e = np.flatnonzero(np.diff(event_m, prepend=-1))
@@ -178,10 +178,10 @@ class EventFigures(Running):
         """Mean errors (E, C); NaN without an error."""
         return means(self.error_ec, self.observed_ec)
 
-    def continued(self, later: EventFigures) -> EventFigures:
+    def continued(self, later: EventStatistics) -> EventStatistics:
         """The same events with their later scores."""
         is_higher_e = later.peak_score_e > self.peak_score_e
-        return EventFigures(
+        return EventStatistics(
             row_e=self.row_e,
             start_e=self.start_e,
             end_e=later.end_e,
@@ -253,7 +253,7 @@ def top_channels(mean_ec: np.ndarray) -> list[dict[int, float]]:
 
 # ------------------------------------------------------------------------------------------------------------ the table
 def event_table(
-    figures: EventFigures,
+    statistics: EventStatistics,
     recording_e: Sequence[str],
     threshold_e: np.ndarray,
     channels: Sequence[str],
@@ -270,21 +270,21 @@ def event_table(
     """
     names_c = [name.replace(";", ",") for name in channels]  # a semicolon separates names
     if top is None:
-        top = top_channels(figures.mean_error_ec)
+        top = top_channels(statistics.mean_error_ec)
     shown = [[(names_c[channel], in_percent(share)) for channel, share in shares.items()] for shares in top]
     events = pd.DataFrame(
         {
             "recording": recording_e,
-            "start": figures.start_e,
-            "end": figures.end_e,
-            "duration_seconds": figures.end_second_e - figures.start_second_e,
-            "start_seconds": figures.start_second_e,
-            "end_seconds": figures.end_second_e,
-            "scores": figures.scores_e,
-            "alarms": figures.alarms_e,
-            "peak_score": figures.peak_score_e,
-            "peak_time": figures.peak_time_e,
-            "severity": figures.peak_score_e / threshold_e,
+            "start": statistics.start_e,
+            "end": statistics.end_e,
+            "duration_seconds": statistics.end_second_e - statistics.start_second_e,
+            "start_seconds": statistics.start_second_e,
+            "end_seconds": statistics.end_second_e,
+            "scores": statistics.scores_e,
+            "alarms": statistics.alarms_e,
+            "peak_score": statistics.peak_score_e,
+            "peak_time": statistics.peak_time_e,
+            "severity": statistics.peak_score_e / threshold_e,
             "top_channels": ["; ".join(name for name, _ in each) for each in shown],
             "top_shares": ["; ".join(share for _, share in each) for each in shown],
             "channels": [[{"name": channels[c], "share": share} for c, share in shares.items()] for shares in top],

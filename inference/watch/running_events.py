@@ -1,7 +1,7 @@
 """Events along scores that come in pieces: the same as `inference.events.finding.find_events` in the complete table.
 
 An event is reported twice: as open when it is long enough to count, and as closed when no later alarm can join it. Only
-its figures are kept, so an event of any length needs the same memory.
+its statistics are kept, so an event of any length needs the same memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from core.data.recording import NS_PER_S
 from inference.alarms import OpenEvent, join_alarms
 from inference.charts import attribution
 from inference.charts.cross_channel_regression import CrossChannelRegression
-from inference.events.finding import TOP_CHANNELS, EventFigures, ScoredRows, event_table
+from inference.events.finding import TOP_CHANNELS, EventStatistics, ScoredRows, event_table
 from inference.running import Running
 
 _UNKNOWN = np.iinfo(np.int64).min
@@ -47,7 +47,7 @@ class RunningEvents(Running):
         none_c = np.empty((0, len(self.channels)))
         none_f = None if self._regression is None else np.empty((0, len(self._regression.precision_ff)))
         self._after = self._rows(np.empty(0, dtype=np.float32), none_c, *none_2, none_f)
-        self._event = EventFigures.of(self._after, *none_2)
+        self._event = EventStatistics.of(self._after, *none_2)
         self.is_open = 0  # 1 if it was reported
 
     def __call__(
@@ -105,14 +105,14 @@ class RunningEvents(Running):
         regressor_nf = np.empty((len(row_n), 0)) if regressor_nf is None else regressor_nf
         return ScoredRows(row_n, date_n, second_n, score_n, score_n > self.threshold, error_nc, regressor_nf)
 
-    def _until(self, rows: ScoredRows, first: int, last: int) -> EventFigures:
+    def _until(self, rows: ScoredRows, first: int, last: int) -> EventStatistics:
         """The event from row `first`, -1 if it was open before, to row `last`."""
         if last < 0:
             return self._event
-        figures = EventFigures.of(rows, np.array([max(first, 0)]), np.array([last]))
-        return self._event.continued(figures) if first < 0 else figures
+        statistics = EventStatistics.of(rows, np.array([max(first, 0)]), np.array([last]))
+        return self._event.continued(statistics) if first < 0 else statistics
 
-    def _report(self, state: Literal["open", "closed"], event: EventFigures) -> dict[str, Any]:
+    def _report(self, state: Literal["open", "closed"], event: EventStatistics) -> dict[str, Any]:
         """A JSON document; apart from `id` and `state`, its keys are columns of `event_table`."""
         top = None
         if self._regression is not None:

@@ -14,7 +14,7 @@ import torch
 from benchmarks.detection import masked
 from benchmarks.detection.__main__ import main
 from benchmarks.detection.detectors import CHARTS_ALONE, LANDFALL, MODEL_ALONE, SIMPLE, Scored
-from benchmarks.detection.figures import _oracle_f1, figures, over_units
+from benchmarks.detection.metrics import _oracle_f1, over_units, unit_metrics
 from benchmarks.detection.peers import TRANSFORMERS, TransformersPatchTST
 from benchmarks.detection.pretraining import PRETRAINED, PRETRAINED_ALONE
 from benchmarks.detection.report import Findings
@@ -70,15 +70,15 @@ def test_a_benchmark_pack_is_evaluated_from_files_to_picture(pack, tmp_path, cap
     document = found_in(tmp_path)
     found = document["sets"]["asd"]
     assert set(found) == {LANDFALL, MODEL_ALONE, CHARTS_ALONE, *SIMPLE}
-    figures = found[LANDFALL][0]
-    assert figures["auroc"] > 0.8
-    assert figures["vus_pr"] > 0.5
-    assert figures["auroc"] > found["z² + EWMA-10"][0]["auroc"] + 0.1
-    assert figures["far"] < 0.05
-    assert figures["event_recall"] == 1.0  # of two faults
-    assert figures["event_recall_by_chance"] < 0.5
-    assert figures["false_events"] == pytest.approx(figures["false_events_per_day"] * figures["recorded_hours"] / 24)
-    assert figures["unscored"] == 0
+    metrics = found[LANDFALL][0]
+    assert metrics["auroc"] > 0.8
+    assert metrics["vus_pr"] > 0.5
+    assert metrics["auroc"] > found["z² + EWMA-10"][0]["auroc"] + 0.1
+    assert metrics["far"] < 0.05
+    assert metrics["event_recall"] == 1.0  # of two faults
+    assert metrics["event_recall_by_chance"] < 0.5
+    assert metrics["false_events"] == pytest.approx(metrics["false_events_per_day"] * metrics["recorded_hours"] / 24)
+    assert metrics["unscored"] == 0
     assert set(document["units"]["asd"]) == {"asd/m1", "asd/m2"}
     assert "## ASD" in capsys.readouterr().out
     assert (tmp_path / "benchmark.png").stat().st_size > 5_000
@@ -135,9 +135,9 @@ def test_starting_weights_need_other_sets(pack, tmp_path, capsys):
 def test_the_table_shows_the_spread_over_seeds():
     findings = Findings(seeds=2, quick=False)
     for seed, error in ((1, 0.4), (2, 0.6)):
-        figures = {"validation_mse": None, "test_mse": error, "train_seconds": 10.0}
-        findings.add("ett", "ett/a", seed, {LANDFALL: figures, **({"a line": figures} if seed == 1 else {})})
-        findings.add("ett", "ett/b", seed, {LANDFALL: {**figures, "test_mse": 0.5}})
+        metrics = {"validation_mse": None, "test_mse": error, "train_seconds": 10.0}
+        findings.add("ett", "ett/a", seed, {LANDFALL: metrics, **({"a line": metrics} if seed == 1 else {})})
+        findings.add("ett", "ett/b", seed, {LANDFALL: {**metrics, "test_mse": 0.5}})
     lines = findings.markdown().splitlines()
     assert "| detector | masked MSE (lower is better) | training, s |" in lines
     assert "| Landfall | 0.500 ± 0.071 | 20 ± 0 |" in lines
@@ -165,7 +165,7 @@ def test_the_benchmark_counts_faults_and_events_as_the_product_does():
     score_n[300] = 2  # too short for an event
     settings = Scoring(event_gap=5, event_min_length=3)
     unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("s", "S", "patchtst", iter)
-    found = figures(scored(score_n, label_n), unit, rows, settings)
+    found = unit_metrics(scored(score_n, label_n), unit, rows, settings)
     assert (found["faults_total"], found["faults_found"], found["false_events"]) == (3, 1, 1)
     assert found["event_recall"] == pytest.approx(1 / 3)
     assert 0 < found["event_recall_by_chance"] < 0.3
@@ -173,7 +173,7 @@ def test_the_benchmark_counts_faults_and_events_as_the_product_does():
     assert found["recorded_hours"] == pytest.approx(24)
     assert found["false_events_per_day"] == pytest.approx(1)
     # Over units: of all faults and hours, not the mean of shares.
-    other = figures(scored(score_n[480:720], label_n[480:720]), unit, rows, settings)
+    other = unit_metrics(scored(score_n[480:720], label_n[480:720]), unit, rows, settings)
     assert (other["faults_total"], other["faults_found"], other["false_events"]) == (1, 0, 1)
     total = over_units([found, other])
     assert total["event_recall"] == pytest.approx(1 / 4)
@@ -186,7 +186,7 @@ def test_healthy_recordings_of_other_sessions_make_no_false_events():
     table = make_score_table({"a": np.zeros(60), "moved": np.full(60, 2.0)}, labels={"a": [0] * 60, "moved": [0] * 60})
     unit = Unit("u", (), false_alarm_rate=0.1, other_sessions="moved")
     detector = replace(scored([0], [0]), test=table)
-    found = figures(detector, unit, BenchmarkSet("s", "S", "swinmae", iter), Scoring())
+    found = unit_metrics(detector, unit, BenchmarkSet("s", "S", "swinmae", iter), Scoring())
     assert (found["false_events"], found["far_other_sessions"], found["event_recall"]) == (0, 1.0, None)
 
 
@@ -196,7 +196,7 @@ def test_the_table_never_shows_found_faults_without_chance_and_false_events():
     label_n[50:60] = 1
     detector = scored(2.0 * label_n, label_n)
     unit, rows = Unit("u", (), false_alarm_rate=0.1), BenchmarkSet("asd", "ASD", "patchtst", iter)
-    findings.add("asd", "u", 1, {LANDFALL: figures(detector, unit, rows, Scoring())})
+    findings.add("asd", "u", 1, {LANDFALL: unit_metrics(detector, unit, rows, Scoring())})
     lines = findings.markdown().splitlines()
     table = [line.split(" | ") for line in lines if line.startswith(("| detector", "| Landfall"))]
     cells = dict(zip(*table, strict=True))

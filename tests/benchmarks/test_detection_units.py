@@ -56,11 +56,11 @@ def test_units_that_cannot_be_evaluated_are_left_out(tmp_path, caplog, monkeypat
     assert "D2.run_labels.csv.gz" in found["left_out"]["st_awfd_d2"]
     assert "- asd/unlabelled: no row" in (out / "benchmark.md").read_text()
 
-    figures = found["units"]["asd"]["asd/alone"][LANDFALL][0]
-    assert figures["normal_decisions"] == 75
-    assert 0.0 <= figures["far_expected_low"] < figures["far_expected_high"]
-    assert figures["vus_pr"] is None
-    assert 0.0 <= figures["far"] < 0.5
+    metrics = found["units"]["asd"]["asd/alone"][LANDFALL][0]
+    assert metrics["normal_decisions"] == 75
+    assert 0.0 <= metrics["far_expected_low"] < metrics["far_expected_high"]
+    assert metrics["vus_pr"] is None
+    assert 0.0 <= metrics["far"] < 0.5
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_units_that_cannot_be_evaluated_are_left_out(tmp_path, caplog, monkeypat
 )
 def test_an_alarm_rate_is_reported_only_if_it_is_known(achieved, expected):
     findings = Findings(seeds=1, quick=True)
-    figures = {"auroc": 1.0, "achieved": {"0.001": None, **achieved}, "drift_median": 1.0, "drift_90": 1.1}
-    findings.add("fan", "fan_high", 1, {LANDFALL: figures})
+    metrics = {"auroc": 1.0, "achieved": {"0.001": None, **achieved}, "drift_median": 1.0, "drift_90": 1.1}
+    findings.add("fan", "fan_high", 1, {LANDFALL: metrics})
     assert findings.markdown().splitlines()[-1].startswith(expected)
 
 

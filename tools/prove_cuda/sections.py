@@ -104,7 +104,7 @@ def tests(where: Where, file: str) -> Iterator[Row]:
 def main_job(where: Where) -> Iterator[Row]:
     """Runs the steps of `make validate` in a separate workspace, which a later call continues."""
     from pipelines.init_workspace import init_workspace
-    from tools.matrix import failed_checks, figures
+    from tools.matrix import failed_checks, metrics_of_streams
 
     workspace = _workspace(where)
     words = ["--resume"] if workspace.exists() else []
@@ -120,7 +120,7 @@ def main_job(where: Where) -> Iterator[Row]:
     failed = failed_checks(workspace)
     reason = _status(code) + (f"; checks failed: {', '.join(failed)}" if failed else "")
     yield Row("pipeline", "failed" if code else "passed", {"seconds": time.monotonic() - started}, reason)
-    for stream, found in figures(workspace).items():
+    for stream, found in metrics_of_streams(workspace).items():
         sidecar = workspace / f"checkpoints/{stream}_ssl.json"
         hardware = json.loads(sidecar.read_text(encoding="utf-8"))["hardware"] if sidecar.is_file() else {}
         kind = hardware.get("kind")

@@ -82,7 +82,7 @@ class LabelledFaults:
         return int((self.fault_e < 0).sum())
 
 
-def event_figures(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
+def event_metrics(scores: pd.DataFrame, settings: Scoring) -> dict[str, float]:
     """Counts and shares over the recordings that have labels. A share is NaN if its denominator is 0.
 
     faults_total, faults_found · false_events: events matched to no fault · recorded_hours: time that the scores cover ·

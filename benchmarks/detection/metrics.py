@@ -15,7 +15,7 @@ from benchmarks.detection.vus import vus_pr
 from core.config.schema import Scoring
 from core.errors import DataError
 from inference.detector.score_table import sample_of
-from inference.events.figures import event_figures
+from inference.events.metrics import event_metrics
 from inference.metrics import auroc, average_precision, detection_metrics
 from inference.thresholds import calibrate
 
@@ -25,14 +25,14 @@ _ADDED_UP = ("train_seconds", "score_seconds", "decisions", "normal_decisions", 
 _HOURS_PER_DAY = 24.0
 
 
-def figures(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scoring) -> dict[str, Any]:
+def unit_metrics(scored: Scored, unit: Unit, benchmark: BenchmarkSet, settings: Scoring) -> dict[str, Any]:
     """Metrics of one unit; None if undefined. The threshold comes from normal rows only.
 
     f1, far, mar: at the threshold that scoring would set, over all decisions. far_expected_low, far_expected_high: the
     interval that scoring states for the false alarm rate. auroc, auc_pr, vus_pr: over all decisions, or averaged over
     recordings (`BenchmarkSet.per`). far_other_sessions: false alarm rate of healthy decisions of other sessions.
     oracle_f1: with the best threshold for the labels; it is not a result. If decisions are rows, their alarms form
-    events as in scoring (`settings`), which are compared with the labelled faults (`inference.events.figures`):
+    events as in scoring (`settings`), which are compared with the labelled faults (`inference.events.metrics`):
     event_recall, the recall of the same events at random times (event_recall_by_chance), false_events_per_day,
     event_delay_seconds. achieved: for each requested rate, the share of normal test decisions that are alarms, with its
     interval. drift_median, drift_90: ratio of the scores of normal test decisions and calibration decisions at the
@@ -187,7 +187,7 @@ def _oracle_f1(score_n: np.ndarray, label_n: np.ndarray) -> float:
 def _events(table: pd.DataFrame, threshold: float, settings: Scoring) -> dict[str, float | None]:
     """Metrics of the events of a score table."""
     alarming = table.assign(threshold=threshold, alarm=table["score"] > threshold)
-    found = event_figures(alarming, settings)
+    found = event_metrics(alarming, settings)
     kept = (*_EVENT_COUNTS, "event_recall", "event_recall_by_chance", "event_delay_seconds")
     return {name: found[name] for name in kept} | _per_day(found)
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.config.compose import config_from_dict, environment_settings, load_config, local_config_file
 from core.config.faults import schema_fields
-from core.config.renames import RENAMED, current_key, with_current_keys
+from core.config.former_keys import RENAMED, current_key, with_current_keys
 from core.config.schema import SCHEMAS
 from core.errors import ConfigError
 from tests.support import REPO_ROOT
@@ -47,7 +47,7 @@ def test_every_former_name_is_tried():
 
 @pytest.mark.parametrize(("former", "current"), SETTINGS)
 def test_a_former_name_sets_the_current_key_with_a_warning(former, current, caplog):
-    with caplog.at_level(logging.WARNING, logger="core.config.renames"):
+    with caplog.at_level(logging.WARNING, logger="core.config.former_keys"):
         loaded = load(PUBLISHED, former)
     assert loaded.config == load(PUBLISHED, current).config
     name = current.partition("=")[0]
