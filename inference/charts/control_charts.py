@@ -203,6 +203,13 @@ class ControlCharts:
         return None if self.cross is None else self.cross.regression
 
     @property
+    def steadiness(self) -> float:
+        """The factor by which drift of the reference rows lowers the weight of `components`: 0 to 1. It is 1 where the
+        chart has no weight for another reason."""
+        largest = _unexplained(self.cross) * self.settings.components_share
+        return self.components_share / largest if largest and self.components.left_cc.any() else 1.0
+
+    @property
     def margin(self) -> float:
         """The factor by which a threshold from little data may be raised, 1 to `_MARGIN`: where `cross_shift` has
         weight, the scores of lasting faults are several times the threshold, and those of a change of the load are

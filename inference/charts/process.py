@@ -39,6 +39,8 @@ OperatingContext = Literal["auto", "on", "off"]
 _VALUES_AT_A_TIME = 2**19
 # Rows before the first row that is shown, from which lags and means of the first prediction are computed.
 _ROWS_BEFORE = 1000
+# Below this `ControlCharts.steadiness`, scoring logs that the reference rows drift.
+_STEADY = 0.5
 # If the other channels explain at least this share of a channel's variance, its expected value is predicted from them.
 _MOST = 0.5
 
@@ -219,7 +221,22 @@ def fit_process(
             held_out_charts.write(
                 calibration_sc, line_k[segment_k] + scored_k2[:, 0] - mine_k2[segment_k, 0], values_nc, scored_k2
             )
+    _log_drift(charts.values())
     return ProcessChartSet(charts), calibration_sc
+
+
+def _log_drift(charts: Collection[Charts]) -> None:
+    """Says that the chart of principal components has little weight because of drift, and what to do about it."""
+    drifting = [each for each in charts if isinstance(each, ControlCharts) and each.steadiness < _STEADY]
+    if drifting:
+        where = "" if len(charts) == 1 else f" of {len(drifting)} of {len(charts)} recordings"
+        weight = max(each.steadiness for each in drifting)
+        log.info(
+            "the channels depend on each other differently in both halves of the reference data%s: the control chart "
+            "of principal components has at most %.0f %% of its weight there. If the process has several operating "
+            "points, name the channels that set them, such as speed or load, in data.context_channels",
+            where, 100 * weight,
+        )  # fmt: skip
 
 
 def _uses_context(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -200,6 +201,15 @@ def test_components_count_less_if_couplings_change():
     moving = fit(values_nc, whole(values_nc), span=10)
     assert steady.components_share == ProcessCharts().components_share
     assert moving.components_share < 0.05
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_drift_is_logged_with_the_key_that_names_operating_points(caplog, changes):
+    values_nc = plant(2000, seed=0, num_channels=6, noise=3.0)
+    values_nc[1000:, 2] += 30 * changes
+    with caplog.at_level(logging.INFO, logger="inference.charts.process"):
+        fit_process(Splits([values_nc]).of(calibration={0: (0, 2000)}), span=10, context="off")
+    assert ("data.context_channels" in caplog.text) == changes
 
 
 def test_charts_that_follow_the_load_count_less_if_channels_explain_each_other():
