@@ -28,6 +28,9 @@ _FEWEST_EVENTS = 15
 # The smallest share of an event in the time of the calibration data to which events are extrapolated: chance decides
 # about less, such as a day from minutes.
 _RAREST_EVENT = 0.01
+# Charts that were fitted without the calibration data give it at most 2.8 times their usual scores on public sets, 6 to
+# 208 times where it has another operating point (dev/LOG.md, 2026-11-29: Nine sets that nobody had used).
+_UNLIKE = 4.0
 
 
 def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThreshold:
@@ -49,6 +52,8 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     if options.false_events_per_day is not None and sample.days:
         value, of_events = _with_rare_events(sample, value, settings, options.false_events_per_day)
         shortfall = ". ".join(each for each in (shortfall, of_events) if each)
+    if sample.chart_mean > _UNLIKE:
+        shortfall = ". ".join(each for each in (_unlike(sample.chart_mean), shortfall) if each)
     found = CalibratedThreshold(
         value=value,
         false_alarm_rate=options.false_alarm_rate,
@@ -60,6 +65,14 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
         shortfall=shortfall,
     )
     return found.with_achieved(None)
+
+
+def _unlike(chart_mean: float) -> str:
+    return (
+        f"The calibration data is unlike the other reference data: charts that were fitted without it give it "
+        f"{ratio_in_words(chart_mean)} times their usual scores, as at another operating point. The threshold is above "
+        "these scores, so smaller faults raise no alarm. Add rows of its operating point to data.splits.train"
+    )
 
 
 def _conformal(sample: CalibrationSample, options: ThresholdSettings) -> tuple[float, str]:

@@ -22,6 +22,7 @@ from core.data.segments import entries_of, num_rows
 from core.data.splits import SplitName
 from core.data.windows import Series, WindowSet
 from core.errors import ConfigError, ConfigFault
+from core.numbers import counted
 from inference.charts import attribution, control_charts, cross_channel
 from inference.charts.autoregression import Autoregression
 from inference.charts.control_charts import ControlCharts, RunningCharts
@@ -195,7 +196,8 @@ def fit_process(
     for piece in slices(calibration_sc, num_values=_VALUES_AT_A_TIME):
         calibration_sc[piece] = np.nan
     if own_past:
-        log.info("%d recordings have separate charts: each has at least %d reference rows", len(own_past), OWN_ROWS)
+        which = counted(len(own_past), "recording")
+        log.info("separate charts for %s: each has at least %d reference rows", which, OWN_ROWS)
     fitted = groups(reference.values(), own_past)
     context_c = _chosen(calibration.series, context_channels)
     all_k2 = np.concatenate([split.segments.rows_k2 for split in reference.values()])
@@ -227,15 +229,13 @@ def fit_process(
 
 def _log_drift(charts: Collection[Charts]) -> None:
     """Says that the chart of principal components has little weight because of drift, and what to do about it."""
-    drifting = [each for each in charts if isinstance(each, ControlCharts) and each.steadiness < _STEADY]
+    drifting = sum(isinstance(each, ControlCharts) and each.steadiness < _STEADY for each in charts)
     if drifting:
-        where = "" if len(charts) == 1 else f" of {len(drifting)} of {len(charts)} recordings"
-        weight = max(each.steadiness for each in drifting)
         log.info(
             "the channels depend on each other differently in both halves of the reference data%s: the control chart "
-            "of principal components has at most %.0f %% of its weight there. If the process has several operating "
+            "of principal components has less than %.0f %% of its weight there. If the process has several operating "
             "points, name the channels that set them, such as speed or load, in data.context_channels",
-            where, 100 * weight,
+            "" if len(charts) == 1 else f" of {drifting} of {len(charts)} recordings", 100 * _STEADY,
         )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from core.config.recipe import is_for_short_runs
 from core.config.schema import AnyConfig
 from core.data.identity import digest_of_split
 from core.data.splits import SplitName
@@ -34,7 +33,7 @@ from inference.detector.detector import (
 from inference.detector.file import charts_alone
 from inference.detector.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.detector.injected_faults import NORMAL, inject
-from inference.detector.model_weight import WeightChoice, charts_only, choose_weight, not_compared
+from inference.detector.model_weight import WeightChoice, choose_weight, not_compared
 from inference.detector.split_scores import channel_baseline, mean_of_charts, score_split
 from inference.entries import SplitErrors
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
@@ -179,9 +178,12 @@ def _fit_charts(
 ) -> tuple[ChartSet, list[np.ndarray]]:
     """The charts, and errors (S, C) of the split `calibration` by charts fitted without it. If recordings are scored
     per recording, there are also errors by the charts of all recordings, which score new recordings."""
-    fitted = [fit_charts(config, reference, each, features) for each in ((own_past, ()) if own_past else ((),))]
-    charts = fitted[0][0].joined(fitted[1][0]) if own_past else fitted[0][0]
-    return charts, [error_sc for _, error_sc in fitted]
+    charts, error_sc = fit_charts(config, reference, own_past, features)
+    if not own_past:
+        return charts, [error_sc]
+    with _without_messages():  # the fit to each recording logged the same
+        of_all, error_of_all_sc = fit_charts(config, reference, (), features)
+    return charts.joined(of_all), [error_sc, error_of_all_sc]
 
 
 def weight_choice(
@@ -192,14 +194,7 @@ def weight_choice(
     features: ReferenceFeatures | None = None,
 ) -> WeightChoice:
     """Chooses the weight of the model by faults injected into the second half of the calibration data. Charts and
-    baselines are fitted without that half. In short runs of process sensors the charts are used alone, without a
-    comparison. errors_of, features: as in `fit` and `fit_with_scores`."""
-    rows_k = np.concatenate([split.segments.lengths_k for split in reference.values()])
-    if config.stream == "patchtst" and is_for_short_runs(config.data.window, rows_k):
-        return charts_only(
-            "the runs are too short for windows of the usual lengths, and the charts alone are better there "
-            "(docs/detection.md); set scoring.model_weight to use the model too"
-        )
+    baselines are fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
     halves = _split(config, reference, errors, features or reference_features(config, reference))
     if halves is None:
         return not_compared("half of the calibration data is too little to inject faults")

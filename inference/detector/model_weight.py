@@ -19,9 +19,13 @@ BOTH = 0.5
 WEIGHTS = (0.0, BOTH, 1.0)
 # With fewer faults the result is mostly chance.
 FEWEST_FAULTS = 12
-# A component that finds less than this share of what the other finds is uninformative. Smaller differences do not
-# count, because injected faults are simpler than real ones.
+# Charts that find less than this share of what the model finds are uninformative. Smaller differences do not count,
+# because injected faults are simpler than real ones.
 _INFORMATIVE = 0.5
+# A model costs something where both together find fewer faults than the charts alone, by more than this share of all.
+# It can only raise scores, so it is not enough that it finds few of them itself (dev/LOG.md, 2026-11-29: A model that
+# finds few injected faults).
+_COST = 0.05
 # The largest false-alarm rate at which a fault counts as found.
 _FALSE_ALARM_RATE = 0.1
 # If the best weight finds less, normal scores vary too much for a comparison by injected faults.
@@ -51,13 +55,9 @@ def not_compared(reason: str) -> WeightChoice:
     return WeightChoice(BOTH, 0, {}, reason)
 
 
-def charts_only(reason: str) -> WeightChoice:
-    """The weight of the charts alone, where a comparison by injected faults is known to mislead."""
-    return WeightChoice(0.0, 0, {}, reason)
-
-
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
-    """The weight `BOTH`, unless one component finds less than half of what the other finds; then the other alone.
+    """The weight `BOTH`, unless the charts find less than half of what the model finds, then the model alone; or both
+    together find clearly less than the charts, then the charts alone.
 
     score_of: from a weight to scores (S,), NaN where unscored. fault_s: int64 (S,), as in `InjectedFaults`.
     """
@@ -73,7 +73,7 @@ def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) 
             f"the best weight finds {in_percent(max(share.values()))} of {len(number_f)} faults injected into "
             f"calibration data; a comparison needs {in_percent(_ENOUGH)}"
         )
-    weight = 0.0 if model < _INFORMATIVE * charts else 1.0 if charts < _INFORMATIVE * model else BOTH
+    weight = 1.0 if charts < _INFORMATIVE * model else 0.0 if both < charts - _COST else BOTH
     reason = (
         f"of {len(number_f)} faults injected into calibration data, both together find {in_percent(both)}, the charts "
         f"alone {in_percent(charts)}, the model alone {in_percent(model)}"

@@ -215,6 +215,15 @@ def test_a_quiet_part_that_is_too_short_does_not_set_a_low_threshold():
     assert calibrate(replace(enough, chart_mean=0.6), asked_for).value == calibrate(enough, asked_for).value
 
 
+def test_calibration_data_of_another_operating_point_is_named():
+    enough, asked_for = hourly(4, [2.0, 3.0]), asked(false_alarm_rate=0.1, false_events_per_day=1.0)
+    found = calibrate(replace(enough, chart_mean=77.0), asked_for)
+    assert found.value == calibrate(enough, asked_for).value
+    assert "77.0 times their usual scores" in found.shortfall
+    assert found.shortfall in found.statement
+    assert "unlike" not in calibrate(replace(enough, chart_mean=2.8), asked_for).shortfall
+
+
 def test_a_margin_raises_a_threshold_from_too_few_events():
     threshold = {"false_alarm_rate": 0.1, "false_events_per_day": 1.0}
     few, many = Scoring(event_min_length=5, threshold=threshold), Scoring(event_min_length=1, threshold=threshold)
