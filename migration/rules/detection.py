@@ -32,7 +32,7 @@ _CALLERS_ACTION = "check what the callers of this function do on Colab only, bec
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        if isinstance(choice.node, ast.If) and not choice.colab:
+        if not isinstance(choice.node, ast.Try) and not choice.colab:
             yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
@@ -233,7 +233,7 @@ RULES: tuple[Rule, ...] = (
         "LF301",
         "A branch for Colab",
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
-        "`not`, `and`, `or`, `elif` and `else`",
+        "`not`, `and`, `or`, `elif` and `else`; `a if IN_COLAB else b`",
         "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
         "values or shows something; the user decides if both install or run different things.",
         Keeps.EQUIVALENT,

@@ -86,6 +86,33 @@ def test_the_local_branch_is_kept(before, after):
 @pytest.mark.parametrize(
     "before, after",
     [
+        ("x = {'a': 2 if ASK else 8}", "x = {'a': 8}"),
+        ("x = 1 + ('a' if not ASK and k else 'b')", "x = 1 + ('a' if k else 'b')"),
+        ("y = 'a' if k else 'c' if ASK else 'd'", "y = 'a' if k else 'd'"),
+        ("x = (1 if ASK else\n  2 +\n  3)", "x = ((2 +\n  3))"),
+        ("x = (1 if ASK  # why\n     else 2)", "x = (1 if False  # why\n     else 2)"),
+        ("root = '/content' if ASK else '~/x'", "root = '/content'"),
+        ("root = pathlib.Path('/content/a') if ASK or k else here()", "root = pathlib.Path('/content/a')"),
+        ("root = '/content/a' if ASK else './a'", "root = './a'"),
+        ("os.system('pip install a') if ASK else None", "os.system('pip install a')"),
+        ("f(x if ASK else load('a'), [2 for _ in y if ASK])", "f(load('a'), [2 for _ in y if False])"),
+    ],
+)
+def test_a_conditional_expression_is_decided_as_a_statement_is(before, after):
+    new, found = rewritten_one(before)
+    assert new == after
+    assert {finding.rule for finding in found} <= {"LF301", "LF303", "LF305", "LF306"}
+
+
+def test_a_flag_set_by_hand_leaves_the_folders_of_colab():
+    root = "root = '/content' if COLAB else '~/x'"
+    new, _ = rewritten("COLAB = True", root, root.replace("COLAB else", "(COLAB) else"))
+    assert new == ["COLAB = False", "root = '/content'", "root = '/content'"]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
         ("try:\n    import google.colab\n    A = 1\nexcept ImportError:\n    A = 2\n", "A = 2\n"),
         ("try:\n  from google.colab import files\n  files.view(x)\nexcept:\n  pass\ny()", "y()"),
         ("try:\n  from google.colab import files\nexcept ImportError:\n  a()\nelse:\n  b()", "a()"),
