@@ -209,6 +209,19 @@ def test_the_folder_of_sample_data_exists(text):
     assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
 
 
+def test_a_try_for_colab_that_stays_is_reported_although_its_import_goes():
+    text = (
+        "try:\n    from google.colab import output\n    !pip install a\n    output.enable_custom_widget_manager()\n"
+        "except:\n    print('no')"
+    )
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}
+    migration = migrate(notebook_of(cell))
+    assert texts(migration)[-1] == "try:\n    %pip install a\nexcept:\n    print('no')"
+    (kept,) = (finding for finding in migration.findings if finding.rule == "LF303")
+    assert (kept.line, kept.before) == (1, "try:")
+    assert all(word in kept.message for word in ("installs", "`except`"))
+
+
 _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"
 
 
