@@ -133,6 +133,8 @@ def test_colabs_samples_are_not_deleted_here(before, after):
         "!rm -r sample_data data",
         "!rm -r sample_data_2",
         "x = 1  # rm -r sample_data",
+        "!rm -rf /content/sample_data\n!mkdir /content/sample_data",
+        "!rm -rf sample_data\na()\n!mkdir -p 'sample_data'\nb()",
     ],
 )
 def test_other_deletions_are_unchanged(text):
