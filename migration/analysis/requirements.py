@@ -173,6 +173,8 @@ class _Lines:
         return (*self.options, *(entry.line() for entry in self.entries.values()), *self.comments)
 
     def add(self, command: shell.Command, text: str) -> None:
+        if command.is_of_other_environment:
+            return
         call = pip_call(command)
         if call is not None:
             if call.installs:

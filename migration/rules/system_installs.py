@@ -146,7 +146,8 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         for command in found.commands:
             values = [word.value for word in command.arguments if not word.value.startswith("-")]
-            if command.program in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
+            is_conda = command.program in _CONDA and not command.is_of_other_environment
+            if is_conda and values[:1] and values[0] in _CONDA_CHANGES:
                 message = "changes a conda environment, which this machine's kernel need not have"
                 action = _INTO_KERNEL
                 if "create" in values[:2]:
@@ -207,7 +208,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF523",
         name="conda, and packages for Colab only",
-        matches="`conda install …`, `mamba install …`, `import condacolab`, `import colab_transfer`",
+        matches="`conda install …`, `mamba install …`, without the path of an environment; `import condacolab`, "
+        "`import colab_transfer`",
         writes="nothing: the user must decide which environment the kernel uses, or create one, and delete "
         "what names the package",
         keeps=Keeps.NEEDS_HUMAN,

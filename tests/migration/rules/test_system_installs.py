@@ -100,6 +100,7 @@ def test_packages_to_install_are_named():
         "!echo apt-get install x",
         "apt = 1",
         "!conda info",
+        "!/content/miniconda/bin/conda install -y x",
         "!npm install",
         "!npm run build",
         "!go version",
