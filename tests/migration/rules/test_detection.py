@@ -522,6 +522,8 @@ def test_tensorflow_1_is_a_manual_step():
         ("x = 'grpc://' + os.environ['COLAB_TPU_ADDR']", "LF308"),
         ("assert 'COLAB_TPU_ADDR' in os.environ, 'no TPU'", "LF308"),
         ("os.environ['PYTHONPATH'] += ':/a'", "LF308"),
+        ("os.environ['PYTHONPATH'] = os.environ['PYTHONPATH'] + ':/a'", "LF308"),
+        ("os.environ['LD_LIBRARY_PATH'] = f\"{os.environ['LD_LIBRARY_PATH']}:/a\"", "LF308"),
         ("!echo $COLAB_TPU_ADDR", "LF308"),
         ("%%bash\necho $COLAB_GPU", "LF308"),
     ],
@@ -535,6 +537,19 @@ def test_colab_variables_are_a_manual_step(text, rule):
 
 def test_other_names_containing_colab_are_not_variables():
     assert rewritten_one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.environ['PYTHONPATH'] = '/a'",
+        "os.environ['PYTHONPATH'] = '/a'\nos.environ['PYTHONPATH'] += ':/b'",
+        "if 'PYTHONPATH' in os.environ: os.environ['PYTHONPATH'] += ':/b'",
+        "os.environ.setdefault('PYTHONPATH', '')\nprint(os.environ['PYTHONPATH'])",
+    ],
+)
+def test_a_variable_that_the_cell_sets_is_no_manual_step(text):
+    assert rewritten_one(text) == (text, [])
 
 
 def test_other_languages_are_unchanged():
