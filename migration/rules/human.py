@@ -58,7 +58,7 @@ _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
 # Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
-_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)")
+_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)|[a-z]colab(?:setup|utils?|tools?|helpers?)(?![a-z])")
 _ASKS_FOR_COLAB = re.compile(r"_?(?:(?:is|in|on|am|i|if|are|we|running|detect|check)_)+(?:google_)?colab")
 _NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
@@ -198,8 +198,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF308",
         "An environment variable of Colab",
-        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ['PYTHONPATH']`, unless the "
-        "cell sets it above",
+        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ['PYTHONPATH']`, unless "
+        "the cell sets it above",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
@@ -220,11 +220,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF842",
         "module for Colab",
-        "`import colab_utils`, `from a.colab_tools import b`, `a.colab_play(…)`",
+        "`import colab_utils`, `import acolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)(?<![a-zA-Z])colab(?![a-zA-Z])"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)colab"),
         example=Example("import colab_utils"),
     ),
     Rule(
