@@ -342,6 +342,7 @@ def test_the_mount_point_is_only_equivalent():
 )
 def test_links_are_needed_where_the_name_is_appended_at_run_time(text, needed):
     assert needs_drive_links(CellSource(text), NotebookFacts()) is needed
+    assert not needs_drive_links(CellSource(text), NotebookFacts(folders=frozenset()))
 
 
 PIECES = ["'/content/x'", "f'/content/{a}'", "'{}/content'", "b'/content'", "'/content/drive/MyDrive'", "!ls /content"]
