@@ -139,7 +139,8 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
         is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None
         at, end = source.span(failing)[0], end_of(source, node.body[-1])
         margin = _INDENT.match(source.text, source.line_span(at, at)[0])
-        lost = [f"\n{margin[0] if margin else ''}{comment}" for comment in _comments_lost(source, at, end, "")]
+        gone = _comments_lost(source, at, end, "", of_colab=True)
+        lost = [f"\n{margin[0] if margin else ''}{comment}" for comment in gone]
         return (Edit(at, end, NOT_HERE + "".join(lost)),) if is_import else ()
     pieces = [_body_text(source, _colon(source, start), before, indent)] if before else []
     if not all(map(_does_nothing, handler.body)):

@@ -133,8 +133,8 @@ def test_a_flag_set_by_hand_leaves_the_folders_of_colab():
             'try:\n  raise ModuleNotFoundError("not available on this machine")\nexcept ImportError as e:\n  print(e)',
         ),
         (
-            "try:\n  import google.colab\n  # of Colab\n  print(1)\nexcept ImportError as e:\n  print(e)",
-            'try:\n  raise ModuleNotFoundError("not available on this machine")\n  # of Colab\n'
+            "try:\n  import google.colab\n  # The address\n  print(1)\nexcept ImportError as e:\n  print(e)",
+            'try:\n  raise ModuleNotFoundError("not available on this machine")\n  # On Colab: The address\n'
             "except ImportError as e:\n  print(e)",
         ),
         (
