@@ -71,7 +71,7 @@ def _kept(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Choice, Ma
         message = f"the branch for Colab is kept: {_reason(choice)}"
         message += f"; removed with the other branch: {said}" if said else ""
         if isinstance(choice.node, ast.Try) and choice.stays:
-            message += "; the `except` stays for other errors, and does not run because this is not Colab"
+            message += "; the `except` stays, for other errors than a missing Colab"
         scripts = _scripts(source, choice)
         action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
         refuses = choice.because == "refuses"
