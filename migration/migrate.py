@@ -25,6 +25,7 @@ from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
 from migration.rules.colab_prose import comments_about_colab
 from migration.rules.configurations import local_configs
+from migration.rules.detection import tries_as_written
 from migration.rules.human import unparsed
 from migration.rules.preamble import PARAMETERS_TAG, SETUP_TAG, Folders, add_preamble, parameter_name, tagged
 from migration.rules.prose import headings, names_badge
@@ -104,7 +105,7 @@ def migrate(
             found = [said, *found]
         findings += found
         if kind == "code":
-            findings += comments_about_colab(source, new, facts)
+            findings += [*tries_as_written(source, facts), *comments_about_colab(source, new, facts)]
         if kind == "code" and new is not source and (prose := prose_left(source, new)):
             new = CellSource("", index=source.index, prose=prose)
             findings.append(_became_text(source))

@@ -152,8 +152,8 @@ _PLACEHOLDER_WORD = re.compile(
     re.IGNORECASE,
 )
 
-# Before the token of a public file: it is a part of its address.
-_DOWNLOAD = ("?alt=media&token=", "?alt=media&amp;token=")
+# Before the token of a public file or article: it is a part of the address that everyone gets.
+_PUBLIC = tuple(f"{before}token=" for before in ("?alt=media&", "?alt=media&amp;", "?casa_", "&casa_", "&amp;casa_"))
 
 _VARIABLES = {
     "Hugging Face token": "HF_TOKEN",
@@ -276,7 +276,7 @@ def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for written in _present(_KEY_NAMES, present):
         for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
-            is_public = text.endswith(_DOWNLOAD, 0, match.start(2))
+            is_public = text.endswith(_PUBLIC, 0, match.start(2))
             if suggests_secret(name) and is_random(match[2]) and not is_public:
                 yield Secret(f"value of {name}", *match.span(2))
     for written in _present(_PASSWORD_NAMES, present):

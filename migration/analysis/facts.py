@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,12 @@ _DRIVE_SERVICE = holding(
     *("pydrive", "gspread", "build("),  # in small letters, as the text that it is applied to
     like=r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
 )
+# A variable that is a complete command: `!$cmd`, `!{cmd}`, `os.system(cmd)`, `run(cmd, shell=True)`.
+_RUN_NAME = re.compile(
+    r"^[ \t]*!+[ \t]*(?:\$(\w+)|\{(\w+)\})[ \t]*$|\b(?:system|popen|getoutput)\([ \t]*(\w+)[ \t]*\)"
+    r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
+    re.MULTILINE,
+)
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -59,6 +65,7 @@ class NotebookFacts:
     `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
     mount in them: a text would describe nothing if they were removed. `tests`: the code cells with a test for Colab
     that one of its branches replaces.
+    `commands` are names whose text the notebook runs as a shell command.
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     """
@@ -79,6 +86,7 @@ class NotebookFacts:
     names_badge: bool = False
     described: frozenset[int] = frozenset()
     tests: frozenset[int] = frozenset()
+    commands: frozenset[str] = frozenset()
     drive_service: bool = False
     signed_in: Mapping[int, int] = field(default_factory=dict)
 
@@ -100,6 +108,7 @@ def collect_facts(
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
     if language != "python":
         return NotebookFacts(language=language, **known)
+    known["commands"] = frozenset(name for source in cells for name in _run_names(source.text))
     parameters = plan_parameters(cells)
     colab = find_names(cells)
     if colab is None:
@@ -142,6 +151,11 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
                 break
         colab = found
     return colab
+
+
+def _run_names(text: str) -> Iterator[str]:
+    """The names that a cell runs as complete shell commands."""
+    yield from (name for found in _RUN_NAME.findall(text) for name in found if name)
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

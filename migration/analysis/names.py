@@ -146,7 +146,9 @@ class ColabCell:
     def expressions(self) -> list[ast.expr]:
         """The expressions that run here, without the tests of branches. Those in f-strings are omitted: up to Python
         3.11 their positions are not exact."""
-        skipped = self.removed | {id(choice.node.test) for choice in self.choices if isinstance(choice.node, ast.If)}
+        skipped = self.removed | {
+            id(choice.node.test) for choice in self.choices if not isinstance(choice.node, ast.Try)
+        }
         found: list[ast.expr] = []
         waiting: list[ast.AST] = [self.source.tree] if self.source.tree else []
         while waiting:

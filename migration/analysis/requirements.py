@@ -20,7 +20,7 @@ from migration.colab.paths import DEFAULT_MOUNTS, find_paths
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource
-from migration.python.statements import line_span
+from migration.python.statements import end_of
 from migration.shell.installs import Item, PipCall, pip_call, system_call, unquoted_bounds
 
 _INSTALLS = holding(
@@ -77,7 +77,8 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
         installs, calls = _INSTALLS.fires(source.text), _CALLS.fires(source.text)
         if installs or calls:
             choices = colab.cell(source).choices
-            removed = [line_span(source, node, node) for choice in choices for node in choice.removed]
+            nodes = [node for choice in choices for node in choice.removed]
+            removed = [(source.span(node)[0], end_of(source, node)) for node in nodes]
             for command, text in _commands(source, removed):
                 if installs:
                     lines.add(command, text)
@@ -172,6 +173,8 @@ class _Lines:
         return (*self.options, *(entry.line() for entry in self.entries.values()), *self.comments)
 
     def add(self, command: shell.Command, text: str) -> None:
+        if command.is_of_other_environment:
+            return
         call = pip_call(command)
         if call is not None:
             if call.installs:

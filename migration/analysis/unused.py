@@ -39,7 +39,7 @@ def _questions(source: CellSource, colab: ColabNames) -> Iterator[tuple[int, int
     """The spans of the tests and expressions that ask about Colab and are replaced."""
     cell = colab.cell(source)
     for choice in cell.choices:
-        if isinstance(choice.node, ast.If) and not choice.stays:
+        if not isinstance(choice.node, ast.Try) and not choice.stays:
             yield source.span(choice.node.test)
     for node in cell.expressions:
         if isinstance(node, ast.Compare) and answer(node) is not None and cell.answer(node) is not None:

@@ -1,4 +1,5 @@
-"""The branch of an `if` or a `try` that runs on this machine, if the code asks whether it runs on Colab.
+"""The branch of an `if`, a `try` or a conditional expression that runs on this machine, if the code asks whether it
+runs on Colab.
 
 The notebook must do here what it does on Colab. The branch for Colab is therefore kept in three cases: it has an effect
 (`colab.effects`: downloads, installs, reads secrets, names folders) that the other branch does not have; the other
@@ -29,10 +30,10 @@ from migration.colab.effects import (
 from migration.colab.forms import is_literal
 from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
-from migration.python.scopes import accesses_in, bound, read
+from migration.python.scopes import accesses_in, bound, ids_in, read
 from migration.python.source import CellSource
 from migration.python.statements import blocks_of
-from migration.python.trees import imported_packages, last_name, walk
+from migration.python.trees import children, imported_packages, last_name, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -47,17 +48,18 @@ _EXITS = frozenset({"exit", "quit", "_exit", "abort"})
 
 @dataclass(frozen=True)
 class Choice:
-    """An `if` or `try` one of whose branches runs here.
+    """An `if`, `try` or `a if x else b` one of whose branches runs here.
 
     `kept` and `removed` are the kept and the removed blocks of statements; for a `try`, its body up to the import that
-    fails, and the handler. `colab`: the Colab branch is kept; `because` is the reason, if it is not its effects:
-    "refuses", "mounts", or the needed names. `stays`: the statement itself remains around the branch: a `try`
-    that catches more than the import, an `if` with the test `rest`. `effects` are those of the branch for Colab that
-    decided for it or, if it is removed, that the other one does not have. `uploads` are those of the removed branch for
-    Colab that the local one replaces by files of this machine, which are not next to the notebook.
+    fails, and the handler; for an expression, see `branches`. `colab`: the Colab branch is kept; `because` is the
+    reason, if it is not its effects: "refuses", "mounts", or the needed names. `stays`: the statement itself remains
+    around the branch: a `try` that catches more than the import, an `if` with the test `rest`. `effects` are those of
+    the branch for Colab that decided for it or, if it is removed, that the other one does not have. `uploads` are those
+    of the removed branch for Colab that the local one replaces by files of this machine, which are not next to the
+    notebook.
     """
 
-    node: ast.If | ast.Try
+    node: ast.If | ast.IfExp | ast.Try
     kept: tuple[ast.stmt, ...]
     removed: tuple[ast.stmt, ...]
     scope: Scope
@@ -103,6 +105,7 @@ def choices(
         return []
     search = _Search(source, answer_of, context, mount_tests)
     search.look(source.tree.body, source.tree)
+    search.look_in_expressions(source.tree)
     return search.found
 
 
@@ -129,9 +132,22 @@ class _Search:
             for part in blocks_of(node):
                 self.look(part, inner)
 
-    def _choice(self, node: ast.stmt, scope: Scope) -> Choice | None:
+    def look_in_expressions(self, tree: ast.Module) -> None:
+        """Those in f-strings are omitted: up to Python 3.11 their positions are not exact."""
+        removed = ids_in(statement for choice in self.found for statement in choice.removed)
+        waiting: list[ast.AST] = [tree]
+        for node in waiting:
+            if id(node) in removed or isinstance(node, ast.JoinedStr):
+                continue
+            choice = self._choice(node, tree) if isinstance(node, ast.IfExp) else None
+            if choice is not None:
+                self.found.append(choice)
+                removed |= ids_in(choice.removed)
+            waiting += children(node)
+
+    def _choice(self, node: ast.stmt | ast.IfExp, scope: Scope) -> Choice | None:
         choice = None
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If | ast.IfExp):
             choice = self._of_if(node, scope)
         elif isinstance(node, ast.Try):
             choice = _of_try(self.source, node, scope)
@@ -140,14 +156,15 @@ class _Search:
         choice = self._unless_lost(choice)
         if choice is None or choice.colab:
             return choice
-        return None if isinstance(node, ast.If) and not choice.uploads and self._asks_for_import(node.test) else choice
+        is_test = not isinstance(choice.node, ast.Try) and self._asks_for_import(choice.node.test)
+        return None if is_test and not choice.uploads else choice
 
-    def _of_if(self, node: ast.If, scope: Scope) -> Choice | None:
+    def _of_if(self, node: ast.If | ast.IfExp, scope: Scope) -> Choice | None:
         found = self.answer_of(node.test)
         operands = node.test.values if isinstance(node.test, ast.BoolOp) else []
         is_or = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
         answers = [self.answer_of(operand) for operand in operands]
-        body, other = tuple(node.body), tuple(node.orelse)
+        body, other = branches(node)
         if found is None:
             # On Colab the body of `if IN_COLAB or x:` always runs; here it need not if `x` asks for a missing file.
             asks = is_or and any(known is not None and known.value is False for known in answers)
@@ -200,7 +217,9 @@ class _Search:
         return self.source.text.startswith("files.upload", effect.start)
 
     def _bind_same(self, choice: Choice) -> bool:
-        """Whether both branches bind the same name."""
+        """Whether both branches bind the same name, or are values of the same expression."""
+        if isinstance(choice.node, ast.IfExp):
+            return True
         local, colab = (bound(accesses_in(self.source, block), choice.scope) for block in (choice.kept, choice.removed))
         return not local.isdisjoint(colab)
 
@@ -228,6 +247,14 @@ class _Search:
         if needs_colab(self.source, choice.removed):
             return None
         return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
+
+
+def branches(node: ast.If | ast.IfExp) -> tuple[tuple[ast.stmt, ...], tuple[ast.stmt, ...]]:
+    """The body and the other branch; a value of an expression as an assignment to nothing, which has its effects."""
+    if isinstance(node, ast.If):
+        return tuple(node.body), tuple(node.orelse)
+    body, other = (ast.copy_location(ast.Assign(targets=[], value=value), value) for value in (node.body, node.orelse))
+    return (body,), (other,)
 
 
 def _exists(path: Path) -> bool:
@@ -271,7 +298,8 @@ def _for_colab(source: CellSource, choice: Choice, *, because: str = "", effects
         stays, kept = not _needs_no_try(source, node), (*node.body, *node.orelse)
         removed = tuple(statement for handler in node.handlers for statement in handler.body)
     elif stays:
-        kept = (*node.body, *node.orelse)
+        body, other = branches(node)
+        kept = (*body, *other)
     removed = () if stays else removed
     return replace(choice, kept=kept, removed=removed, colab=True, because=because, stays=stays, effects=effects)
 

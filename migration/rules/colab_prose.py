@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -216,7 +217,8 @@ def _texts_of_tests(source: CellSource, facts: NotebookFacts) -> Iterator[Findin
         return lines[row].startswith(("import ", "from "))
 
     for choice in facts.colab.cell(source).choices:
-        first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, choice.node.body[0]))
+        inner = choice.node.body if isinstance(choice.node, ast.IfExp) else choice.node.body[0]
+        first, body = (source.line_of(source.span(node)[0]) for node in (choice.node, inner))
         above_imports = list(takewhile(is_import, range(first - 1, -1, -1)))
         above = takewhile(is_comment, range(first - 1 - len(above_imports), -1, -1))
         rows |= {*above, *filter(is_comment, range(first + 1, body))}

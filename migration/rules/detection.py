@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.analysis.unused import SYS, is_import
 from migration.colab.effects import ADVICE, MESSAGE, Effect, different, effects, lost
 from migration.colab.local_branch import Choice, asks_if_missing
 from migration.colab.local_value import Answer, answer, asks_for_content
-from migration.notebook.findings import Keeps, listed
+from migration.notebook.findings import Finding, Keeps, listed
 from migration.notebook.texts import Edit, holding
 from migration.python.scopes import accesses
 from migration.python.shell_texts import shell_texts
@@ -32,7 +33,7 @@ _CALLERS_ACTION = "check what the callers of this function do on Colab only, bec
 # ------------------------------------------------------------------------------------------------------------- branches
 def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
-        if isinstance(choice.node, ast.If) and not choice.colab:
+        if not isinstance(choice.node, ast.Try) and not choice.colab:
             yield _local(source, choice, "the branch that runs outside Colab replaces the condition")
 
 
@@ -47,22 +48,37 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    yield from (match for choice, match in _kept(source, facts) if match.edits or not isinstance(choice.node, ast.Try))
+
+
+def tries_as_written(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
+    """The findings for each `try` of an original cell that stays: the rules that replace its import find no test."""
+    for choice, match in _kept(source, facts):
+        if isinstance(choice.node, ast.Try) and not match.edits:
+            first = source.segment(choice.node).partition("\n")[0]
+            keeps, row = match.keeps or Keeps.EQUIVALENT, source.line_of(match.start) + 1
+            yield Finding("LF303", keeps, source.index, row, match.message, before=masked(first), action=match.action)
+
+
+def _kept(source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Choice, Match]]:
+    """The choices for Colab, and what becomes of each."""
     for choice in facts.colab.cell(source).choices:
         if not choice.colab:
             continue
         edits = fold(source, choice, keep_import=facts.colab.spelt_out)
-        if edits or isinstance(choice.node, ast.If):
-            gone = lost(source, choice.removed, choice.kept, facts.colab.context.functions)
-            said = listed(_line(source, effect) for effect in gone if effect.kind in (MESSAGE, ADVICE))
-            message = f"the branch for Colab is kept: {_reason(choice)}"
-            message += f"; removed with the other branch: {said}" if said else ""
-            scripts = _scripts(source, choice)
-            action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
-            refuses = choice.because == "refuses"
-            needed = [found for found in gone if found.kind == ADVICE or not (refuses or found.kind == MESSAGE)]
-            action = action if scripts else _action(source, needed)
-            keeps = Keeps.NEEDS_HUMAN if action else None
-            yield Match(*source.span(choice.node), message, edits, action, keeps)
+        gone = lost(source, choice.removed, choice.kept, facts.colab.context.functions)
+        said = listed(_line(source, effect) for effect in gone if effect.kind in (MESSAGE, ADVICE))
+        message = f"the branch for Colab is kept: {_reason(choice)}"
+        message += f"; removed with the other branch: {said}" if said else ""
+        if isinstance(choice.node, ast.Try) and choice.stays:
+            message += "; the `except` stays, for other errors than a missing Colab"
+        scripts = _scripts(source, choice)
+        action = f"read the script before you run it here, because it was made for Colab's machine: {scripts}"
+        refuses = choice.because == "refuses"
+        needed = [found for found in gone if found.kind == ADVICE or not (refuses or found.kind == MESSAGE)]
+        action = action if scripts else _action(source, needed)
+        keeps = Keeps.NEEDS_HUMAN if action else None
+        yield choice, Match(*source.span(choice.node), message, edits, action, keeps)
 
 
 def _scripts(source: CellSource, choice: Choice) -> str:
@@ -233,7 +249,7 @@ RULES: tuple[Rule, ...] = (
         "LF301",
         "A branch for Colab",
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
-        "`not`, `and`, `or`, `elif` and `else`",
+        "`not`, `and`, `or`, `elif` and `else`; `a if IN_COLAB else b`",
         "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
         "values or shows something; the user decides if both install or run different things.",
         Keeps.EQUIVALENT,

@@ -1,5 +1,6 @@
-"""Removes statements from a cell, or replaces an `if` or `try` by one branch, by complete lines. Lines move with their
-comments; lines inside a multi-line string are not changed. A block is never left empty.
+"""Removes statements from a cell, or replaces an `if`, `try` or conditional expression by one branch; statements by
+complete lines. Lines move with their comments; lines inside a multi-line string are not changed. A block is never left
+empty.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ _LABEL = re.compile(
 
 
 def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tuple[Edit, ...]:
-    """Edits that replace the complete statement by the branch that runs here. `keep_import`: the import of Colab's
-    package in a `try` is used.
+    """Edits that replace the complete statement or expression by the branch that runs here. `keep_import`: the import
+    of Colab's package in a `try` is used.
     """
+    if not isinstance(choice.node, ast.Try) and choice.stays:
+        return (Edit(*source.span(choice.node.test), operands_text(source, choice.node.test, choice.rest)),)
     if isinstance(choice.node, ast.If):
         return _fold_if(source, choice, choice.node)
+    if isinstance(choice.node, ast.IfExp):
+        return (_fold_expression(source, choice, choice.node),)
     if choice.colab:
         return _without_try(source, choice, choice.node, keep_import)
     return _fold_try(source, choice, choice.node)
@@ -45,8 +50,6 @@ def fold(source: CellSource, choice: Choice, *, keep_import: bool = False) -> tu
 def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ...]:
     text = source.text
     start = source.span(node)[0]
-    if choice.stays:
-        return (Edit(*source.span(node.test), operands_text(source, node.test, choice.rest)),)
     first, last = line_span(source, node, node)
     indent = text[first:start]
     last = _with_comments(source, last, indent)
@@ -78,6 +81,17 @@ def _fold_if(source: CellSource, choice: Choice, node: ast.If) -> tuple[Edit, ..
     if is_elif:
         return (Edit(first, line, kept),)
     return _replace(source, choice, kept + _body_text(source, colon, node.orelse, indent))
+
+
+def _fold_expression(source: CellSource, choice: Choice, node: ast.IfExp) -> Edit:
+    """The edit that leaves one value, or a constant test if a comment would be lost."""
+    is_body = source.span(choice.kept[0]) == source.span(node.body)
+    value = node.body if is_body else node.orelse
+    (first, last), (start, end) = source.span(node), source.span(value)
+    if any(first < low < start or end <= low < last for low, _ in comments(source)):
+        return Edit(*source.span(node.test), repr(is_body))
+    needs_brackets = isinstance(value, ast.NamedExpr | ast.Yield | ast.YieldFrom) or "\n" in source.text[start:end]
+    return Edit(first, last, f"({source.segment(value)})" if needs_brackets else source.segment(value))
 
 
 def operands_text(source: CellSource, test: ast.expr, operands: Sequence[ast.expr]) -> str:
@@ -125,7 +139,8 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
         is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None
         at, end = source.span(failing)[0], end_of(source, node.body[-1])
         margin = _INDENT.match(source.text, source.line_span(at, at)[0])
-        lost = [f"\n{margin[0] if margin else ''}{comment}" for comment in _comments_lost(source, at, end, "")]
+        gone = _comments_lost(source, at, end, "", of_colab=True)
+        lost = [f"\n{margin[0] if margin else ''}{comment}" for comment in gone]
         return (Edit(at, end, NOT_HERE + "".join(lost)),) if is_import else ()
     pieces = [_body_text(source, _colon(source, start), before, indent)] if before else []
     if not all(map(_does_nothing, handler.body)):

@@ -46,8 +46,9 @@ _TPU = re.compile(
 _VARIABLE = re.compile(
     r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
-    r"|(?<=environ\[[\"'])(?:PYTHONPATH|LD_LIBRARY_PATH)(?=[\"']\]\s*\+=)"
+    r"|(?<=environ\[[\"'])(?:PYTHONPATH|LD_LIBRARY_PATH)(?=[\"']\](?!\s*=(?!=)))"
 )
+_IS_SET = r"[\"']{0}[\"'](?:\]\s*=[^=\n][^\n]*\n|\s+(?:not\s+)?in\b)|setdefault\(\s*[\"']{0}\b"
 _VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
 _TPU_ADDRESS_ACTION = (
     "Colab's TPU does not exist here: remove this part and run the code on the GPU or CPU "
@@ -57,7 +58,7 @@ _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
 # Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
-_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)")
+_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)|[a-z]colab(?:setup|utils?|tools?|helpers?)(?![a-z])")
 _ASKS_FOR_COLAB = re.compile(r"_?(?:(?:is|in|on|am|i|if|are|we|running|detect|check)_)+(?:google_)?colab")
 _NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
@@ -126,6 +127,9 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
+        is_general = not match[0].startswith("COLAB_")
+        if is_general and re.search(_IS_SET.format(match[0]), source.text[: match.start()]):
+            continue
         message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
         if "TPU" in match[0]:
             message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
@@ -194,7 +198,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF308",
         "An environment variable of Colab",
-        '`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ["PYTHONPATH"] += x`',
+        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ['PYTHONPATH']`, unless "
+        "the cell sets it above",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
@@ -215,11 +220,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF842",
         "module for Colab",
-        "`import colab_utils`, `from a.colab_tools import b`, `a.colab_play(…)`",
+        "`import colab_utils`, `import acolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)(?<![a-zA-Z])colab(?![a-zA-Z])"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)colab"),
         example=Example("import colab_utils"),
     ),
     Rule(

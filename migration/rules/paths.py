@@ -25,7 +25,10 @@ _MY_DRIVE = re.compile(
 
 def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
     """Whether the code of a migrated cell still contains the name `MyDrive`, and so may append it to the mount point at
-    run time, or after `%cd` to that: then the drive folder needs links of that name to itself."""
+    run time, or after `%cd` to that: then the drive folder needs links of that name to itself. A notebook that neither
+    mounts the drive nor names Colab's folders means another folder."""
+    if facts.colab.first_mount is None and not facts.folders:
+        return False
     if "Drive" not in source.text or not _MY_DRIVE.search(source.text):
         return False
     comments = read_cell(source)[1] if source.is_python else []

@@ -28,12 +28,30 @@ Use = OneOf["value", "text", "shell", "appended"]
 def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """The string literals with a folder, with the edits that insert the variable."""
     if source.is_python and not source.is_program and may_name_folder(source.masked, facts.mounts):
+        run = _command_strings(source, facts)
         for group in groups(source):
             if group.use != "text":
-                yield from rewritten(source.text, group, facts)
+                is_command = group.use == "shell" or group.literals[0].start in run
+                yield from rewritten(source.text, group, facts, is_command=is_command)
 
 
-def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Match]:
+def _command_strings(source: CellSource, facts: NotebookFacts) -> set[int]:
+    """The starts of the strings in the values of names that the notebook runs as shell commands; a value without a
+    blank may be the path of a program that is used elsewhere."""
+    found: set[int] = set()
+    for node in source.nodes if facts.commands else ():
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id in facts.commands for target in targets):
+            waiting = [getattr(node, "value", None)]
+            for value in waiting:
+                if isinstance(value, ast.BinOp):
+                    waiting += [value.left, value.right]
+                elif isinstance(value, ast.Constant | ast.JoinedStr) and " " in source.segment(waiting[0]):
+                    found.add(source.span(value)[0])
+    return found
+
+
+def rewritten(text: str, group: Group, facts: NotebookFacts, *, is_command: bool = False) -> Iterator[Match]:
     """The matches of one group of literals."""
     raw = "".join(text[literal.start : literal.end] for literal in group.literals)
     if "\\" not in raw and not may_name_folder(raw, facts.mounts):
@@ -53,7 +71,7 @@ def rewritten(text: str, group: Group, facts: NotebookFacts) -> Iterator[Match]:
             yield kept(replace(span, start=first[0].start, end=last[0].end))
         else:
             by_literal.setdefault(first[1], []).append((span, first[0].start, last[0].end))
-    quoting = shell.read(value.replace(FIELD, "x"), script=True).quotes if group.use == "shell" else ""
+    quoting = shell.read(value.replace(FIELD, "x"), script=True).quotes if is_command else ""
     for at, places in by_literal.items():
         literal = group.literals[at]
         new = _new_literal(text, literal, places, group, facts, quoting)
@@ -76,7 +94,12 @@ def _new_literal(
     if (start, end) == (body_start, body_end) and len(group.literals) == 1 and not quoting:
         after = " " if re.match(r"\w", text[literal.end : literal.end + 1]) else ""
         return before + names[span.folder] + after
-    if group.use == "value" and len(group.literals) == 1 and _is_template(text[body_start:body_end], literal):
+    if (
+        group.use == "value"
+        and not quoting
+        and len(group.literals) == 1
+        and _is_template(text[body_start:body_end], literal)
+    ):
         fields = [Edit(at - literal.start, to - literal.start, f"{{{names[one.folder]}}}") for one, at, to in places]
         used = dict.fromkeys(names[span.folder] for span, _, _ in places)
         calls = "".join(f'.replace("{{{name}}}", {name})' for name in used)

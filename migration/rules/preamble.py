@@ -26,8 +26,12 @@ SETUP_TITLE = """\
 # Imports find modules in the folder of this notebook, and programs such as python and pip are those of its kernel."""
 _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
-# Colab has that folder: where it is missing, what follows would change the current one, such as `rm -rf *`.
-_ENTERS_SAMPLES = re.compile(r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b")
+# Colab has that folder: where it is missing, what follows would change the current one, such as `rm -rf *`, or fail.
+_ENTERS_SAMPLES = re.compile(
+    r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b"
+    r"|(?:\b(?:mkdir|makedirs|wget|curl|cp|mv|copy\w*|move|unzip|tar|git|gdown|urlretrieve|save\w*|to_\w+|write\w*)\b|>)"
+    r"[^\n]*[\s\"'(=](?:\./)?sample_data/|[\"'](?:\./)?sample_data/[^\n]*,\s*[\"'][wax]"
+)
 # Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.
 _OF_THE_SYSTEM = re.compile(
     r"(?:ba|da|z)?sh|apt(?:-\w+)?|add-apt-repository|dpkg|sudo|su|ls|cd|pwd|cp|mv|rm|mkdir|rmdir|ln|cat|head|tail|less|more|"

@@ -22,9 +22,11 @@ _URL = (
 )
 _TARGET = r"""\(\s*<?(?:[^()\s]|\([^()\s]*\))*>?(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?\s*\)"""
 _IMAGE = rf"(?:!\[[^\]\n]*\]{_TARGET}|<img\b[^>]*>)"
-# A picture in a link, or alone; it is a badge if it names Colab.
+_IN_LINK = r"(?:(?!</?\s*a\b)[\s\S]){0,200}?"
+# A picture in a link, with its text, or alone; it is a badge if it names Colab.
 _PICTURE = re.compile(
-    rf"\[\s*{_IMAGE}[^\]\n]*\]{_TARGET}(?:\{{[^}}\n]*\}})?|<a\b[^>]*>\s*{_IMAGE}\s*</\s*a\s*>|{_IMAGE}", re.IGNORECASE
+    rf"\[\s*{_IMAGE}[^\]\n]*\]{_TARGET}(?:\{{[^}}\n]*\}})?|<a\b[^>]*>{_IN_LINK}{_IMAGE}{_IN_LINK}</\s*a\s*>|{_IMAGE}",
+    re.IGNORECASE,
 )
 _BADGE = re.compile(
     r"colab[-_.\w]*(?:badge|logo|button)|(?:badge|logo|button)[^)\s\"']*colab|\b(?:open|run|view|try)\b[^\]\n\"']{0,30}\bcolab",

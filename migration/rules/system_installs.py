@@ -36,6 +36,7 @@ _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
+_MAKES_SAMPLES = re.compile(r"\bmkdir\b[^\n]*[\s/\"']sample_data/?[\"']?\s*$", re.MULTILINE)
 
 
 def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
@@ -145,7 +146,8 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found in shell_texts(source):
         for command in found.commands:
             values = [word.value for word in command.arguments if not word.value.startswith("-")]
-            if command.program in _CONDA and values[:1] and values[0] in _CONDA_CHANGES:
+            is_conda = command.program in _CONDA and not command.is_of_other_environment
+            if is_conda and values[:1] and values[0] in _CONDA_CHANGES:
                 message = "changes a conda environment, which this machine's kernel need not have"
                 action = _INTO_KERNEL
                 if "create" in values[:2]:
@@ -159,11 +161,13 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Lines that only delete Colab's samples, which are not on this machine."""
+    """Lines that only delete Colab's samples, which are not on this machine, unless the cell creates the folder again:
+    then it is the notebook's own."""
     removed = [
         found.command
         for found in shell_texts(source)
         if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
+        if not _MAKES_SAMPLES.search(source.text, found.end)
     ]
     for command in removed:
         edits = _as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
@@ -180,7 +184,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF524",
         name="deletion of Colab's samples",
-        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line",
+        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, without a later `mkdir` in "
+        "the cell",
         writes="a comment",
         keeps=Keeps.EQUIVALENT,
         find=_find_samples,
@@ -203,7 +208,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF523",
         name="conda, and packages for Colab only",
-        matches="`conda install …`, `mamba install …`, `import condacolab`, `import colab_transfer`",
+        matches="`conda install …`, `mamba install …`, without the path of an environment; `import condacolab`, "
+        "`import colab_transfer`",
         writes="nothing: the user must decide which environment the kernel uses, or create one, and delete "
         "what names the package",
         keeps=Keeps.NEEDS_HUMAN,

@@ -24,6 +24,7 @@ _WRAPPERS: dict[str, frozenset[str]] = {
 }
 """Programs that run the program named by their arguments, with those of their options that take a value."""
 
+_OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]*$")
 _EXPANDED = re.compile(r"[$`{}?]|^~|[<>]\(")
 
 
@@ -102,6 +103,13 @@ class Command:
     def program(self) -> str:
         """The name of the program, without its folder; "" if there is none."""
         return _basename(self.words[self.program_at]) if self.program_at < len(self.words) else ""
+
+    @property
+    def is_of_other_environment(self) -> bool:
+        """Whether the program is in a folder of its own, not of the system: `env/bin/pip`, which the kernel does not
+        use."""
+        value = self.words[self.program_at].value if self.program_at < len(self.words) else ""
+        return "/" in value and not _OF_SYSTEM.match(value)
 
     @property
     def arguments(self) -> tuple[Word, ...]:

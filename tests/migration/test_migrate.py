@@ -201,12 +201,43 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
 
 
 @pytest.mark.parametrize(
-    "text", ["%cd /content/sample_data", "%cd sample_data", "!cd sample_data; rm -rf *", "os.chdir('./sample_data')"]
+    "text",
+    [
+        "%cd /content/sample_data",
+        "%cd sample_data",
+        "!cd sample_data; rm -rf *",
+        "os.chdir('./sample_data')",
+        "!mkdir sample_data/a",
+        "!wget a.org/b -O sample_data/b",
+        "a.to_csv('sample_data/b')",
+        "open('sample_data/b', 'w')",
+    ],
 )
 def test_the_folder_of_sample_data_exists(text):
     cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
     setup = texts(migrate(notebook_of(cell | {"execution_count": None})))[1]
     assert 'os.makedirs(os.path.join(WORK_DIR, "sample_data"), exist_ok=True)' in setup
+
+
+@pytest.mark.parametrize(
+    "text", ["!ls sample_data", "open('sample_data/a')", "!wget a.org/sample_data/b", "!mkdir sample_data"]
+)
+def test_other_uses_of_sample_data_need_no_folder(text):
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
+    assert texts(migrate(notebook_of(cell | {"execution_count": None}))) == [text]
+
+
+def test_a_try_for_colab_that_stays_is_reported_although_its_import_goes():
+    text = (
+        "try:\n    from google.colab import output\n    !pip install a\n    output.enable_custom_widget_manager()\n"
+        "except:\n    print('no')"
+    )
+    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}
+    migration = migrate(notebook_of(cell))
+    assert texts(migration)[-1] == "try:\n    %pip install a\nexcept:\n    print('no')"
+    (kept,) = (finding for finding in migration.findings if finding.rule == "LF303")
+    assert (kept.line, kept.before) == (1, "try:")
+    assert all(word in kept.message for word in ("installs", "`except`"))
 
 
 _MOUNT = "from google.colab import drive\ndrive.mount('/content/drive')"

@@ -297,6 +297,21 @@ def test_a_drive_is_mounted_where_the_notebook_wants_it(sandboxes):
     assert (difference.lost, difference.added) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("/content/cdrive/My Drive/a", "/started/drive/a"),
+        ("cdrive/MyDrive/a", "/started/drive/a"),
+        ("/content/cdrive", "/started/drive"),
+        ("/content/Drive/a", "/started/Drive/a"),
+    ],
+)
+def test_the_mount_point_of_the_notebook_is_the_drive(before, after):
+    original = [(0, "mount", "/content/cdrive"), (1, "call", f"f('{before}')")]
+    found = compare(original, [(1, "call", f"f('{after}')")], set())
+    assert (found.lost, found.added) == ({}, {})
+
+
 def test_variables_and_module_paths_belong_to_their_cell(sandboxes):
     effects = sandboxes[0].run(["import os, sys", "os.environ['A'] = 'x'", "sys.path.append('/content/b')"])
     changed = [effect for effect in effects if effect[1] in ("environment", "module path")]

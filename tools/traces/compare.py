@@ -71,7 +71,8 @@ def compare(
     """The difference of two traces with normalised folder names. `human`: the cells that need manual changes.
     `outside`: the effects of the original outside Colab. `dependent`: the cells that compute with the results of
     `human`."""
-    before, after = _plain_all(original, "/content"), _plain_all(migrated, "/started")
+    mounts = tuple(dict.fromkeys(text for _, kind, text in original if kind == "mount"))
+    before, after = _plain_all(original, "/content", mounts), _plain_all(migrated, "/started")
     elsewhere = Counter(_plain_all(outside, "/started"))
     # Cells that end earlier outside Colab than on Colab: an error in the same line of both runs is not one.
     failed = {effect[0] for effect in outside if effect[1] == "error" and effect not in original}
@@ -114,8 +115,8 @@ def _only_first(first: Sequence[Effect], second: Sequence[Effect]) -> Iterable[E
                 yield effect
 
 
-def _plain_all(effects: Sequence[Effect], start: str) -> list[Effect]:
-    return _without_samples([(effect[0], *key) for effect in effects for key in _plain(effect, start)])
+def _plain_all(effects: Sequence[Effect], start: str, mounts: Sequence[str] = ()) -> list[Effect]:
+    return _without_samples([(effect[0], *key) for effect in effects for key in _plain(effect, start, mounts)])
 
 
 def _without_samples(effects: list[Effect]) -> list[Effect]:
@@ -130,17 +131,19 @@ def _without_samples(effects: list[Effect]) -> list[Effect]:
     return effects if any("sample_data" in text for _, _, text in kept) else kept
 
 
-def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
+def _plain(effect: Effect, start: str, mounts: Sequence[str]) -> list[tuple[str, str]]:
     """An effect without the parts that may differ between the machines; empty if all of it may differ."""
     _, kind, text = effect
     is_cut = len(text) >= MAX_TEXT
-    text = _CHANCE.sub("", _with_folders(_VARIABLES_SHOWN.sub("", text), start))
+    text = _CHANCE.sub("", _with_folders(_VARIABLES_SHOWN.sub("", text), start, mounts))
     text = text[:_COMPARED] if is_cut else text
     if kind == "environment" and _OWN_VARIABLES.match(text):
         return []
     if kind == "secret" and (_OWN_VARIABLES.fullmatch(text) or text == "PYTHONPATH"):  # read by `dict(os.environ)`
         return []
     if kind == "write" and re.search(r"os\.mkdir ‹(?:work|drive)›(?:/(?:drive|uploads|downloads))?/?$", text):
+        return []
+    if kind == "mount":
         return []
     if kind == "write" and re.fullmatch(r"os\.symlink ‹(?:work|drive)›", text):
         return []  # the mount point
@@ -159,13 +162,20 @@ def _plain(effect: Effect, start: str) -> list[tuple[str, str]]:
     return [(kind, text)]
 
 
-def _with_folders(text: str, start: str) -> str:
+def _with_folders(text: str, start: str, mounts: Sequence[str]) -> str:
+    """The text with marks instead of the folders. On Colab the drive is where the notebook has mounted it, or in a
+    folder of a usual name."""
     text = _COLAB_MODULES.sub("", text)
     for name in ("WORK_DIR", "DRIVE_DIR"):
         variable = rf"\$\{{?(?:LANDFALL_)?{name}\}}?"
         text = re.sub(f'"{variable}"|{variable}', "‹work›" if name == "WORK_DIR" else "‹drive›", text)
     if start == "/content":
-        text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?[dD]rive(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
+        for mount in (mount for mount in mounts if mount not in ("/", "/content")):
+            text = re.sub(rf"(?<![\w.]){re.escape(mount)}(?:/{_MY_DRIVE})?(?![\w-])", "‹drive›", text)
+            below = re.escape(mount.removeprefix("/content/"))
+            text = re.sub(rf"(?<![\w./])(?:\./)?{below}/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
+        text = re.sub(rf"(?<![\w.])/content/(?:g|google_)?[dD]rive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
+        text = re.sub(r"(?<![\w.])/content/(?:g|google_)?drive(?![\w-])", "‹drive›", text)
         text = re.sub(r"^/gdrive$", "‹drive›", text)
         text = re.sub(rf"(?<![\w.])/g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)
         text = re.sub(rf"(?<![\w./])(?:\./)?g?drive/{_MY_DRIVE}(?![\w-])", "‹drive›", text)

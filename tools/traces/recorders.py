@@ -257,6 +257,10 @@ def colab_parts(log: Log) -> dict[str, Any]:
         return f"secret-{key}"
 
     def mounted(mountpoint: str, *arguments: Any, **options: Any) -> None:
+        log.add("mount", str(Path(mountpoint).absolute()))
+        log.quietly(create)(mountpoint)
+
+    def create(mountpoint: str) -> None:
         folder = Path(mountpoint, "MyDrive")
         folder.mkdir(parents=True, exist_ok=True)
         if not Path(mountpoint, "My Drive").exists():
@@ -266,7 +270,7 @@ def colab_parts(log: Log) -> dict[str, Any]:
         log.add("sign-in", "google")
 
     return {
-        "drive.mount": log.quietly(mounted),
+        "drive.mount": mounted,
         "files.upload": uploaded,
         "files.upload_file": uploaded,
         "files.download": downloaded,

@@ -43,6 +43,14 @@ def test_the_token_of_a_public_file_is_a_part_of_its_address(joined):
     assert find_secrets(f"https://x.org/plot.png?a=media{joined}token={token}")
 
 
+@pytest.mark.parametrize("before", ["?", "&", "&amp;"])
+def test_the_token_of_a_public_article_is_a_part_of_its_address(before):
+    token = "Xk29fQ7dPz3mWb8RtY1c"
+    assert find_secrets(f"[1] A. B., https://x.org/a/pii/S1{before}casa_token={token}:vR4n-k2Lq9TzX7") == []
+    assert find_secrets(f"https://x.org/a/pii/S1{before}access_token={token}")
+    assert find_secrets(f"casa_token={token}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -86,6 +86,33 @@ def test_the_local_branch_is_kept(before, after):
 @pytest.mark.parametrize(
     "before, after",
     [
+        ("x = {'a': 2 if ASK else 8}", "x = {'a': 8}"),
+        ("x = 1 + ('a' if not ASK and k else 'b')", "x = 1 + ('a' if k else 'b')"),
+        ("y = 'a' if k else 'c' if ASK else 'd'", "y = 'a' if k else 'd'"),
+        ("x = (1 if ASK else\n  2 +\n  3)", "x = ((2 +\n  3))"),
+        ("x = (1 if ASK  # why\n     else 2)", "x = (1 if False  # why\n     else 2)"),
+        ("root = '/content' if ASK else '~/x'", "root = '/content'"),
+        ("root = pathlib.Path('/content/a') if ASK or k else here()", "root = pathlib.Path('/content/a')"),
+        ("root = '/content/a' if ASK else './a'", "root = './a'"),
+        ("os.system('pip install a') if ASK else None", "os.system('pip install a')"),
+        ("f(x if ASK else load('a'), [2 for _ in y if ASK])", "f(load('a'), [2 for _ in y if False])"),
+    ],
+)
+def test_a_conditional_expression_is_decided_as_a_statement_is(before, after):
+    new, found = rewritten_one(before)
+    assert new == after
+    assert {finding.rule for finding in found} <= {"LF301", "LF303", "LF305", "LF306"}
+
+
+def test_a_flag_set_by_hand_leaves_the_folders_of_colab():
+    root = "root = '/content' if COLAB else '~/x'"
+    new, _ = rewritten("COLAB = True", root, root.replace("COLAB else", "(COLAB) else"))
+    assert new == ["COLAB = False", "root = '/content'", "root = '/content'"]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
         ("try:\n    import google.colab\n    A = 1\nexcept ImportError:\n    A = 2\n", "A = 2\n"),
         ("try:\n  from google.colab import files\n  files.view(x)\nexcept:\n  pass\ny()", "y()"),
         ("try:\n  from google.colab import files\nexcept ImportError:\n  a()\nelse:\n  b()", "a()"),
@@ -106,8 +133,8 @@ def test_the_local_branch_is_kept(before, after):
             'try:\n  raise ModuleNotFoundError("not available on this machine")\nexcept ImportError as e:\n  print(e)',
         ),
         (
-            "try:\n  import google.colab\n  # of Colab\n  print(1)\nexcept ImportError as e:\n  print(e)",
-            'try:\n  raise ModuleNotFoundError("not available on this machine")\n  # of Colab\n'
+            "try:\n  import google.colab\n  # The address\n  print(1)\nexcept ImportError as e:\n  print(e)",
+            'try:\n  raise ModuleNotFoundError("not available on this machine")\n  # On Colab: The address\n'
             "except ImportError as e:\n  print(e)",
         ),
         (
@@ -495,6 +522,8 @@ def test_tensorflow_1_is_a_manual_step():
         ("x = 'grpc://' + os.environ['COLAB_TPU_ADDR']", "LF308"),
         ("assert 'COLAB_TPU_ADDR' in os.environ, 'no TPU'", "LF308"),
         ("os.environ['PYTHONPATH'] += ':/a'", "LF308"),
+        ("os.environ['PYTHONPATH'] = os.environ['PYTHONPATH'] + ':/a'", "LF308"),
+        ("os.environ['LD_LIBRARY_PATH'] = f\"{os.environ['LD_LIBRARY_PATH']}:/a\"", "LF308"),
         ("!echo $COLAB_TPU_ADDR", "LF308"),
         ("%%bash\necho $COLAB_GPU", "LF308"),
     ],
@@ -508,6 +537,19 @@ def test_colab_variables_are_a_manual_step(text, rule):
 
 def test_other_names_containing_colab_are_not_variables():
     assert rewritten_one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.environ['PYTHONPATH'] = '/a'",
+        "os.environ['PYTHONPATH'] = '/a'\nos.environ['PYTHONPATH'] += ':/b'",
+        "if 'PYTHONPATH' in os.environ: os.environ['PYTHONPATH'] += ':/b'",
+        "os.environ.setdefault('PYTHONPATH', '')\nprint(os.environ['PYTHONPATH'])",
+    ],
+)
+def test_a_variable_that_the_cell_sets_is_no_manual_step(text):
+    assert rewritten_one(text) == (text, [])
 
 
 def test_other_languages_are_unchanged():

@@ -93,6 +93,8 @@ def test_other_languages_are_reported_if_they_use_colab():
         ("from google.colab import files\nimport google.colab", []),
         ("import condacolab, colab_transfer, colabtools", []),
         ("import midi_to_colab_audio", []),
+        ("import rosettacolabsetup; rosettacolabsetup.install()", [1]),
+        ("import colabfold, colabdesign", []),
         ("from a import is_colab", []),
     ],
 )

@@ -175,6 +175,26 @@ def test_shell_commands_quote_the_folder():
     assert migrated("os.system('cp /content/a \"/content/b\" {x}')")[0] == (
         'os.system(f\'cp "{WORK_DIR}"/a "{WORK_DIR}/b" {{x}}\')'
     )
+
+
+@pytest.mark.parametrize(
+    "run", ["!$cmd", "a()\n! {cmd}", "os.system(cmd)", "subprocess.run(cmd, check=True, shell=True)"]
+)
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("cmd = 'rm -r /content/a'", "cmd = f'rm -r \"{WORK_DIR}\"/a'"),
+        ("cmd = 'rm -r ' + '/content/a' + b", "cmd = 'rm -r ' + f'\"{WORK_DIR}\"/a' + b"),
+        ("cmd += f' \"/content/{a}\"'", "cmd += f' \"{WORK_DIR}/{a}\"'"),
+        ("cmd = '/content/a'", "cmd = f'{WORK_DIR}/a'"),
+        ("cmd = ['a b', '/content/a']", "cmd = ['a b', f'{WORK_DIR}/a']"),
+        ("other = 'rm -r /content/a'", "other = f'rm -r {WORK_DIR}/a'"),
+    ],
+)
+def test_a_command_in_a_variable_quotes_the_folder(before, after, run):
+    sources = [CellSource(before), CellSource(run, index=1)]
+    facts = collect_facts(sources)
+    assert rewrite(sources[0], cell_type="code", rules=paths.RULES, facts=facts)[0].text == after
     assert migrated("subprocess.run(f\"ls /content/{x} '/content/y'\", shell=True)")[0] == (
         "subprocess.run(f\"ls '{WORK_DIR}'/{x} '{WORK_DIR}/y'\", shell=True)"
     )
@@ -342,6 +362,7 @@ def test_the_mount_point_is_only_equivalent():
 )
 def test_links_are_needed_where_the_name_is_appended_at_run_time(text, needed):
     assert needs_drive_links(CellSource(text), NotebookFacts()) is needed
+    assert not needs_drive_links(CellSource(text), NotebookFacts(folders=frozenset()))
 
 
 PIECES = ["'/content/x'", "f'/content/{a}'", "'{}/content'", "b'/content'", "'/content/drive/MyDrive'", "!ls /content"]

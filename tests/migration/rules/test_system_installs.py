@@ -100,6 +100,7 @@ def test_packages_to_install_are_named():
         "!echo apt-get install x",
         "apt = 1",
         "!conda info",
+        "!/content/miniconda/bin/conda install -y x",
         "!npm install",
         "!npm run build",
         "!go version",
@@ -133,6 +134,8 @@ def test_colabs_samples_are_not_deleted_here(before, after):
         "!rm -r sample_data data",
         "!rm -r sample_data_2",
         "x = 1  # rm -r sample_data",
+        "!rm -rf /content/sample_data\n!mkdir /content/sample_data",
+        "!rm -rf sample_data\na()\n!mkdir -p 'sample_data'\nb()",
     ],
 )
 def test_other_deletions_are_unchanged(text):

@@ -53,6 +53,8 @@ z = 3
 # ----
 %cd -q /content
 # ----
+% cd -q /content
+# ----
 cd /content
 # ----
 cd "/content"
@@ -63,6 +65,7 @@ cd "/content"
             "LF561",
             "LF563",
             "LF567",
+            "LF568",
             "LF601",
         ),
         files={"data.csv": "a,b\n1,2\n"},
