@@ -71,6 +71,12 @@ class History:
         return min((_typical_length(rows_s), name) for name, rows_s in self.splits.items())
 
 
+def is_for_short_runs(window: int, rows_s: Sequence[int]) -> bool:
+    """Whether a window was chosen for runs in which none of a usual length fits three times. A model with a usual
+    window stays one of long recordings, even where segments are short, as in a calibration on few new rows."""
+    return window < _WINDOWS[-1] and _typical_length(rows_s) < _WINDOWS_PER_SPLIT * _WINDOWS[-1]
+
+
 def is_open(config: AnyConfig) -> bool:
     """Whether a key of the recipe still is `auto`."""
     return any(_get(config, key) == AUTO for key in KEYS)

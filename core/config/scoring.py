@@ -40,8 +40,9 @@ class Scoring(Section):
         1.0,
         description="Weight w of the model in a score: 0 uses the control charts only, 1 the model only. With both, "
         "the model raises the score of the charts by its component to the power w / (1 - w), at most by half. `auto` "
-        "is 0.5, unless one finds less than half of what the other finds of faults that are injected into the "
-        "calibration split; no label is used. In runs that are too short for windows of 64 rows it is 0.",
+        "is 0.5; it is 1 where the charts find less than half of what the model finds of faults that are injected into "
+        "the calibration split, and 0 where both together find clearly less than the charts. No label is used. In runs "
+        "that are too short for windows of 64 rows it is 0.",
     )
     look_ahead: bool = Field(
         False,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from core.config.recipe import is_for_short_runs
 from core.config.schema import AnyConfig
 from core.data.identity import digest_of_split
 from core.data.splits import SplitName
@@ -33,7 +34,7 @@ from inference.detector.detector import (
 from inference.detector.file import charts_alone
 from inference.detector.group_scales import GroupScales, fit_group_scales, scale_of
 from inference.detector.injected_faults import NORMAL, inject
-from inference.detector.model_weight import WeightChoice, choose_weight, not_compared
+from inference.detector.model_weight import WeightChoice, charts_only, choose_weight, not_compared
 from inference.detector.split_scores import channel_baseline, mean_of_charts, score_split
 from inference.entries import SplitErrors
 from inference.groups import POOLED, keys_of, recordings_in, scored_per_recording
@@ -194,7 +195,14 @@ def weight_choice(
     features: ReferenceFeatures | None = None,
 ) -> WeightChoice:
     """Chooses the weight of the model by faults injected into the second half of the calibration data. Charts and
-    baselines are fitted without that half. errors_of, features: as in `fit` and `fit_with_scores`."""
+    baselines are fitted without that half. In short runs of process sensors the charts are used alone, without a
+    comparison. errors_of, features: as in `fit` and `fit_with_scores`."""
+    rows_k = np.concatenate([split.segments.lengths_k for split in reference.values()])
+    if config.stream == "patchtst" and is_for_short_runs(config.data.window, rows_k):
+        return charts_only(
+            "the runs are too short for windows of the usual lengths, and the model misled there "
+            "(docs/detection.md); set scoring.model_weight to use the model too"
+        )
     halves = _split(config, reference, errors, features or reference_features(config, reference))
     if halves is None:
         return not_compared("half of the calibration data is too little to inject faults")

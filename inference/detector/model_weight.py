@@ -55,6 +55,11 @@ def not_compared(reason: str) -> WeightChoice:
     return WeightChoice(BOTH, 0, {}, reason)
 
 
+def charts_only(reason: str) -> WeightChoice:
+    """The weight of the charts alone, where a comparison by injected faults is known to mislead."""
+    return WeightChoice(0.0, 0, {}, reason)
+
+
 def choose_weight(score_of: Callable[[float], np.ndarray], fault_s: np.ndarray) -> WeightChoice:
     """The weight `BOTH`, unless the charts find less than half of what the model finds, then the model alone; or both
     together find clearly less than the charts, then the charts alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.config.compose import load_config, local_config_file
-from core.config.recipe import History, as_trained, is_open, resolved
+from core.config.recipe import History, as_trained, is_for_short_runs, is_open, resolved
 from core.config.schema import AnyConfig
 from tests.support import REPO_ROOT
 
@@ -123,3 +123,15 @@ def test_a_model_of_other_data_decides_shapes_but_no_number_of_windows():
     found = as_trained(local("patchtst"), trained, is_other_data=True)
     assert (found.data.window, found.model.patch_length, found.model.channel_attention) == (64, 8, "all")
     assert (found.data.stride, found.training.windows_per_epoch) == ("auto", "auto")
+
+
+@pytest.mark.parametrize(
+    ("window", "rows_s", "is_short"),
+    [
+        (32, [110] * 300, True),
+        (32, [5000, 110], False),
+        (64, [150], False),  # a calibration of a long recording on few new rows
+    ],
+)
+def test_short_runs_are_known_by_window_and_segments(window, rows_s, is_short):
+    assert is_for_short_runs(window, rows_s) == is_short

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
+from core.data.windows import WindowSet
 from inference.detector.fitting import weight_choice
 from inference.detector.injected_faults import BETWEEN, NORMAL, inject
 from inference.detector.model_weight import BOTH, FEWEST_FAULTS, WEIGHTS, choose_weight, found
@@ -124,6 +126,28 @@ def test_a_model_that_finds_little_stays_where_it_costs_nothing(entries):
     choice = choose_weight({0.0: chart_s, BOTH: raised_s, 1.0: model_s}.__getitem__, entries)
     assert choice.found[1.0] < 0.1 < choice.found[0.0]
     assert choice.weight == BOTH
+
+
+def test_the_charts_score_short_runs_alone(trained):
+    _, config, scoring, splits = reference(trained, "patchtst")
+    normal = reference_of(splits)
+    errors = reference_errors(config, scoring, normal)
+    errors_of = partial(model_errors, config, scoring, label="a test")
+    assert weight_choice(config, normal, errors, errors_of).num_faults >= FEWEST_FAULTS, "long segments are compared"
+    choice = weight_choice(config, {name: of_runs(split, 110) for name, split in normal.items()}, errors, errors_of)
+    assert (choice.weight, choice.num_faults) == (0, 0)
+    assert "runs" in choice.reason
+    assert "scoring.model_weight" in choice.reason
+
+
+def of_runs(windows: WindowSet, rows: int) -> WindowSet:
+    """The split as if it were divided into runs."""
+    runs = [
+        (start, min(start + rows, stop))
+        for first, stop in windows.segments.rows_k2
+        for start in range(first, stop, rows)
+    ]
+    return replace(windows, segments_k2=np.array(runs))
 
 
 def reference(root, stream):
