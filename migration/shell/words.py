@@ -106,10 +106,11 @@ class Command:
 
     @property
     def is_of_other_environment(self) -> bool:
-        """Whether the program is in a folder of its own, not of the system: `env/bin/pip`, which the kernel does not
-        use."""
+        """Whether the program is in a folder of its own, which the kernel does not use: `env/bin/pip`. uv installs into
+        the kernel's environment from any folder, and `{sys.prefix}` is the folder of the kernel."""
         value = self.words[self.program_at].value if self.program_at < len(self.words) else ""
-        return "/" in value and not _OF_SYSTEM.match(value)
+        is_own = "/" in value and not _OF_SYSTEM.match(value)
+        return is_own and not value.endswith("/uv") and not value.startswith("{sys.")
 
     @property
     def arguments(self) -> tuple[Word, ...]:

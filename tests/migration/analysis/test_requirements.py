@@ -81,6 +81,21 @@ def test_commands_without_an_install_give_no_requirement(text):
     assert _collect(text) == Requirements()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!/root/.local/bin/uv pip install --system foo",
+        "!~/.local/bin/uv pip install --system foo",
+        "!$HOME/.cargo/bin/uv pip install --system foo",
+        "!{sys.prefix}/bin/python -m pip install foo",
+        "!{sys.prefix}/bin/pip install foo",
+        "!{sys.executable} -m pip install foo",
+    ],
+)
+def test_uv_in_any_folder_and_the_programs_of_the_kernel_give_requirements(text):
+    assert _python(text) == ["foo"]
+
+
 def test_other_languages_give_no_requirement():
     assert _collect("!pip install x", language="R") == Requirements()
 
