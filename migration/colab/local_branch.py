@@ -379,6 +379,6 @@ def _refuses(block: Sequence[ast.stmt]) -> bool:
             return True
         case ast.Assert(test=ast.Constant(value=value)):
             return not value
-        case ast.Expr(value=ast.Call(func=function)):
-            return last_name(function) in _EXITS
+        case ast.Expr(value=ast.Call(func=function)) | ast.Assign(targets=[], value=ast.Call(func=function)):
+            return last_name(function) in _EXITS  # an assignment to nothing: a value of a conditional expression
     return False

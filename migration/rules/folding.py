@@ -91,7 +91,15 @@ def _fold_expression(source: CellSource, choice: Choice, node: ast.IfExp) -> Edi
     if any(first < low < start or end <= low < last for low, _ in comments(source)):
         return Edit(*source.span(node.test), repr(is_body))
     needs_brackets = isinstance(value, ast.NamedExpr | ast.Yield | ast.YieldFrom) or "\n" in source.text[start:end]
-    return Edit(first, last, f"({source.segment(value)})" if needs_brackets else source.segment(value))
+    new = f"({source.segment(value)})" if needs_brackets else source.segment(value)
+    before = " " * _are_words(source.text[first - 1 : first], new[0])  # `return'a'if x else b`
+    after = " " * _are_words(new[-1], source.text[last : last + 1])  # `[a if x else'b'for c in d]`
+    return Edit(first, last, before + new + after)
+
+
+def _are_words(*characters: str) -> bool:
+    """Whether all are characters of a name or number."""
+    return all(re.match(r"\w", character) for character in characters)
 
 
 def operands_text(source: CellSource, test: ast.expr, operands: Sequence[ast.expr]) -> str:

@@ -96,6 +96,13 @@ def test_the_local_branch_is_kept(before, after):
         ("root = '/content/a' if ASK else './a'", "root = './a'"),
         ("os.system('pip install a') if ASK else None", "os.system('pip install a')"),
         ("f(x if ASK else load('a'), [2 for _ in y if ASK])", "f(load('a'), [2 for _ in y if False])"),
+        ("x = 1 if ASK else exit()", "x = 1"),
+        ("x = sys.exit('Colab only') if not ASK else 1", "x = 1"),
+        ("x = [1 if ASK else exit(), 2 if ASK else 3]", "x = [1, 3]"),
+        ("f = lambda b:'a'if ASK else b", "f = lambda b:b"),
+        ("def f(b):\n    return'a'if ASK else b", "def f(b):\n    return b"),
+        ("def f(b):\n    return'a'if ASK else 'b'", "def f(b):\n    return'b'"),
+        ("x = [a if not ASK else'b'for a in y]", "x = [a for a in y]"),
     ],
 )
 def test_a_conditional_expression_is_decided_as_a_statement_is(before, after):
