@@ -44,6 +44,11 @@ _RUN_NAME = re.compile(
     r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
     re.MULTILINE,
 )
+_SAMPLES = r"f?[\"'](?:\./|/content/|\{\w+\}/)?sample_data/?[\"'][ \t]*"
+_MAKES_SAMPLES = re.compile(
+    r"\bmkdir\b[^\n;&|]*[\s\"'](?:\./|/content/|[\"'{$]+\w+[\"'}]*/)?sample_data/?[\"']?(?=[\s;&|)]|$)"
+    rf"|\b(?:mkdirs?|makedirs)\([ \t]*{_SAMPLES}|\bPath\([ \t]*{_SAMPLES}\)\.mkdir\("
+)
 _MAX_ROUNDS = 20
 _FOLDER_NAMES = {"work": "WORK_DIR", "drive": "DRIVE_DIR"}
 
@@ -68,6 +73,7 @@ class NotebookFacts:
     `commands` are names whose text the notebook runs as a shell command.
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
+    `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     """
 
     language: str = "python"
@@ -89,6 +95,7 @@ class NotebookFacts:
     commands: frozenset[str] = frozenset()
     drive_service: bool = False
     signed_in: Mapping[int, int] = field(default_factory=dict)
+    makes_samples: bool = False
 
 
 def collect_facts(
@@ -108,6 +115,7 @@ def collect_facts(
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
     if language != "python":
         return NotebookFacts(language=language, **known)
+    known["makes_samples"] = any(map(_makes_samples, cells))
     known["commands"] = frozenset(name for source in cells for name in _run_names(source.text))
     parameters = plan_parameters(cells)
     colab = find_names(cells)
@@ -156,6 +164,10 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
 def _run_names(text: str) -> Iterator[str]:
     """The names that a cell runs as complete shell commands."""
     yield from (name for found in _RUN_NAME.findall(text) for name in found if name)
+
+
+def _makes_samples(source: CellSource) -> bool:
+    return "sample_data" in source.text and _MAKES_SAMPLES.search(without_comments(source)) is not None
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -30,7 +30,8 @@ _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b
 _ENTERS_SAMPLES = re.compile(
     r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b"
     r"|(?:\b(?:mkdir|makedirs|wget|curl|cp|mv|copy\w*|move|unzip|tar|git|gdown|urlretrieve|save\w*|to_\w+|write\w*)\b|>)"
-    r"[^\n]*[\s\"'(=](?:\./)?sample_data/|[\"'](?:\./)?sample_data/[^\n]*,\s*[\"'][wax]"
+    r"[^\n]*[\s\"'(=](?:\./)?sample_data/"
+    r"|[\"'](?:\./)?sample_data/[^\n]*,\s*(?:mode\s*=\s*)?[\"'][wax][bt+]{0,2}[\"']"
 )
 # Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.
 _OF_THE_SYSTEM = re.compile(
@@ -156,7 +157,8 @@ def _needs(
     names = (facts.work, facts.drive, _RUNTIME)
     text = "\n".join(without_comments(source) for source in code if any(name in source.text for name in names))
     entered = any(_ENTERS_SAMPLES.search(without_comments(source)) for source in code if "sample_data" in source.text)
-    samples = entered or re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None
+    entered = entered or re.search(rf"{facts.work}\W{{0,2}}/sample_data\b", text) is not None
+    samples = entered and not facts.makes_samples
     drive_links = any(needs_drive_links(source, facts) for source in code)
     drive = drive_links or _holds(text, facts.drive)
     # The runtime uses the current folder as the work folder.

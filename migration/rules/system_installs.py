@@ -36,7 +36,6 @@ _ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
-_MAKES_SAMPLES = re.compile(r"\bmkdir\b[^\n]*[\s/\"']sample_data/?[\"']?\s*$", re.MULTILINE)
 
 
 def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
@@ -161,13 +160,13 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Lines that only delete Colab's samples, which are not on this machine, unless the cell creates the folder again:
-    then it is the notebook's own."""
+    """Lines that only delete Colab's samples, which are not on this machine, unless a cell creates the folder: then it
+    is the notebook's own."""
     removed = [
         found.command
         for found in shell_texts(source)
         if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
-        if not _MAKES_SAMPLES.search(source.text, found.end)
+        if not facts.makes_samples
     ]
     for command in removed:
         edits = _as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
@@ -184,8 +183,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF524",
         name="deletion of Colab's samples",
-        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, without a later `mkdir` in "
-        "the cell",
+        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, if no cell creates the "
+        "folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do",
         writes="a comment",
         keeps=Keeps.EQUIVALENT,
         find=_find_samples,

@@ -211,6 +211,7 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
         "!wget a.org/b -O sample_data/b",
         "a.to_csv('sample_data/b')",
         "open('sample_data/b', 'w')",
+        "open('sample_data/b', mode='wb')",
     ],
 )
 def test_the_folder_of_sample_data_exists(text):
@@ -220,11 +221,30 @@ def test_the_folder_of_sample_data_exists(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["!ls sample_data", "open('sample_data/a')", "!wget a.org/sample_data/b", "!mkdir sample_data"]
+    "text",
+    [
+        "!ls sample_data",
+        "open('sample_data/a')",
+        "!wget a.org/sample_data/b",
+        "!mkdir sample_data",
+        "pd.read_csv('sample_data/x.csv', usecols=['id', 'age'])",
+    ],
 )
 def test_other_uses_of_sample_data_need_no_folder(text):
     cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": []}
     assert texts(migrate(notebook_of(cell | {"execution_count": None}))) == [text]
+
+
+@pytest.mark.parametrize("use", ["!curl a.org/b -o sample_data/b", "%cd sample_data", "%cd /content/sample_data"])
+@pytest.mark.parametrize(
+    "create", ["os.mkdir('sample_data')", "os.makedirs('/content/sample_data')", "!mkdir sample_data"]
+)
+def test_a_folder_of_samples_that_the_notebook_creates_is_its_own(create, use):
+    migration = migrate(notebook_of("!rm -rf sample_data", create, use))
+    assert "!rm -rf sample_data" in texts(migration)
+    assert not any('os.path.join(WORK_DIR, "sample_data")' in text for text in texts(migration))
+    again = migrate(migration.notebook)
+    assert texts(again) == texts(migration)
 
 
 def test_a_try_for_colab_that_stays_is_reported_although_its_import_goes():

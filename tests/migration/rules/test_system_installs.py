@@ -118,10 +118,13 @@ def test_read_only_commands_are_unchanged(text):
         ("!rm -r -f ./sample_data/*", "# !rm -r -f ./sample_data/*"),
         ("with a:\n    !rm -r sample_data\nb()", "with a:\n    pass  # !rm -r sample_data\nb()"),
         ("with a:\n    !rm -r sample_data\n    b()", "with a:\n    # !rm -r sample_data\n    b()"),
+        ("!rm -r sample_data\n# !mkdir sample_data", "# !rm -r sample_data\n# !mkdir sample_data"),
+        ("!rm -r sample_data\n!mkdir a && ls sample_data", "# !rm -r sample_data\n!mkdir a && ls sample_data"),
+        ("!rm -r sample_data\nos.mkdir('sample_data/a')", "# !rm -r sample_data\nos.mkdir('sample_data/a')"),
     ],
 )
 def test_colabs_samples_are_not_deleted_here(before, after):
-    new, (finding,) = rewritten(before)
+    new, (finding,) = rewritten(before, collect_facts([CellSource(before)]))
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF524", Keeps.EQUIVALENT)
 
@@ -136,10 +139,14 @@ def test_colabs_samples_are_not_deleted_here(before, after):
         "x = 1  # rm -r sample_data",
         "!rm -rf /content/sample_data\n!mkdir /content/sample_data",
         "!rm -rf sample_data\na()\n!mkdir -p 'sample_data'\nb()",
+        "!rm -rf sample_data\nos.mkdir('./sample_data')",
+        "!rm -rf sample_data\nos.makedirs('sample_data/', exist_ok=True)",
+        "!rm -rf sample_data\npathlib.Path('sample_data').mkdir()",
+        "!rm -rf sample_data\n!mkdir sample_data && cd sample_data && wget https://example.org/a",
     ],
 )
 def test_other_deletions_are_unchanged(text):
-    assert rewritten(text) == (text, [])
+    assert rewritten(text, collect_facts([CellSource(text)])) == (text, [])
 
 
 @pytest.mark.parametrize(
