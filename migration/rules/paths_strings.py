@@ -14,7 +14,7 @@ from migration.colab.paths import PathSpan, begins_path, find_paths, may_name_fo
 from migration.notebook.texts import FIELD, Edit, edited
 from migration.python.source import CellSource, once_a_cell
 from migration.python.strings import Literal, as_format, characters, read_cell
-from migration.python.trees import fields, last_name
+from migration.python.trees import fields, last_name, walk
 from migration.rules.paths_found import changed, kept
 from migration.rules.rule import Match
 
@@ -37,18 +37,32 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _command_strings(source: CellSource, facts: NotebookFacts) -> set[int]:
     """The starts of the strings in the values of names that the notebook runs as shell commands; a value without a
-    blank may be the path of a program that is used elsewhere."""
+    blank may be the path of a program that is used elsewhere. No string of a sum is one if another opens a quotation
+    mark, nor is one that `%` inserts: the author may have quoted it."""
     found: set[int] = set()
     for node in source.nodes if facts.commands else ():
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id in facts.commands for target in targets):
-            waiting = [getattr(node, "value", None)]
-            for value in waiting:
-                if isinstance(value, ast.BinOp):
-                    waiting += [value.left, value.right]
-                elif isinstance(value, ast.Constant | ast.JoinedStr) and " " in source.segment(waiting[0]):
-                    found.add(source.span(value)[0])
+            value = getattr(node, "value", None)
+            parts = _summands(value) if value is not None and " " in source.segment(value) else []
+            if len(parts) == 1 or all(map(_closes_quotes, parts)):
+                found |= {source.span(part)[0] for part in parts if isinstance(part, ast.Constant | ast.JoinedStr)}
     return found
+
+
+def _summands(node: ast.expr) -> list[ast.expr]:
+    """The operands of a sum, or the expression itself; of `%`, the text into which it inserts."""
+    parts = [node]
+    for part in parts:
+        if isinstance(part, ast.BinOp):
+            parts += {ast.Add: [part.left, part.right], ast.Mod: [part.left]}.get(type(part.op), [])
+    return [part for part in parts if not isinstance(part, ast.BinOp)]
+
+
+def _closes_quotes(node: ast.expr) -> bool:
+    """Whether the texts in an expression close each quotation mark that they open."""
+    texts = [part.value for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return not any(sum(text.count(mark) for text in texts) % 2 for mark in "\"'")
 
 
 def rewritten(text: str, group: Group, facts: NotebookFacts, *, is_command: bool = False) -> Iterator[Match]:

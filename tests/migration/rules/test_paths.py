@@ -175,6 +175,10 @@ def test_shell_commands_quote_the_folder():
     assert migrated("os.system('cp /content/a \"/content/b\" {x}')")[0] == (
         'os.system(f\'cp "{WORK_DIR}"/a "{WORK_DIR}/b" {{x}}\')'
     )
+    assert migrated("subprocess.run(f\"ls /content/{x} '/content/y'\", shell=True)")[0] == (
+        "subprocess.run(f\"ls '{WORK_DIR}'/{x} '{WORK_DIR}/y'\", shell=True)"
+    )
+    assert migrated("subprocess.run(['ls', '/content'])")[0] == "subprocess.run(['ls', WORK_DIR])"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,12 @@ def test_shell_commands_quote_the_folder():
         ("cmd = 'rm -r ' + '/content/a' + b", "cmd = 'rm -r ' + f'\"{WORK_DIR}\"/a' + b"),
         ("cmd += f' \"/content/{a}\"'", "cmd += f' \"{WORK_DIR}/{a}\"'"),
         ("cmd = '/content/a'", "cmd = f'{WORK_DIR}/a'"),
+        ("cmd = f'cp \"{a}\" ' + '/content/a'", "cmd = f'cp \"{a}\" ' + f'\"{WORK_DIR}\"/a'"),
+        ("cmd = 'cp \"' + '/content/a' + '\" b'", "cmd = 'cp \"' + f'{WORK_DIR}/a' + '\" b'"),
+        ("cmd = \"cp '\" + '/content/a' + \"' b\"", "cmd = \"cp '\" + f'{WORK_DIR}/a' + \"' b\""),
+        ("cmd = f'cp \"{a}' + '/content/a' + '\" b'", "cmd = f'cp \"{a}' + '/content/a' + '\" b'"),
+        ("cmd = 'cp \"%s\" b' % '/content/a'", "cmd = 'cp \"%s\" b' % f'{WORK_DIR}/a'"),
+        ("cmd = 'rm %s /content/a' % b", "cmd = f'rm %s \"{WORK_DIR}\"/a' % b"),
         ("cmd = ['a b', '/content/a']", "cmd = ['a b', f'{WORK_DIR}/a']"),
         ("other = 'rm -r /content/a'", "other = f'rm -r {WORK_DIR}/a'"),
     ],
@@ -195,10 +205,6 @@ def test_a_command_in_a_variable_quotes_the_folder(before, after, run):
     sources = [CellSource(before), CellSource(run, index=1)]
     facts = collect_facts(sources)
     assert rewrite(sources[0], cell_type="code", rules=paths.RULES, facts=facts)[0].text == after
-    assert migrated("subprocess.run(f\"ls /content/{x} '/content/y'\", shell=True)")[0] == (
-        "subprocess.run(f\"ls '{WORK_DIR}'/{x} '{WORK_DIR}/y'\", shell=True)"
-    )
-    assert migrated("subprocess.run(['ls', '/content'])")[0] == "subprocess.run(['ls', WORK_DIR])"
 
 
 @pytest.mark.parametrize(
