@@ -48,8 +48,12 @@ _VARIABLE = re.compile(
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
     r"|(?<=environ\[[\"'])(?:PYTHONPATH|LD_LIBRARY_PATH)(?=[\"']\](?!\s*=(?!=)))"
 )
-_IS_SET = r"[\"']{0}[\"'](?:\]\s*=[^=\n][^\n]*\n|\s+(?:not\s+)?in\b)|setdefault\(\s*[\"']{0}\b"
+_IS_SET = (
+    r"[\"']{0}[\"'](?:\]\s*=[^=\n][^\n]*\n|\s+(?:not\s+)?in\b)|setdefault\(\s*[\"']{0}\b"
+    r"|%(?:set_)?env[ \t]+{0}[ \t=]+\S|(?:environ\.get|getenv)\(\s*[\"']{0}[\"']"
+)
 _VARIABLE_ACTION = "set {} in the environment of the kernel, or remove the code that reads it: only Colab sets it"
+_GENERAL_ACTION = "use `os.environ.get('{}', '')` to read it"
 _TPU_ADDRESS_ACTION = (
     "Colab's TPU does not exist here: remove this part and run the code on the GPU or CPU "
     "(tf.distribute.get_strategy() is the strategy for one device), or set the address of your own TPU"
@@ -58,7 +62,7 @@ _OLD_PRINT = re.compile(
     r"^[ \t]*(?:print[ \t]+[^\s(=.,)\]]|exec[ \t]+[\"'\w]|raise[ \t]+\w+,|except[ \t]+[\w.]+,[ \t]*\w+:)", re.MULTILINE
 )
 # Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
-_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)|[a-z]colab(?:setup|utils?|tools?|helpers?)(?![a-z])")
+_FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)|colab(?:setup|utils?|helpers?)(?![a-z])|[a-z]colabtools?(?![a-z])")
 _ASKS_FOR_COLAB = re.compile(r"_?(?:(?:is|in|on|am|i|if|are|we|running|detect|check)_)+(?:google_)?colab")
 _NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
@@ -125,13 +129,16 @@ def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Uses of Colab's environment variables; code that only tests for one is rewritten by other rules."""
+    """Uses of Colab's environment variables, and of general ones that exist there; code that only tests for one of
+    Colab is rewritten by other rules."""
     for match in _VARIABLE.finditer(source.text):
         is_general = not match[0].startswith("COLAB_")
         if is_general and re.search(_IS_SET.format(match[0]), source.text[: match.start()]):
             continue
         message, action = f"`{match[0]}` is an environment variable of Colab", _VARIABLE_ACTION
-        if "TPU" in match[0]:
+        if is_general:
+            message, action = f"`{match[0]}` need not exist here", _GENERAL_ACTION
+        elif "TPU" in match[0]:
             message, action = f"`{match[0]}` is the address of Colab's TPU", _TPU_ADDRESS_ACTION
         yield Match(*match.span(), message, action=action.format(match[0]))
 
@@ -197,9 +204,9 @@ LOGIN_RULES: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     Rule(
         "LF308",
-        "An environment variable of Colab",
-        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ['PYTHONPATH']`, unless "
-        "the cell sets it above",
+        "An environment variable of Colab, or PYTHONPATH or LD_LIBRARY_PATH",
+        "`COLAB_GPU`, `COLAB_TPU_ADDR` and similar variables, where they are read; `os.environ['PYTHONPATH']` and "
+        "`os.environ['LD_LIBRARY_PATH']`, unless the cell sets the variable or asks for it above",
         "nothing; it is reported",
         Keeps.NEEDS_HUMAN,
         _find_variables,
@@ -220,7 +227,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF842",
         "module for Colab",
-        "`import colab_utils`, `import acolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`",
+        "`import colab_utils`, `import rosettacolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,

@@ -542,6 +542,14 @@ def test_colab_variables_are_a_manual_step(text, rule):
     assert finding.action
 
 
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+def test_a_general_variable_need_not_exist(name):
+    (finding,) = rewritten_one(f"os.environ['{name}'] += ':/a'")[1]
+    assert finding.message == f"`{name}` need not exist here"
+    assert f"`os.environ.get('{name}', '')`" in finding.action
+    assert "Colab" not in finding.action
+
+
 def test_other_names_containing_colab_are_not_variables():
     assert rewritten_one("os.environ['DISABLE_COLAB_CACHE'] = '1'\nopen('COLABFOLD_READY')")[1] == []
 
@@ -553,6 +561,9 @@ def test_other_names_containing_colab_are_not_variables():
         "os.environ['PYTHONPATH'] = '/a'\nos.environ['PYTHONPATH'] += ':/b'",
         "if 'PYTHONPATH' in os.environ: os.environ['PYTHONPATH'] += ':/b'",
         "os.environ.setdefault('PYTHONPATH', '')\nprint(os.environ['PYTHONPATH'])",
+        "%env PYTHONPATH=/a\nprint(os.environ['PYTHONPATH'])",
+        "if os.environ.get('PYTHONPATH'):\n    os.environ['PYTHONPATH'] += ':/b'",
+        "if os.getenv('LD_LIBRARY_PATH') is not None:\n    os.environ['LD_LIBRARY_PATH'] += ':/b'",
     ],
 )
 def test_a_variable_that_the_cell_sets_is_no_manual_step(text):

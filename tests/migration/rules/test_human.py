@@ -94,6 +94,8 @@ def test_other_languages_are_reported_if_they_use_colab():
         ("import condacolab, colab_transfer, colabtools", []),
         ("import midi_to_colab_audio", []),
         ("import rosettacolabsetup; rosettacolabsetup.install()", [1]),
+        ("import colabsetup\nfrom mycolabutils import a\nfrom b.colabutils import c", [1, 2, 3]),
+        ("import mycolabtools\nfrom a.colabtools import b", [1]),
         ("import colabfold, colabdesign", []),
         ("from a import is_colab", []),
     ],
