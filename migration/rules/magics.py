@@ -35,8 +35,8 @@ _BARE = re.compile(
 )
 # Not any word: the line may be a comment of another language.
 _BLANK = re.compile(
-    r"%(?P<blank>[ \t]+)(?:cd|ls|mkdir|rmdir|rm|cp|mv|cat|pwd|pip|conda|env|run|time|matplotlib|config|autoreload|"
-    r"(?:re)?load_ext|tensorboard|tensorflow_version|shell)\b"
+    r"%(?P<blank>[ \t]+)(?:cd|ls|mkdir|rmdir|rm|cp|mv|cat|pwd|pip|conda|env|run|time(?:it)?|matplotlib|pylab|config|"
+    r"autoreload|(?:re)?load_ext|tensorboard|tensorflow_version|shell)\b"
 )
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(

@@ -227,6 +227,7 @@ def test_other_languages_are_unchanged():
     [
         ("a = 1\n% cd\n%  cd x\n! ls", "a = 1\n%cd\n%cd x\n! ls"),
         ("if a:\n    % matplotlib inline\nb = % env HOME", "if a:\n    %matplotlib inline\nb = %env HOME"),
+        ("% timeit a()\n% time b()\n% pylab inline", "%timeit a()\n%time b()\n%pylab inline"),
         ("% tensorflow_version 2.x\na()", "a()"),
     ],
 )
