@@ -250,8 +250,8 @@ RULES: tuple[Rule, ...] = (
         "A branch for Colab",
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`; `a if IN_COLAB else b`",
-        "the branch that runs outside Colab, instead of the whole statement, if the other one only sets flags and "
-        "values or shows something; the user decides if both install or run different things.",
+        "the branch that runs outside Colab, instead of the whole statement or expression, if the other one only sets "
+        "flags and values or shows something; the user decides if both install or run different things.",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,
@@ -277,8 +277,8 @@ RULES: tuple[Rule, ...] = (
         "folders or sets the environment, and the other branch does not; or binds names that nothing else binds; or "
         'whose other branch refuses to run; the same for `if not os.path.exists("/content/drive"):` around the first '
         "mount and other statements",
-        "the branch for Colab, instead of the whole statement; its calls are replaced by local ones, its flags stay "
-        "False",
+        "the branch for Colab, instead of the whole statement or expression; its calls are replaced by local ones, its "
+        "flags stay False",
         Keeps.EQUIVALENT,
         _find_kept,
         of_colab=True,
