@@ -25,9 +25,10 @@ class CalibratedThreshold:
 
     false_alarm_rate, false_events_per_day: the requested maximum. expected: false alarms on the calibration scores,
     with intervals that are valid as long as the process does not change. changed: file ids of the recordings that
-    changed within the calibration data, and do not set the threshold. shortfall: why the calibration data is not
-    enough for the request; empty if it is enough. achieved: false alarms on the second half of the calibration data if
-    everything is fitted to the first half; None if half is not enough. statement: all this as text.
+    changed within the calibration data, and do not set the threshold. shortfall: why the calibration data is not enough
+    for the request, or is unlike the other reference data; otherwise empty. achieved: false alarms on the second half
+    of the calibration data if everything is fitted to the first half; None if half is not enough. statement: all this
+    as text.
     """
 
     value: float

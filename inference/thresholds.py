@@ -28,8 +28,9 @@ _FEWEST_EVENTS = 15
 # The smallest share of an event in the time of the calibration data to which events are extrapolated: chance decides
 # about less, such as a day from minutes.
 _RAREST_EVENT = 0.01
-# Charts that were fitted without the calibration data give it at most 2.8 times their usual scores on public sets, 6 to
-# 208 times where it has another operating point (dev/LOG.md, 2026-11-29: Nine sets that nobody had used).
+# Calibration scores come from charts that were fitted without them; about 1 is usual. Their median is at most 3.0 on 38
+# units of public sets, and 7 to 216 on five that were calibrated at another operating point (dev/LOG.md, 2026-11-29: A
+# model that finds few injected faults).
 _UNLIKE = 4.0
 
 
@@ -39,7 +40,7 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
 
     If the sample is too small for the rate, the threshold is extrapolated from its highest scores; if it is too short
     for the limit of events, from the levels of its events, or, if it has too few, no event remains in it. `shortfall`
-    describes this.
+    describes this, and calibration data that is unlike the other reference data.
     Raises DataError for fewer scores than `min_calibration`.
     """
     options, num_scores = settings.threshold, len(sample.score_n)
@@ -52,8 +53,9 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     if options.false_events_per_day is not None and sample.days:
         value, of_events = _with_rare_events(sample, value, settings, options.false_events_per_day)
         shortfall = ". ".join(each for each in (shortfall, of_events) if each)
-    if sample.chart_mean > _UNLIKE:
-        shortfall = ". ".join(each for each in (_unlike(sample.chart_mean), shortfall) if each)
+    # The mean of the charts may be that of one recording of many; the scale of other scores is arbitrary.
+    if min(median := float(np.median(sample.sorted_n)), sample.chart_mean) > _UNLIKE:
+        shortfall = ". ".join(each for each in (_unlike(median), shortfall) if each)
     found = CalibratedThreshold(
         value=value,
         false_alarm_rate=options.false_alarm_rate,
@@ -67,11 +69,11 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     return found.with_achieved(None)
 
 
-def _unlike(chart_mean: float) -> str:
+def _unlike(median: float) -> str:
     return (
-        f"The calibration data is unlike the other reference data: charts that were fitted without it give it "
-        f"{ratio_in_words(chart_mean)} times their usual scores, as at another operating point. The threshold is above "
-        "these scores, so smaller faults raise no alarm. Add rows of its operating point to data.splits.train"
+        "The calibration data is unlike the other reference data, as at another operating point: half of its scores "
+        f"are {ratio_in_words(median)} or more, where about 1 is usual. The threshold is above nearly all of them, so "
+        "faults with lower scores raise no alarm. Add data of this operating point to data.splits.train"
     )
 
 

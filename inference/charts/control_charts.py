@@ -205,9 +205,11 @@ class ControlCharts:
     @property
     def steadiness(self) -> float:
         """The factor by which drift of the reference rows lowers the weight of `components`: 0 to 1. It is 1 where the
-        chart has no weight for another reason."""
-        largest = _unexplained(self.cross) * self.settings.components_share
-        return self.components_share / largest if largest and self.components.left_cc.any() else 1.0
+        chart has little weight for another reason."""
+        unexplained, share = _unexplained(self.cross), self.settings.components_share
+        if unexplained < 0.5 or not share or not self.components.left_cc.any():
+            return 1.0
+        return self.components_share / (unexplained * share)
 
     @property
     def margin(self) -> float:

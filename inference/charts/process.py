@@ -223,7 +223,8 @@ def fit_process(
             held_out_charts.write(
                 calibration_sc, line_k[segment_k] + scored_k2[:, 0] - mine_k2[segment_k, 0], values_nc, scored_k2
             )
-    _log_drift(charts.values())
+    if context_c is None:
+        _log_drift(charts.values())
     return ProcessChartSet(charts), calibration_sc
 
 
@@ -232,9 +233,9 @@ def _log_drift(charts: Collection[Charts]) -> None:
     drifting = sum(isinstance(each, ControlCharts) and each.steadiness < _STEADY for each in charts)
     if drifting:
         log.info(
-            "the channels depend on each other differently in both halves of the reference data%s: the control chart "
-            "of principal components has less than %.0f %% of its weight there. If the process has several operating "
-            "points, name the channels that set them, such as speed or load, in data.context_channels",
+            "the channels depend on each other differently in the two halves of the reference data%s: the control "
+            "chart of principal components has less than %.0f %% of its weight there. If the process has several "
+            "operating points, name the channels that set them, such as speed or load, in data.context_channels",
             "" if len(charts) == 1 else f" of {drifting} of {len(charts)} recordings", 100 * _STEADY,
         )  # fmt: skip
 

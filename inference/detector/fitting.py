@@ -182,7 +182,7 @@ def _fit_charts(
     charts, error_sc = fit_charts(config, reference, own_past, features)
     if not own_past:
         return charts, [error_sc]
-    with _without_messages():  # the fit to each recording logged the same
+    with _without_messages():  # nearly those of the fit to each recording
         of_all, error_of_all_sc = fit_charts(config, reference, (), features)
     return charts.joined(of_all), [error_sc, error_of_all_sc]
 
@@ -200,8 +200,8 @@ def weight_choice(
     rows_k = np.concatenate([split.segments.lengths_k for split in reference.values()])
     if config.stream == "patchtst" and is_for_short_runs(config.data.window, rows_k):
         return charts_only(
-            "the runs are too short for windows of the usual lengths, and the model misled there "
-            "(docs/detection.md); set scoring.model_weight to use the model too"
+            "the runs are too short for windows of the usual lengths; the model made scores worse on one of two public "
+            "sets of such runs (docs/detection.md); set scoring.model_weight to use the model too"
         )
     halves = _split(config, reference, errors, features or reference_features(config, reference))
     if halves is None:

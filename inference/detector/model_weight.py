@@ -56,7 +56,7 @@ def not_compared(reason: str) -> WeightChoice:
 
 
 def charts_only(reason: str) -> WeightChoice:
-    """The weight of the charts alone, where a comparison by injected faults is known to mislead."""
+    """The weight of the charts alone, without a comparison by injected faults."""
     return WeightChoice(0.0, 0, {}, reason)
 
 

@@ -12,6 +12,7 @@ from scipy.stats import chi2
 
 from core.config.schema import Scoring
 from core.errors import EXIT_DATA, DataError
+from core.numbers import ratio_in_words
 from inference.calibrated_threshold import departure, number, percent, rate_in_words
 from inference.false_alarms import CalibrationSample, FalseAlarms, poisson_interval
 from inference.thresholds import calibrate
@@ -215,13 +216,30 @@ def test_a_quiet_part_that_is_too_short_does_not_set_a_low_threshold():
     assert calibrate(replace(enough, chart_mean=0.6), asked_for).value == calibrate(enough, asked_for).value
 
 
-def test_calibration_data_of_another_operating_point_is_named():
-    enough, asked_for = hourly(4, [2.0, 3.0]), asked(false_alarm_rate=0.1, false_events_per_day=1.0)
-    found = calibrate(replace(enough, chart_mean=77.0), asked_for)
-    assert found.value == calibrate(enough, asked_for).value
-    assert "77.0 times their usual scores" in found.shortfall
-    assert found.shortfall in found.statement
-    assert "unlike" not in calibrate(replace(enough, chart_mean=2.8), asked_for).shortfall
+@pytest.mark.parametrize(
+    ("median", "chart_mean", "is_unlike"),
+    [
+        (1.0, 1.0, False),
+        (3.9, 5.0, False),
+        (4.1, 5.0, True),
+        (77.0, 60.0, True),
+        (77.0, 1.0, False),
+        (1.0, 30.0, False),
+    ],
+    ids=[
+        "usual",
+        "below the limit",
+        "above the limit",
+        "far above",
+        "scores of another scale",
+        "one recording of many",
+    ],
+)
+def test_calibration_data_of_another_operating_point_is_named(median, chart_mean, is_unlike):
+    sample = replace(independent(np.linspace(0.5 * median, 1.5 * median, 1001)), chart_mean=chart_mean)
+    found = calibrate(sample, asked(false_alarm_rate=0.1))
+    assert ("unlike the other reference data" in found.shortfall) == is_unlike
+    assert (f"half of its scores are {ratio_in_words(median)} or more" in found.statement) == is_unlike
 
 
 def test_a_margin_raises_a_threshold_from_too_few_events():

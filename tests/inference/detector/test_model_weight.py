@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from core.data.windows import WindowSet
+from inference.detector import model_weight
 from inference.detector.fitting import weight_choice
 from inference.detector.injected_faults import BETWEEN, NORMAL, inject
 from inference.detector.model_weight import BOTH, FEWEST_FAULTS, WEIGHTS, choose_weight, found
@@ -119,13 +120,13 @@ def test_calibration_data_that_cannot_be_halved_shows_nothing(trained):
     assert "too little" in choice.reason or "shorter than a window" in choice.reason or "room for" in choice.reason
 
 
-def test_a_model_that_finds_little_stays_where_it_costs_nothing(entries):
-    chart_s = scores(entries, shift=2.5, seed=0)
-    raised_s = chart_s * np.where(np.arange(len(entries)) % 2, 1.0, 1.02)
-    model_s = scores(entries, shift=0.0, seed=1)
-    choice = choose_weight({0.0: chart_s, BOTH: raised_s, 1.0: model_s}.__getitem__, entries)
-    assert choice.found[1.0] < 0.1 < choice.found[0.0]
-    assert choice.weight == BOTH
+@pytest.mark.parametrize(("cost", "weight"), [(0.0, BOTH), (0.04, BOTH), (0.06, 0.0)])
+def test_a_model_that_finds_little_is_dropped_only_if_it_costs_some_of_what_the_charts_find(
+    entries, monkeypatch, cost, weight
+):
+    shares = iter((0.8, 0.8 - cost, 0.1))
+    monkeypatch.setattr(model_weight, "found", lambda *_: np.array([next(shares)]))
+    assert choose_weight(lambda _: entries, entries).weight == weight
 
 
 def test_the_charts_score_short_runs_alone(trained):
