@@ -29,6 +29,7 @@ _DRIVE_LETTER = re.compile(r"(?:^|[^\w/])[A-Z]:$")
 _REMOTE = re.compile(r"[\w.-]+@[\w.-]+:$")
 _ENDS_ADDRESS = re.compile(r"""[\s"'<>`]""")
 _CLOSED_QUOTE = re.compile(r"""[\w})\]$]["']$""")
+_AFTER_PREFIX = re.compile(r"""(?:^|\W)[bfru]{1,2}["']$""", re.IGNORECASE)
 _BELOW = re.compile(r"\\?/")
 _NO_BOUNDARY = frozenset("._~-})]*%?/\\$" + FIELD)
 
@@ -130,7 +131,7 @@ def begins_path(text: str, at: int, quotes: str = "") -> bool:
     if char in "\"'":
         if quotes and quotes[at - 1] == ("d" if char == '"' else "s") and not before.endswith('\\"'):
             return at < len(quotes) and quotes[at] == quotes[at - 1] and begins_path(text, at - 1, quotes)
-        if _CLOSED_QUOTE.search(before):
+        if _CLOSED_QUOTE.search(before) and not _AFTER_PREFIX.search(before):
             return False
     if char == ":" and (_DRIVE_LETTER.search(before) or _REMOTE.search(before)):
         return False

@@ -24,7 +24,7 @@ _UNMARKED_COMMAND = re.compile(
     r"(?:-{1,2}\w|[\"']?[\w.~*-]*/(?!content/?(?:[ \t]+[a-zA-Z]|$)))[^\n`]*)"
 )
 # An entry of a dictionary only in a comment: elsewhere it may be JSON.
-_CODE_BEFORE = re.compile(r"[=(\[,+{]\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
+_CODE_BEFORE = re.compile(r"(?:[=(\[+{]|(?<!e\.g\.)(?<!i\.e\.),)\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
 _MOUNT = re.compile(r"\bdrive\.(?:mount|flush_and_unmount)\(")

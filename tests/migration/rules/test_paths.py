@@ -267,6 +267,9 @@ def test_braces_of_a_long_text_are_not_doubled(before, after):
         ("# # !cp /content/x .", '# # !cp "$WORK_DIR"/x .'),
         ('# !a \\\n#   --b \\\n#   --to "/content/x"', '# !a \\\n#   --b \\\n#   --to "$WORK_DIR/x"'),
         ("# https://a.b/content/x", "# https://a.b/content/x"),
+        ('#   P = f"/content/{name}"', '#   P = f"{WORK_DIR}/{name}"'),
+        ("# P = r'/content/x'", "# P = rf'{WORK_DIR}/x'"),
+        ("# the path of a model (e.g., '/content/x.pt')", "# the path of a model (e.g., '/content/x.pt')"),
     ],
 )
 def test_paths_in_code_that_is_commented_out_are_rewritten(before, after):
