@@ -30,7 +30,7 @@ class ProcessCharts(Section):
         3.0, description="Process sensors: memory of the chart of principal components, in smoothing spans."
     )
     components_share: Fraction = Field(
-        0.6, description="Process sensors: weight of the chart of principal components, if the process does not drift."
+        0.8, description="Process sensors: weight of the chart of principal components, if the process does not drift."
     )
     tolerated_drift: Positive = Field(
         1.5,
