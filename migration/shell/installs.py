@@ -62,6 +62,7 @@ _LOOKS = re.compile(
     r"|update-alternatives --(?:list|display|query|get-selections)|apt-mark show|apt-key (?:list|finger|export)"
 )
 
+_UNPACKS = re.compile(r"-[a-zA-Z]*i|--(?:install|unpack)$")
 _SYSTEM_VALUES = frozenset({"-t", "-o", "-c", "--target-release", "--default-release", "--option", "--config-file"})
 
 _VERSION = r"(?:\d|\{[^{}]*\}|\$\w)[\w.*+!{}$-]*"
@@ -231,10 +232,13 @@ def system_call(command: shell.Command) -> SystemCall | None:
     if name not in _SYSTEM_PROGRAMS or only_looks(name, values):
         return None
     if name in ("dpkg", "gdebi"):
-        files = tuple(value for value in values if not value.startswith("-"))
+        installs = name == "gdebi" or any(map(_UNPACKS.match, values))
+        files = tuple(value for value in values if installs and not value.startswith("-"))
         return SystemCall(command, others=files, installs=bool(files))
     if name in ("add-apt-repository", "apt-add-repository"):
-        return SystemCall(command, sources=tuple(value for value in values if not value.startswith("-")), installs=True)
+        added = {"-r", "--remove"}.isdisjoint(values)
+        sources = tuple(value for value in values if added and not value.startswith("-"))
+        return SystemCall(command, sources=sources, installs=added)
     if name not in ("apt", "apt-get", "aptitude"):
         return SystemCall(command)
     pairs = pairwise([None, *arguments])

@@ -83,6 +83,12 @@ def test_bounds_without_quotes(text, specs):
         ("apt-get update", (), (), False),
         ("dpkg -i a.deb", (), ("a.deb",), True),
         ("dpkg --configure -a", (), (), False),
+        ("dpkg --force-all -i a.deb", (), ("a.deb",), True),
+        ("dpkg --remove a", (), (), False),
+        ("dpkg -r a", (), (), False),
+        ("dpkg --add-architecture i386", (), (), False),
+        ("apt remove -y a", (), (), False),
+        ("add-apt-repository --remove ppa:a/b", (), (), False),
         ("ldconfig", (), (), False),
     ],
 )
