@@ -39,6 +39,8 @@ _SHELL_LOGINS = {
     ("earthengine", "authenticate"): "`earthengine authenticate` once in a terminal",
     ("rclone", "config"): "`rclone config` once in a terminal",
 }
+_SHELLS = frozenset({"bash", "zsh", "python", "python3", "ipython"})
+_ALONE = re.compile(r"(?:-i|-l|--login)?")
 _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
@@ -64,6 +66,11 @@ _OLD_PRINT = re.compile(
 # Modules that need Colab, by their names; other rules report jax.tools.colab_tpu and colab_transfer.
 _FOR_COLAB = re.compile(r"(?:^|[._])colab(?:[._]|$)|colab(?:setup|utils?|helpers?)(?![a-z])|[a-z]colabtools?(?![a-z])")
 _ASKS_FOR_COLAB = re.compile(r"_?(?:(?:is|in|on|am|i|if|are|we|running|detect|check)_)+(?:google_)?colab")
+_OPTION = re.compile(
+    r"(?<![\w-])(?<!argument\([\"'])--(?:"
+    r"\w*(?:tpu|accelerator|env|environment|platform|runtime|mode|backend|device|machine|host|target)"
+    r"(?:[ \t=]+[\"']?|[\"'],\s*[\"'])(?:google_)?colab|(?:\w+[_-])?(?:google_)?colab)(?![\w./-])"
+)
 _NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
     r"google\.colab|(?<!<)/content\b|#[ \t]*@(?:param|title|markdown)|COLAB_|/g?drive/My ?Drive|tensorflow_version"
@@ -112,6 +119,10 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
     for text in shell_texts(source):
         for command in text.commands:
             values = [word.value for word in command.arguments]
+            is_open = text.is_line and command.before not in ("|", "|&") and not command.redirections
+            if command.program in _SHELLS and is_open and _ALONE.fullmatch(" ".join(values)):
+                action = "write its commands into cells and delete the line: papermill does not answer prompts"
+                yield Match(*text.span(command), f"`{command.program}` waits for commands", (), action)
             instead = _SHELL_LOGINS.get((command.program, values[0] if values else ""))
             if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in values[1:]):
                 yield Match(
@@ -144,7 +155,10 @@ def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
 
 
 def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """Imports of modules, and calls of their functions, that are made for Colab by their names."""
+    """Imports of modules, calls of their functions, and options of commands, that are made for Colab by their names."""
+    for found in outside_comments(source, _OPTION) if source.is_python or source.is_shell else ():
+        action = "check what the option does on this machine, and delete or change it"
+        yield Match(*found.span(), f"`{found[0]}` is an option for Colab by its name", (), action)
     removed = facts.colab.cell(source).removed
     for node in source.nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -192,11 +206,12 @@ LOGIN_RULES: tuple[Rule, ...] = (
     Rule(
         "LF811",
         "prompt or log-in",
-        "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`, `!huggingface-cli login`, `!gcloud auth login`",
+        "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`, `!huggingface-cli login`, "
+        "`!gcloud auth login`, `!bash` alone",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth"),
+        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth", "bash", "zsh", "python"),
         example=Example('name = input("Name: ")'),
     ),
 )
@@ -226,12 +241,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF842",
-        "module for Colab",
-        "`import colab_utils`, `import rosettacolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`",
+        "module or option for Colab",
+        "`import colab_utils`, `import rosettacolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`, "
+        "`--tpu colab`, `--use_colab`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*)colab"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*|--[^\n]*)colab"),
         example=Example("import colab_utils"),
     ),
     Rule(

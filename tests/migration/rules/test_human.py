@@ -39,6 +39,16 @@ def _found(text, *, language="python"):
         ("!huggingface-cli login", [("LF811", 1)]),
         ("!hf auth login --token $HF_TOKEN", []),
         ("%%bash\nls\ngcloud auth login", [("LF811", 3)]),
+        ("!bash", [("LF811", 1)]),
+        ("!cd x && sudo bash -i", [("LF811", 1), ("LF822", 1)]),
+        ("!bash x.sh && cat x | bash", []),
+        ("!bash <<< ls", []),
+        ("%%bash\nbash", []),
+        ("!python x.py --tpu colab", [("LF842", 1)]),
+        ("%%bash\npython x.py --accelerator=colab --x", [("LF842", 2)]),
+        ("subprocess.run(['python', 'x.py', '--env', 'colab'])", [("LF842", 1)]),
+        ("!python x.py --use_colab", [("LF842", 1)]),
+        ("!python x.py --out colab --name colab-1 --colab.json\n# --colab\np.add_argument('--colab')", []),
     ],
 )
 def test_manual_steps_are_reported(text, expected):
