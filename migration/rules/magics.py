@@ -30,7 +30,8 @@ _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
 _BARE = re.compile(
-    r"^[ \t]*(?P<line>(?P<name>cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|tensorflow_version)[ \t]+[^\s=(.,:\[)\]][^\n]*)$",
+    r"^[ \t]*(?P<line>(?P<name>cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|tensorflow_version)"
+    r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
     re.MULTILINE,
 )
 # Not any word: the line may be a comment of another language.
@@ -40,7 +41,7 @@ _BLANK = re.compile(
 )
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(
-    r"(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
+    r"\w+/content\b|(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
 )
 
 
@@ -142,10 +143,11 @@ def bare_magic(source: CellSource) -> re.Match[str] | None:
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """A magic without `%` that another rule has to rewrite."""
     found = bare_magic(source)
-    if found and (found["name"] == "tensorflow_version" or find_paths(found["line"], facts.mounts)):
-        start = found.start("name")
+    start, end = found.span("name") if found else (0, 0)
+    if found and (found["name"] == "tensorflow_version" or find_paths(source.text[end : found.end()], facts.mounts)):
         message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
-        yield Match(start, found.end(), message, (Edit(start, start, "%"),))
+        apart = (Edit(end, end, " "),) if source.text[end] == "/" else ()  # IPython itself reads `cd/x` as `%cd /x`
+        yield Match(start, found.end(), message, (Edit(start, start, "%"), *apart))
 
 
 def _find_apart(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -182,7 +184,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF567",
         name="magic without `%`",
-        matches="`cd /content/x`, `tensorflow_version 2.x`, alone in a cell",
+        matches="`cd /content/x`, `cd/content/x`, `tensorflow_version 2.x`, alone in a cell",
         writes="`%cd /content/x`, `%tensorflow_version 2.x`, for the rules of these",
         keeps=Keeps.EXACT,
         find=_find_bare,

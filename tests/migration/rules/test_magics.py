@@ -152,6 +152,7 @@ def test_local_magics_are_unchanged(text):
     "before, after, keeps",
     [
         ("cd /content/x", "%cd /content/x", "exact"),
+        ("cd/content/x", "%cd /content/x", "exact"),
         ("ls -lh /content", "%ls -lh /content", "exact"),
         ("mkdir /content/a-b c", "%mkdir /content/a-b c", "exact"),
         # As Python, these lines are divisions.
@@ -197,6 +198,10 @@ def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
         "time to go",
         "print 'old'\ncd /content/folder\n",
         "%%bash\ncd /content",
+        "cd/contents",
+        "cd/folder/x",
+        "!cd/content/x",
+        "%cd/content/x",
         "s = '''\ncd /content\n'''",
     ],
 )
