@@ -77,8 +77,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF407",
         name="folders in comments",
-        matches="`# path = '/content/x'`, `#unzip /content/x.zip`, `# see /content/x`, docstrings and strings that "
-        "nothing uses",
+        matches="`# path = '/content/x'`, `#unzip /content/x.zip`, `# see /content/x`, also below `%%bash`, "
+        "docstrings and strings that nothing uses",
         writes="`# path = f'{WORK_DIR}/x'`, `#unzip \"$WORK_DIR\"/x.zip`; nothing in other texts, or where the code "
         "names no such folder: they are reported",
         keeps=Keeps.EXACT,

@@ -106,7 +106,8 @@ def _shell_places(text: str, start: int, end: int, facts: NotebookFacts, *, is_s
             return None
         return _variable(region, quotes, span, facts)
 
-    return _places(find_paths(region, facts.mounts, quotes=quotes), start, replaced)
+    spans = [span for span in find_paths(region, facts.mounts, quotes=quotes) if quotes[span.start] != "c"]
+    return _places(spans, start, replaced)
 
 
 def _places(spans: Sequence[PathSpan], start: int, replaced: Callable[[PathSpan], Edit | None]) -> list[Place]:

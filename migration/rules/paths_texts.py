@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths, may_name_folder
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit
+from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import read_cell, read_strings
 from migration.rules.paths_found import changed, kept
@@ -40,13 +42,18 @@ def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def comments(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    """The comments of a Python cell that name a folder, and its docstrings and other strings that nothing uses."""
-    if not source.is_python or source.is_program or not may_name_folder(source.masked, facts.mounts):
+    """The comments of a cell that name a folder, and docstrings and other strings that nothing uses."""
+    if source.is_program or not may_name_folder(source.text, facts.mounts):
+        return
+    for text in shell_texts(source):
+        for low, high in shell.read(text.text, script=text.script).comments if text.literal is None else ():
+            yield from _comment(source.text, text.at(low), text.at(high), facts, is_shell=True)
+    if not source.is_python:
         return
     continues = False
     for start, end in read_cell(source)[1]:
         line = source.text[start:end]
-        yield from _comment(source.text, start, end, facts, "a comment names", continues=continues)
+        yield from _comment(source.text, start, end, facts, continues=continues)
         continues = line.endswith("\\") and (continues or _COMMAND.match(line) is not None)
     for literal in (one for group in groups(source) if group.use == "text" for one in group.literals):
         for line in re.compile(r"[^\n]+").finditer(source.text, *literal.body):
@@ -64,7 +71,7 @@ def markdown(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _comment(
-    text: str, start: int, end: int, facts: NotebookFacts, message: str, *, continues: bool = False
+    text: str, start: int, end: int, facts: NotebookFacts, *, continues: bool = False, is_shell: bool = False
 ) -> Iterator[Match]:
     """The positions of folders in one line of a comment: code that is commented out is changed, its prose is not. Their
     names mean nothing where no cell defines them; a call that mounts the drive exists only on Colab. `continues`: the
@@ -74,12 +81,12 @@ def _comment(
     if not spans:
         return
     is_defined = {span.folder for span in spans} <= facts.folders and not _MOUNT.search(line)
-    edits = _code_edits(line, facts, continues=continues) if is_defined else []
+    edits = _code_edits(line, facts, continues=continues, is_shell=is_shell) if is_defined else []
     for edit in edits:
         inside = [span for span in spans if edit.start <= span.start < edit.end]
-        yield changed(Edit(start + edit.start, start + edit.end, edit.text), f"{message} {{0}}", inside)
+        yield changed(Edit(start + edit.start, start + edit.end, edit.text), "a comment names {0}", inside)
     if not edits:
-        yield _named(start, end, facts, f"{message} a folder of Colab")
+        yield _named(start, end, facts, "a comment names a folder of Colab")
 
 
 def _named(start: int, end: int, facts: NotebookFacts, message: str) -> Match:
@@ -91,11 +98,11 @@ def _named(start: int, end: int, facts: NotebookFacts, message: str) -> Match:
     return Match(start, end, message, action=action, keeps=Keeps.EQUIVALENT)
 
 
-def _code_edits(line: str, facts: NotebookFacts, *, continues: bool) -> list[Edit]:
-    """The edits of a command or of string literals that are commented out."""
+def _code_edits(line: str, facts: NotebookFacts, *, continues: bool, is_shell: bool) -> list[Edit]:
+    """The edits of a command or of Python's string literals that are commented out."""
     if _FORM.match(line):
         return []
-    found = _COMMAND.match(line)
+    found = _COMMAND.match(line) if not is_shell else None  # `#!/bin/sh` is none
     unmarked = None if found or continues else _UNMARKED_COMMAND.match(line)
     if found or unmarked or continues:
         inner = CellSource(found["command"] if found else f"!{unmarked['command'] if unmarked else line[1:]}")
@@ -103,7 +110,7 @@ def _code_edits(line: str, facts: NotebookFacts, *, continues: bool) -> list[Edi
         edits = [edit for command in inner.commands for edit in command_edits(inner, command, facts)]
         return [Edit(at + edit.start, at + edit.end, edit.text) for edit in sorted(edits)]
     edits = []
-    for literal in read_strings(line.replace("#", " "))[0]:
+    for literal in read_strings(line.replace("#", " "))[0] if not is_shell else ():
         before = _CODE_BEFORE.search(line, 0, literal.start)
         # A text in quotes that begins a comment is code only if nothing follows.
         if not literal.depth and before and (before["alone"] is None or _CODE_AFTER.match(line, literal.end)):

@@ -38,7 +38,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ('!f --a=/content/x --b="/content/y" -o"/content/z"', '!f --a="$WORK_DIR"/x --b="$WORK_DIR/y" -o"$WORK_DIR/z"'),
         ("!PATH=/content/bin:$PATH f", '!PATH="$WORK_DIR"/bin:$PATH f'),
         ("!unzip /content/*.zip -d /content/{a,b}", '!unzip "$WORK_DIR"/*.zip -d "$WORK_DIR"/{a,b}'),
-        ("!f > /content/o 2>/content/e  # in /content", '!f > "$WORK_DIR"/o 2>"$WORK_DIR"/e  # in $WORK_DIR'),
+        ("!f > /content/o 2>/content/e  # in it", '!f > "$WORK_DIR"/o 2>"$WORK_DIR"/e  # in it'),
         ('!(cd /content) "$(ls /content)" `ls /content`', '!(cd "$WORK_DIR") "$(ls "$WORK_DIR")" `ls "$WORK_DIR"`'),
         ("files = !ls /content", 'files = !ls "$WORK_DIR"'),
         ("if a:\n  !ls \\\n    /content", 'if a:\n  !ls \\\n    "$WORK_DIR"'),
@@ -64,7 +64,7 @@ def migrated(text, mounts=DEFAULT_MOUNTS):
         ("%%time\n!ls /content", '%%time\n!ls "$WORK_DIR"'),
         ("%%bash -s /content/x\ncd /content", '%%bash -s "$WORK_DIR/x"\ncd "$WORK_DIR"'),
         ("# t\n%%bash\nA=/content; B=\"/content/$A\"", '# t\n%%bash\nA="$WORK_DIR"; B="$WORK_DIR/$A"'),
-        ("%%bash\nls # /content", "%%bash\nls # $WORK_DIR"),
+        ("%%bash\n#unzip /content/x -d /content/y", '%%bash\n#unzip "$WORK_DIR"/x -d "$WORK_DIR"/y'),
         ("%%time\n%%bash\nsource /content/x\nrun -n 2", '%%time\n%%bash\nsource "$WORK_DIR"/x\nrun -n 2'),
         ("%%bash\ncat <<E > /content/x\n'/content/y' $A\nE", '%%bash\ncat <<E > "$WORK_DIR"/x\n\'$WORK_DIR/y\' $A\nE'),
     ],
@@ -88,6 +88,16 @@ def test_commands_use_the_exported_variable(before, after):
 )
 def test_texts_that_only_look_like_folders_are_unchanged(text):
     assert migrated(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["%%bash\nls  # /content", "%%bash\n#!/content/sh\nls", "%%bash\n# copy it to /content/x\nls", "!ls # /content"],
+)
+def test_comments_of_the_shell_are_named(text):
+    new, (finding,) = migrated(text)
+    assert new == text
+    assert (finding.rule, finding.keeps) == ("LF407", Keeps.EQUIVALENT)
 
 
 @pytest.mark.parametrize(
