@@ -22,6 +22,7 @@ _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "cre
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _SPLIT = re.compile(r"\s*\)?\s*\.\s*split\(\s*\)")
 _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
+_IN_TAG = re.compile(r"<[a-zA-Z][^<>]*[\w-]=[ \t]*$")
 Use = OneOf["value", "text", "shell", "appended"]
 
 
@@ -32,7 +33,15 @@ def strings(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         for group in groups(source):
             if group.use != "text":
                 is_command = group.use == "shell" or group.literals[0].start in run
-                yield from rewritten(source.text, group, facts, is_command=is_command)
+                found = list(rewritten(source.text, group, facts, is_command=is_command))
+                if found and source.tree is None and _is_markup(source.text[: group.literals[0].start]):
+                    found = [kept(PathSpan(match.start, match.end, "work")) for match in found]
+                yield from found
+
+
+def _is_markup(before: str) -> bool:
+    """Whether a text ends inside an HTML tag or a script, so that no f-string can follow."""
+    return _IN_TAG.search(before) is not None or before.rfind("<script") > before.rfind("</script")
 
 
 def _command_strings(source: CellSource, facts: NotebookFacts) -> set[int]:

@@ -162,6 +162,8 @@ def test_texts_that_only_look_like_folders_are_unchanged(text):
         "@app.route('/content')\ndef f(): pass",
         r"x = b'/content/\xff'",
         r"x = 's/a/\/content\/b/'",
+        "A text.\n<img width=2 src='/content/x.png'>",
+        "<script>\nlet x = '/content/x';\n</script>",
     ],
 )
 def test_ambiguous_paths_are_a_manual_step(text):
