@@ -31,6 +31,7 @@ _ENTERS_SAMPLES = re.compile(
     r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b"
     r"|(?:\b(?:mkdir|makedirs|wget|curl|cp|mv|copy\w*|move|unzip|tar|git|gdown|urlretrieve|save\w*|to_\w+|write\w*)\b|>)"
     r"[^\n]*[\s\"'(=](?:\./)?sample_data/"
+    r"|\b(?:(?:cp|mv)[ \t][^\n]*[ \t]|(?:copytree|move)\([^\n]*[\"'])(?:\./)?sample_data(?=[\s\"']|\Z)"
     r"|[\"'](?:\./)?sample_data/[^\n]*,\s*(?:mode\s*=\s*)?[\"'][wax][bt+]{0,2}[\"']"
 )
 # Programs of the system, and the path of the kernel's Python: pip may have installed any other next to that.

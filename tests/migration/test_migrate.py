@@ -212,6 +212,8 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
         "a.to_csv('sample_data/b')",
         "open('sample_data/b', 'w')",
         "open('sample_data/b', mode='wb')",
+        "shutil.copytree('sample_data', 'b')",
+        "!cp -r sample_data b",
     ],
 )
 def test_the_folder_of_sample_data_exists(text):
@@ -227,6 +229,9 @@ def test_the_folder_of_sample_data_exists(text):
         "open('sample_data/a')",
         "!wget a.org/sample_data/b",
         "!mkdir sample_data",
+        "!unzip sample_data.zip",
+        "!mv a sample_data_2",
+        "shutil.copy(a, sample_data )",
         "pd.read_csv('sample_data/x.csv', usecols=['id', 'age'])",
     ],
 )
