@@ -39,6 +39,7 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 _CATCHES_IMPORT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _OF_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
+_OF_FILES = frozenset({"FileNotFoundError", "OSError", "IOError"})
 _CATCHES_ALL = frozenset({"Exception", "BaseException"})
 _EXISTS = frozenset({"exists", "isdir", "isfile", "is_dir", "is_file"})
 _ELSEWHERE = re.compile(r"[/~]|[A-Za-z]:[\\/]")  # a path on the machine of the author
@@ -133,17 +134,23 @@ class _Search:
                 self.look(part, inner)
 
     def look_in_expressions(self, tree: ast.Module) -> None:
-        """Those in f-strings are omitted: up to Python 3.11 their positions are not exact."""
         removed = ids_in(statement for choice in self.found for statement in choice.removed)
         waiting: list[ast.AST] = [tree]
         for node in waiting:
-            if id(node) in removed or isinstance(node, ast.JoinedStr):
+            if id(node) in removed:
                 continue
-            choice = self._choice(node, tree) if isinstance(node, ast.IfExp) else None
+            choice = self._choice(node, tree) if isinstance(node, ast.IfExp) and self._is_exact(node) else None
             if choice is not None:
                 self.found.append(choice)
                 removed |= ids_in(choice.removed)
             waiting += children(node)
+
+    def _is_exact(self, node: ast.expr) -> bool:
+        """Whether the position of an expression is exact: up to Python 3.11 it need not be in an f-string."""
+        try:
+            return ast.dump(ast.parse(f"({self.source.segment(node)}\n)", mode="eval").body) == ast.dump(node)
+        except (SyntaxError, ValueError, IndexError, RecursionError):
+            return False
 
     def _choice(self, node: ast.stmt | ast.IfExp, scope: Scope) -> Choice | None:
         choice = None
@@ -204,11 +211,18 @@ class _Search:
         return effects(self.source, block, self.context.functions)
 
     def _replaces(self, choice: Choice, effect: Effect) -> bool:
-        """Whether the local branch is the author's way without an upload or download in the browser: it binds the same
-        name, or the file is on this machine anyway."""
+        """Whether the local branch is the author's way without an upload or download in the browser, or without files
+        that may be missing on Colab, too: it binds the same name, or the file is on this machine anyway."""
         if self.source.text.startswith("files.download", effect.start):
             return isinstance(choice.node, ast.If) and not all(isinstance(node, ast.Pass) for node in choice.kept)
-        if not self._uploads(effect) or not self._bind_same(choice):
+        may_fail = effect.kind == FILES and any(
+            isinstance(part, ast.Try)
+            and self.source.span(part)[0] <= effect.start < self.source.span(part)[1]
+            and any(handler.type is not None and _catches(handler, _OF_FILES) for handler in part.handlers)
+            for node in choice.removed
+            for part in walk(node)
+        )
+        if not (may_fail or self._uploads(effect)) or not self._bind_same(choice):
             return False
         named = (path for local in self._effects(choice.kept) for path in local.about if local.kind == FILES)
         return not any(_ELSEWHERE.match(path) for path in named)
@@ -312,7 +326,7 @@ def _needs_no_try(source: CellSource, node: ast.Try) -> bool:
     caught = node.handlers[0].type
     kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     if all(isinstance(kind, ast.Name) and kind.id in _OF_IMPORTS for kind in kinds):
-        return not any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in others)
+        return not any(isinstance(part, ast.Import | ast.ImportFrom) for other in others for part in walk(other))
     return all(_raises_nothing(source, statement) for statement in others)
 
 

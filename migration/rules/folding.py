@@ -92,7 +92,8 @@ def _fold_expression(source: CellSource, choice: Choice, node: ast.IfExp) -> Edi
         return Edit(*source.span(node.test), repr(is_body))
     needs_brackets = isinstance(value, ast.NamedExpr | ast.Yield | ast.YieldFrom) or "\n" in source.text[start:end]
     new = f"({source.segment(value)})" if needs_brackets else source.segment(value)
-    before = " " * _are_words(source.text[first - 1 : first], new[0])  # `return'a'if x else b`
+    edge = source.text[first - 1 : first]
+    before = " " * (_are_words(edge, new[0]) or edge + new[0] == "{{")  # `return'a'if x else b`, `f"{a if x else {}}"`
     after = " " * _are_words(new[-1], source.text[last : last + 1])  # `[a if x else'b'for c in d]`
     return Edit(first, last, before + new + after)
 

@@ -103,6 +103,8 @@ def test_the_local_branch_is_kept(before, after):
         ("def f(b):\n    return'a'if ASK else b", "def f(b):\n    return b"),
         ("def f(b):\n    return'a'if ASK else 'b'", "def f(b):\n    return'b'"),
         ("x = [a if not ASK else'b'for a in y]", "x = [a for a in y]"),
+        ('f\'{1 if "google.colab" in sys.modules else 2} {f"{k}"}\'', "f'{2} {f\"{k}\"}'"),
+        ("f'{1 if \"google.colab\" in sys.modules else {k}} é'", "f'{ {k}} é'"),
     ],
 )
 def test_a_conditional_expression_is_decided_as_a_statement_is(before, after):
@@ -335,6 +337,19 @@ def test_effects_below_a_flag_of_the_author_for_an_import_are_kept(cell, use, af
     assert (first, second) == tuple(
         before if now is ... else now for before, now in zip((cell, use), after, strict=True)
     )
+
+
+def test_files_that_may_be_missing_on_colab_are_replaced():
+    colab = (
+        "import google.colab\n  try:\n    ZipFile('x').extractall('/content/d')\n    x = f('d')\n  except OSError:\n"
+    )
+    cell = f"try:\n  {colab}    print('upload it')\nexcept ImportError:\n  x = f()"
+    assert rewritten_one(cell)[0] == "x = f()"
+
+
+def test_a_handler_stays_for_another_import_inside_a_block():
+    cell = "try:\n  import google.colab\n  !pip install a\n  if k:\n    import a\nexcept ImportError:\n  a = None"
+    assert rewritten_one(cell)[0] == cell.replace("  import google.colab\n", "")
 
 
 def test_an_upload_is_replaced_in_a_try_too():
