@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 
 from core.secrets.finding import masked
 from migration import shell
@@ -16,6 +17,7 @@ from migration.analysis.imports import (
     spacy_models,
 )
 from migration.analysis.names import ColabNames
+from migration.analysis.variables import literal_values
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths
 from migration.notebook.texts import FIELD, Edit, edited, holding
 from migration.python.shell_texts import list_commands, shell_texts
@@ -40,6 +42,10 @@ _REQUIREMENT = re.compile(
     rf"(?P<name>[a-z0-9](?:[\w.-]*[a-z0-9])?)\s*(?:\[(?P<extras>[\w\s,.-]*)\])?"
     rf"\s*(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*\s*,?)?\s*(?:;\s*(?P<marker>[^;#]+))?",
     re.IGNORECASE | re.ASCII,
+)
+_FIELD = re.compile(r"\{\w+\}")
+_FILLED = re.compile(
+    r"""(?<!\S)["']?(?:\{\s*(?:["'] ["']\.join\(\s*)?(\w+)(\.split\(\))?\)?\s*\}|\$(\w+))["']?(?!\S)"""
 )
 _AT_ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[\w\s,.-]*\])?\s*@\s*(?P<url>\S+)(?:\s*;.*)?")
 _ADDRESS = re.compile(r"(?:(?:git|hg|svn|bzr)\+)?(?:https?|git|ssh)://[^\s/]+/\S+")
@@ -79,7 +85,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
             choices = colab.cell(source).choices
             nodes = [node for choice in choices for node in choice.removed]
             removed = [(source.span(node)[0], end_of(source, node)) for node in nodes]
-            for command, text in _commands(source, removed):
+            for command, text in _commands(source, removed, sources):
                 if installs:
                     lines.add(command, text)
                 called.append(command)
@@ -105,27 +111,47 @@ def _text(command: str, lines: tuple[str, ...]) -> str:
     return "\n".join([f"# What the notebook needs: {command}", *lines, ""])
 
 
-def _commands(source: CellSource, removed: Sequence[tuple[int, int]]) -> Iterator[tuple[shell.Command, str]]:
+def _commands(
+    source: CellSource, removed: Sequence[tuple[int, int]], sources: Sequence[CellSource]
+) -> Iterator[tuple[shell.Command, str]]:
     """Every command outside the removed spans, with its text; version bounds that the shell would read as redirections
-    are quoted."""
+    are quoted, and names of packages replace variables."""
 
     def runs(at: int) -> bool:
         return not any(start <= at < end for start, end in removed)
 
+    texts = []
     for found in filter(lambda found: runs(found.start), shell_texts(source)):
-        text = found.text
+        fields = (_FIELD.match(source.text, found.at(at)) for at, char in enumerate(found.text) if char == FIELD)
+        text = re.sub(FIELD, lambda match, fields=fields: (next(fields) or match)[0], found.text)
+        is_script = found.script and found.literal is None
+        texts.append((text if is_script else _filled(text, source, sources, splits=True), is_script))
+    for listed in list_commands(source):
+        if runs(source.span(listed.call)[0]):
+            words = (quote(word.value) if word.is_literal else word.value for word in listed.command.words)
+            texts.append((_filled(" ".join(words), source, sources, splits=False), False))
+    for text, is_script in texts:
         spans = [
             span
-            for command in found.commands
+            for command in shell.commands(text, script=is_script)
             if (call := pip_call(command)) is not None and call.installs
             for span in unquoted_bounds(text, call)
         ]
         text = edited(text, [Edit(start, end, f'"{text[start:end]}"') for start, end in spans])
-        for command in shell.commands(text, script=found.script):
+        for command in shell.commands(text, script=is_script):
             yield command, text[command.start : command.end]
-    for listed in list_commands(source):
-        if runs(source.span(listed.call)[0]):
-            yield listed.command, " ".join(word.value for word in listed.command.words)
+
+
+def _filled(text: str, source: CellSource, sources: Sequence[CellSource], *, splits: bool) -> str:
+    """An install command with the packages that a variable names, if all its values are literals; `splits`: a shell
+    splits them into words."""
+
+    def packages(match: re.Match[str]) -> str:
+        values = literal_values(match[1] or match[3], source, sources)
+        words = (word for value in values for word in (value.split() if splits or match[2] else [value]))
+        return " ".join(map(quote, words)) or match[0]
+
+    return _FILLED.sub(packages, text) if "install" in text else text
 
 
 @dataclass
@@ -234,7 +260,7 @@ class _Lines:
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
             bounds = re.sub(r"\s+", "", known["bounds"] or "").rstrip(",")
-            entry = _Entry(known["name"], value, extras, bounds, marker)
+            entry = _Entry(known["name"], value.rstrip(" ,"), extras, bounds, marker)
             if call.option("--pre") and "==" not in bounds:
                 entry.bounds = ",".join(filter(None, [bounds, _PRE_RELEASES]))
                 entry.write()

@@ -35,6 +35,8 @@ MAY_BIND_ANYTHING = re.compile(
     rf"import\s*\(?\s*\*|\bexec|{_NAMESPACE.pattern}|get_ipython|%\s*(?:{'|'.join(sorted(_BINDS_ANYTHING))})\b"
 )
 
+_MAX_DEPTH = 3  # of names whose value is another name
+
 
 @dataclass
 class CellNames:
@@ -148,3 +150,32 @@ def _read_text(text: str, found: CellNames) -> None:
         found.bound.update(re.split(r"\s*,\s*", names))
     for names in re.findall(r"\b(?:for|import|as|global|def|class|del)\s+((?:[\w.]+\s*,\s*)*[^\W\d]\w*)", text):
         found.bound.update(re.split(r"\s*,\s*", names))
+
+
+def literal_values(name: str, source: CellSource, sources: Sequence[CellSource], depth: int = 0) -> list[str]:
+    """The texts that a name has in a cell, or else in the notebook, also one after the other in a loop; none if one of
+    them is unknown."""
+    is_own = any(access.binds and access.name == name for access in accesses(source))
+    found: list[str] = []
+    for cell in [source] if is_own else [cell for cell in sources if name in cell.text]:
+        values = [value for node in cell.nodes if (value := _bound_value(node, name)) is not None]
+        binds = sum(access.binds and access.name == name for access in accesses(cell))
+        if binds != len(values) or (cell.is_python and cell.tree is None and name in names_of(cell).bound):
+            return []
+        for value in values:
+            parts = value.elts if isinstance(value, ast.List | ast.Tuple | ast.Set) else [value]
+            texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            if isinstance(value, ast.Name) and depth < _MAX_DEPTH:
+                texts, parts = literal_values(value.id, cell, sources, depth + 1), []
+            if not texts or len(texts) < len(parts):
+                return []
+            found += texts
+    return found
+
+
+def _bound_value(node: ast.AST, name: str) -> ast.expr | None:
+    """The value that a statement assigns to a name, or over which it loops."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=target)], value=value) | ast.For(target=ast.Name(id=target), iter=value):
+            return value if target == name else None
+    return None

@@ -16,6 +16,7 @@ from migration.python.shell_texts import list_commands, shell_texts
 from migration.python.source import CellSource, once_a_cell
 from migration.python.statements import end_of
 from migration.python.trees import children, last_name, walk
+from migration.shell.installs import pip_call
 
 INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
     *("installs", "fetches", "reads secrets", "names files", "changes folders"),
@@ -340,6 +341,6 @@ def _kind(command: shell.Command) -> str | None:
     values = _values(command.arguments)
     if not program or (values and values[0] in _VERSION):
         return None
-    if program.startswith("python") and values[:2] in (["-m", "pip"], ["-m", "uv"]):
+    if pip_call(command) is not None:
         return INSTALL
     return _PROGRAMS.get(program, RUN) or None

@@ -33,6 +33,7 @@ _CALLS = frozenset(
     }
 )
 _ARGUMENTS = frozenset({"args", "cmd", "command"})
+_OF_KERNEL = frozenset({"{sys.executable}", "{sys.prefix}"})
 _MAYBE_CALL = holding(
     *(f"{name}{opening}" for name in sorted(_CALLS) for opening in ("(", " (")),
     like=rf"\b(?:{'|'.join(sorted(_CALLS))})\s*\(",
@@ -153,9 +154,12 @@ def _calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
 
 
 def string_of(source: CellSource, node: ast.expr) -> ShellText | None:
-    """The text of a string literal, or of the one that an expression begins with (`"pip install " + name`)."""
+    """The text of a string literal, or of the one that an expression begins with (`"pip install " + name`), also after
+    the path of the kernel's Python or its folder."""
+    kernel = ""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
-        node = node.left
+        kernel = f"{{{ast.unparse(node.left)}}}" if isinstance(node.left, ast.Attribute) else ""
+        node = node.right if kernel in _OF_KERNEL else node.left
     words = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "split"):
         words = source.span(node) if node.func.attr == "split" else None
@@ -166,26 +170,31 @@ def string_of(source: CellSource, node: ast.expr) -> ShellText | None:
     literals = [literal for literal in read_strings(source.text, start, end)[0] if literal.depth == 0]
     if len(literals) != 1 or literals[0].is_bytes:
         return None
-    found = characters(source.text, literals[0])
+    start, end = literals[0].body
+    found = [(char, start) for char in kernel if kernel in _OF_KERNEL]
+    for value, low, high in characters(source.text, literals[0]):
+        field = source.text[low:high]
+        found += [(char, low) for char in (field if value == FIELD and field in _OF_KERNEL else value)]
     return ShellText(
-        text="".join(char.value for char in found),
-        start=literals[0].body[0],
-        end=literals[0].body[1],
+        text="".join(char for char, _ in found),
+        start=start,
+        end=end,
         script=True,
         literal=literals[0],
-        positions=tuple(char.start for char in found),
+        positions=tuple(at for _, at in found),
         words=words,
     )
 
 
 def command_of_list(node: ast.expr) -> shell.Command | None:
     """The command that a list of arguments runs (`["pip", "install", name]`); None for any other expression."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        node = node.left
-    if not isinstance(node, ast.List | ast.Tuple):
+    elements = _elements(node)
+    if elements is None:
         return None
-    values = [_argument(element) for element in node.elts]
-    words = (shell.Word(0, len(value), value, value, "u" * len(value), value != FIELD) for value in values)
+    values = [_argument(element) for element in elements]
+    words = (
+        shell.Word(0, len(value), value, value, "u" * len(value), value[:1] not in (FIELD, "{")) for value in values
+    )
     return shell.Command(0, 0, tuple(words))
 
 
@@ -217,7 +226,19 @@ def _of_command(source: CellSource, command: Command) -> Iterator[ShellText]:
     yield ShellText(source.text[start : command.end], start, command.end, command=command, magic=magic)
 
 
+def _elements(node: ast.expr) -> list[ast.expr] | None:
+    """The elements of a list; a list that is inserted or added, and no literal, is one of them."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=left, right=right) if (first := _elements(left)) is not None:
+            return [*first, *(_elements(right) or [right])]
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            inserted = ((part, part.value if isinstance(part, ast.Starred) else part) for part in parts)
+            return [one for part, value in inserted for one in (part is not value and _elements(value)) or [value]]
+    return None
+
+
 def _argument(node: ast.expr) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    return "{sys.executable}" if ast.unparse(node) == "sys.executable" else FIELD
+    text = ast.unparse(node)
+    return f"{{{text}}}" if re.fullmatch(r"[\w.]+(?:\(\))?", text) else FIELD

@@ -90,6 +90,10 @@ def test_commands_without_an_install_give_no_requirement(text):
         "!{sys.prefix}/bin/python -m pip install foo",
         "!{sys.prefix}/bin/pip install foo",
         "!{sys.executable} -m pip install foo",
+        "os.system(f'{sys.executable} -m pip install foo')",
+        "os.system(f'cd a && \"{sys.executable}\" -m pip install foo')",
+        "os.system(sys.executable + ' -m pip install foo')",
+        "os.system(sys.prefix + '/bin/pip install foo ' + options)",
     ],
 )
 def test_uv_in_any_folder_and_the_programs_of_the_kernel_give_requirements(text):
@@ -130,6 +134,7 @@ def test_other_languages_give_no_requirement():
         ("--pre x==1", "x==1"),
         ("x==latest", "# x==latest (pip does not accept it)"),
         ("x,", "# x, (pip does not accept it)"),
+        ("x==3.25.3,", "x==3.25.3"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
         ("git+ssh://git@example.org/a/b", "git+ssh://git@example.org/a/b"),
     ],
@@ -139,7 +144,32 @@ def test_each_kind_of_requirement(given, line):
 
 
 def test_a_placeholder_filled_by_python_is_marked():
-    assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={…} (a part of it is a Python expression)"]
+    assert _python("os.system(f'pip install x=={v} y')") == ["y", "# x=={v} (a part of it is a Python expression)"]
+
+
+@pytest.mark.parametrize(
+    "cells, lines",
+    [
+        (["for p in ['a', 'b==1']:\n    !pip install {p}"], ["a", "b==1"]),
+        (["for p in ('a', 'b>=1'):\n    !pip install -q $p"], ["a", "b>=1"]),
+        (["for p in ['a', 'b']:\n    os.system(f'pip install {p}')"], ["a", "b"]),
+        (["ps = ['a', 'b>=1']", "for p in ps:\n    run([sys.executable, '-m', 'pip', 'install', p])"], ["a", "b>=1"]),
+        (["ps = ['a', 'b']", "check_call(['pip', 'install'] + ps)"], ["a", "b"]),
+        (["check_call(['pip', 'install', *['a', 'b']])"], ["a", "b"]),
+        (["for p in ['a b==1', 'c']:\n    run(['pip', 'install'] + p.split())"], ["a", "b==1", "c"]),
+        (["ps = 'a b'", "!pip install $ps"], ["a", "b"]),
+        (["ps = ['a', 'b']", "!pip install {' '.join(ps)}"], ["a", "b"]),
+        (["p = 'c'", "for p in ['a', 'b']:\n    !apt install {p}\n    !pip install {p}"], ["a", "b"]),
+        (["for p in ['a', name()]:\n    !pip install {p}"], ["# {p} (a part of it is a Python expression)"]),
+        (["for p in ps:\n    !pip install {p}"], ["# {p} (a part of it is a Python expression)"]),
+        (["p = p", "!pip install {p}"], ["# {p} (a part of it is a Python expression)"]),
+        (["p = 'a'\nprint 1\np = f()", "!pip install {p}"], ["# {p} (a part of it is a Python expression)"]),
+        (["def f(p):\n    !pip install {p}\nf('a')"], ["# {p} (a part of it is a Python expression)"]),
+        (["%%bash\np=a\npip install $p"], ["# $p (a part of it is a Python expression)"]),
+    ],
+)  # fmt: skip
+def test_packages_that_a_variable_names_are_listed(cells, lines):
+    assert _python(*cells) == lines
 
 
 def test_options_are_first_and_unique():
@@ -206,7 +236,7 @@ def test_system_packages_are_listed():
         "w",
         "v",
         "u",
-        "# apt install u {…} (no package by name)",
+        "# apt install u {name} (no package by name)",
         "# apt-get install $t (no package by name)",
     )
 

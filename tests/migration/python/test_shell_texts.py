@@ -110,7 +110,7 @@ def test_a_field_of_an_f_string_is_not_known():
 
 def test_a_list_of_arguments_is_a_command():
     command = command_of_list(ast.parse("[sys.executable, '-m', x] + y", mode="eval").body)
-    assert [word.value for word in command.words] == ["{sys.executable}", "-m", FIELD]
+    assert [word.value for word in command.words] == ["{sys.executable}", "-m", "{x}", "{y}"]
     assert command_of_list(ast.parse("x", mode="eval").body) is None
 
 
