@@ -158,7 +158,9 @@ def literal_values(name: str, source: CellSource, sources: Sequence[CellSource],
     is_own = any(access.binds and access.name == name for access in accesses(source))
     found: list[str] = []
     for cell in [source] if is_own else [cell for cell in sources if name in cell.text]:
-        values = [value for node in cell.nodes if (value := _bound_value(node, name)) is not None]
+        assigned = [(node.targets[0], node.value) for node in cell.nodes if isinstance(node, ast.Assign)]
+        assigned += [(node.target, node.iter) for node in cell.nodes if isinstance(node, ast.For)]
+        values = [value for target, value in assigned if isinstance(target, ast.Name) and target.id == name]
         binds = sum(access.binds and access.name == name for access in accesses(cell))
         if binds != len(values) or (cell.is_python and cell.tree is None and name in names_of(cell).bound):
             return []
@@ -171,11 +173,3 @@ def literal_values(name: str, source: CellSource, sources: Sequence[CellSource],
                 return []
             found += texts
     return found
-
-
-def _bound_value(node: ast.AST, name: str) -> ast.expr | None:
-    """The value that a statement assigns to a name, or over which it loops."""
-    match node:
-        case ast.Assign(targets=[ast.Name(id=target)], value=value) | ast.For(target=ast.Name(id=target), iter=value):
-            return value if target == name else None
-    return None

@@ -124,18 +124,10 @@ def _local(source: CellSource, choice: Choice, message: str) -> Match:
     return Match(start, end, message, edits)
 
 
-def _action(source: CellSource, needed: Sequence[Effect]) -> str:
-    """The action for what only the removed branch does."""
+def _action(source: CellSource, needed: Sequence[Effect], what: str = "these removed lines") -> str:
+    """The action for what only the removed branch does, or Colab in every case."""
     lines = "; ".join(dict.fromkeys(f"`{_line(source, effect)}`" for effect in needed))
-    return f"check whether this machine needs these removed lines: {lines}" if lines else ""
-
-
-def _operand_action(source: CellSource, needed: Sequence[Effect]) -> str:
-    """The action for what Colab does in every case, and this machine only under the rest of a condition."""
-    lines = "; ".join(dict.fromkeys(f"`{_line(source, effect)}`" for effect in needed))
-    return (
-        f"check whether this machine needs these lines without the rest of the condition, too: {lines}" if lines else ""
-    )
+    return f"check whether this machine needs {what}: {lines}" if lines else ""
 
 
 def _line(source: CellSource, effect: Effect) -> str:
@@ -151,7 +143,8 @@ def _find_operands(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if cell.answer(node) is not None:
             continue
         for operand, found in known:
-            action = _operand_action(source, _lost_with_operand(source, node, found))
+            what = "these lines without the rest of the condition, too"
+            action = _action(source, _lost_with_operand(source, node, found), what)
             in_a_line = not re.search(r"[\n#]", source.segment(node))
             if bool(found.value) is not isinstance(node.op, ast.Or) and id(node) in tests and in_a_line:
                 text = operands_text(source, node, [part for part in node.values if part is not operand])
