@@ -138,8 +138,8 @@ class Cusum(Running):
         continued = slice(int(np.searchsorted(segment_n, self._segment, side="right")))
         before_2nc = _weights(self.decay, continued.stop) * self._last_2c[:, np.newaxis]
         rise_2nc[:, continued] = np.maximum(rise_2nc[:, continued], before_2nc)
-        for age, weight_n1 in _ages(segment_n, self.decay):
-            rise_2nc[:, age:] = np.maximum(rise_2nc[:, age:], weight_n1 * rise_2nc[:, :-age])
+        for age, weight in _ages(segment_n, self.decay):
+            rise_2nc[:, age:] = np.maximum(rise_2nc[:, age:], weight * rise_2nc[:, :-age])
         sum_2nc += rise_2nc
         self._last_2c, self._segment = sum_2nc[:, -1].copy(), int(segment_n[-1])
         return np.where(np.isnan(z_nc), np.nan, sum_2nc.max(axis=0))
@@ -172,15 +172,17 @@ def decay_of(span: float) -> float:
 
 def _add_past(sums_2nc: np.ndarray, segment_n: np.ndarray, decay: float) -> None:
     """Adds to each row, in place, the rows before it in its segment, decayed by their age."""
-    for age, weight_n1 in _ages(segment_n, decay):
-        sums_2nc[:, age:] += weight_n1 * sums_2nc[:, :-age]
+    for age, weight in _ages(segment_n, decay):
+        sums_2nc[:, age:] += weight * sums_2nc[:, :-age]
 
 
-def _ages(segment_n: np.ndarray, decay: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Ages of 2^k rows, and the weight (n - age, 1) of a row of that age: 0 if it is of another segment."""
-    age = 1
+def _ages(segment_n: np.ndarray, decay: float) -> Iterator[tuple[int, np.ndarray | float]]:
+    """Ages of 2^k rows, and the weight (n - age, 1) of a row of that age: 0 if it is of another segment. The weight of
+    rows of one segment is a number."""
+    is_one, age = segment_n[0] == segment_n[-1], 1
     while age < len(segment_n) and decay**age > _NEGLIGIBLE:
-        yield age, (decay**age * (segment_n[age:] == segment_n[:-age]))[:, np.newaxis]
+        weight = decay**age
+        yield age, weight if is_one else (weight * (segment_n[age:] == segment_n[:-age]))[:, np.newaxis]
         age *= 2
 
 

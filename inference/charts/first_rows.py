@@ -43,21 +43,35 @@ def factors(
     start_s = later_k2[segment_s, 0] + row_s - entries_of(later_k2)[segment_s]
     stop_s = np.minimum(start_s + num_past, later_k2[segment_s, 1])
 
-    def mean_errors(past: int) -> np.ndarray:
-        """Mean errors (B, C) of the rows from each start on, with so many rows before it."""
-        rows_k2 = np.column_stack([start_s - past, stop_s])
-        error_sc = np.empty((num_rows(rows_k2), num_channels))
-        write(error_sc, entries_of(rows_k2), values_nc, rows_k2)
-        age_s = rows_of(rows_k2) - np.repeat(start_s, lengths_of(rows_k2)) + 1
-        after_sc, line_s = error_sc[age_s > 0], _line_of(age_s[age_s > 0], num_lines + 1)
+    after_k2 = np.column_stack([start_s, stop_s])
+    row_n = rows_of(after_k2)
+    line_n = _line_of(row_n - np.repeat(start_s, lengths_of(after_k2)) + 1, num_lines + 1)
+
+    def errors(rows_k2: np.ndarray) -> np.ndarray:
+        error_nc = np.empty((num_rows(rows_k2), num_channels))
+        write(error_nc, entries_of(rows_k2), values_nc, rows_k2)
+        return error_nc
+
+    def means(error_nc: np.ndarray) -> np.ndarray:
+        """Mean errors (B, C) of the rows after the starts."""
         sum_bc, count_bc = np.zeros((2, num_lines + 1, num_channels))
-        np.add.at(sum_bc, line_s, np.nan_to_num(after_sc))
-        np.add.at(count_bc, line_s, ~np.isnan(after_sc))
+        np.add.at(sum_bc, line_n, np.nan_to_num(error_nc))
+        np.add.at(count_bc, line_n, ~np.isnan(error_nc))
         return sum_bc / np.maximum(count_bc, 1)
 
-    found_bc = np.maximum(mean_errors(0) / np.maximum(mean_errors(num_past), _LEAST_ERROR), 1.0)
+    known_k2 = _merged(after_k2 - np.array([num_past, 0]))
+    known_nc = errors(known_k2)
+    range_n = np.searchsorted(known_k2[:, 0], row_n, side="right") - 1
+    known_nc = known_nc[entries_of(known_k2)[range_n] + row_n - known_k2[range_n, 0]]
+    found_bc = np.maximum(means(errors(after_k2)) / np.maximum(means(known_nc), _LEAST_ERROR), 1.0)
     found_bc[-1] = 1.0
     return found_bc
+
+
+def _merged(rows_k2: np.ndarray) -> np.ndarray:
+    """Ranges of rows in order of their starts, those that overlap as one."""
+    begins = np.append(True, rows_k2[1:, 0] >= np.maximum.accumulate(rows_k2[:-1, 1]))
+    return np.column_stack([rows_k2[begins, 0], np.maximum.reduceat(rows_k2[:, 1], np.flatnonzero(begins))])
 
 
 def factor_of(age_n: np.ndarray, factor_bc: np.ndarray) -> np.ndarray:
