@@ -50,9 +50,10 @@ $(READY): requirements.lock pyproject.toml $(if $(TORCH_INDEX),always)
 .PHONY: setup-dev
 setup-dev: $(READY_DEV)  ## Install the development tools of requirements-dev.lock too, once
 
-# The development tools come on top: what tests, lints or compares with other libraries needs them, running does not.
+# The development tools come on top: what tests, lints or compares with other libraries needs them, running does not. Few
+# of their many modules are imported, so they are compiled at their import.
 $(READY_DEV): $(READY) requirements-dev.lock
-	$(INSTALL) $(LOCKED) requirements-dev.lock
+	$(INSTALL) --no-compile $(LOCKED) requirements-dev.lock
 	$(INSTALL) --no-build-isolation --editable ".[dev]"
 	@touch $@
 

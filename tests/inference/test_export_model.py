@@ -83,19 +83,14 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
     assert facts["versions"].keys() == {"landfall", "opset", "torch", "onnx", "onnxscript"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "stream, options, num_masks",
     [
         # Of small graphs: writing takes seconds for each pass and layer.
         ("patchtst", ["model.channel_attention=none", "model.masks=[patches]"], None),
-        pytest.param(
-            "swinmae",
-            ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"],
-            2,
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
+        ("swinmae", ["scalogram.level=separate", "model.depths=[1]", "model.num_heads=[2]"], 2),
+        (
             "swinmae",
             [
                 "model.masks=[units,axes]",
@@ -106,7 +101,6 @@ def test_onnx_gives_the_errors_of_pytorch_for_any_batch_and_missing_values(strea
                 "scalogram.level=separate",
             ],
             3,
-            marks=pytest.mark.nightly,
         ),
     ],
 )

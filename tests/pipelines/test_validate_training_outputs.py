@@ -53,6 +53,7 @@ def context_of(root: Path) -> Context:
 
 
 # ------------------------------------------------------------------------------------------------------------- all well
+@pytest.mark.nightly
 def test_a_finished_run_passes_every_check_and_only_the_report_is_written(copied, capsys):
     def contents() -> dict[Path, bytes]:
         looked_at = ("artifacts", "checkpoints", "data", "notebooks", "runs", "training_dashboard/data")

@@ -442,7 +442,11 @@ TWO_STAGES = {"depths": (2, 2), "num_heads": (1, 2), "decoder_depths": (2,), "wi
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, steps",
-    [({}, 70), ({**TWO_STAGES, **FORMS["visible"]}, 120), ({**TWO_STAGES, **FORMS["light"]}, 120)],
+    [
+        pytest.param({}, 70, marks=pytest.mark.nightly),
+        pytest.param({**TWO_STAGES, **FORMS["visible"]}, 120, marks=pytest.mark.nightly),
+        ({**TWO_STAGES, **FORMS["light"]}, 120),
+    ],
     ids=FORMS,
 )
 def test_learns_stripes(changes, steps):

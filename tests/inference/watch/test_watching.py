@@ -47,7 +47,7 @@ KINDS = {
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("charts", marks=pytest.mark.slow),
+        pytest.param("charts", marks=pytest.mark.nightly),
         pytest.param("charts by operating context", marks=pytest.mark.nightly),
         pytest.param("model", marks=pytest.mark.nightly),
         pytest.param("model and charts", marks=pytest.mark.slow),
