@@ -162,7 +162,10 @@ def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     removed = facts.colab.cell(source).removed
     for node in source.nodes:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            parts = [f"{module}.{alias.name}" for alias in node.names if re.match("colab(?:_|$)", alias.name)]
+            names = [module] if _FOR_COLAB.search(module) else parts
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "_" in node.func.attr:
             names += [node.func.attr] if not _ASKS_FOR_COLAB.fullmatch(node.func.attr) else []
         for name in names if id(node) not in removed else ():

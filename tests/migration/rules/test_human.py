@@ -108,6 +108,8 @@ def test_other_languages_are_reported_if_they_use_colab():
         ("import mycolabtools\nfrom a.colabtools import b", [1]),
         ("import colabfold, colabdesign", []),
         ("from a import is_colab", []),
+        ("from a import b, colab\nfrom . import colab_b\nfrom a.colab_b import colab, c", [1, 2, 3]),
+        ("from google import colab\nfrom jax.tools import colab_tpu", []),
     ],
 )
 def test_modules_for_colab_are_reported(text, lines):
