@@ -37,7 +37,7 @@ _ONE_DECISION = frozenset({"LF561"})
 # Rules whose changes with the same reason are one item.
 _ONE_ITEM = frozenset({"LF603"})
 # Rules with the same action for different findings, of which each is an item.
-_BY_MESSAGE = frozenset({"LF822"})
+_BY_MESSAGE = frozenset({"LF822", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})

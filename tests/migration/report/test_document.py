@@ -135,8 +135,9 @@ def test_repeated_manual_steps_are_one_item():
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
 
 
-def test_different_changes_of_the_machine_are_items_of_their_own():
-    changes = {"rule": "LF822", "message": "sudo"}
+@pytest.mark.parametrize("rule", ["LF822", "LF831", "LF842"])
+def test_different_changes_paths_and_modules_are_items_of_their_own(rule):
+    changes = {"rule": rule, "message": "sudo"}
     items = found_items([_found(1, **changes), _found(1, **changes | {"message": "npm"}), _found(4, **changes)])
     assert [(item.message, item.also) for item in items] == [("sudo", (4,)), ("npm", ())]
 
