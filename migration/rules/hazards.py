@@ -166,6 +166,8 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
         if match.re is _AT_ROOT:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
+        elif match["path"].startswith(".."):
+            action = "use the notebook's folder in place of `/content`, and your copy of what is on the Drive"
         message = f"`{match['path']}` is a path of the machine that the notebook ran on"
         yield Match(*match.span("path"), message, (), action)
 

@@ -138,3 +138,10 @@ def test_a_colab_path_ends_at_a_command_separator():
 
 def test_the_line_of_the_command_is_named():
     assert _found("a = 1\nif a:\n    !ls && sudo make install\n") == [("LF822", 3)]
+
+
+def test_the_action_for_a_path_of_colab_names_the_drive():
+    text = CellSource("!yolo data=../content/drive/MyDrive/a.yaml")
+    (finding,) = rewrite(text, cell_type="code", rules=hazards.RULES, facts=NotebookFacts())[1]
+    assert "Drive" in finding.action
+    assert "home folder" not in finding.action
