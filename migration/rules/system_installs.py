@@ -32,7 +32,7 @@ _CREATES = (
     "create the environment once on this machine by hand, delete the line, and adapt the paths of what the cells below "
     "call in it, such as its `python`"
 )
-_ASKS = frozenset({"command", "which", "type", "hash", "test", "[", "[["})
+_HARMLESS = frozenset({"command", "which", "type", "hash", "test", "[", "[[", "true", ":"})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
@@ -53,14 +53,14 @@ def _lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
 
 
 def _becomes_comment(found: ShellText, line: tuple[shell.Command, ...], calls: list[SystemCall]) -> bool:
-    """Whether a line only changes the system, or tests whether it must (`command -v x || apt install x`), and no block
-    could become empty without it."""
+    """Whether a line only changes the system, tests whether it must (`command -v x || apt install x`), or ignores that
+    it failed (`apt install x || true`), and no block could become empty without it."""
     is_script = found.script and not found.literal and not shell.read(found.text, script=True).blocks
     if not (found.is_line or is_script) or any(part.body for command in line for part in command.redirections):
         return False
     changes = {call.command for call in calls}
     return all(
-        any(part in changes for part in pipe) or all(part.words and part.words[0].value in _ASKS for part in pipe)
+        any(part in changes for part in pipe) or all(part.words and part.words[0].value in _HARMLESS for part in pipe)
         for pipe in pipelines(line)
     )
 

@@ -31,6 +31,7 @@ from tests.migration.rules.installs import rewritten, rules_of
         ("if a:\n  !apt install x\nprint 1", "if a:\n  pass  # !apt install x\nprint 1"),
         ("%%capture\n!apt install x\n!pip install y", "%%capture\n# !apt install x\n%pip install y"),
         ("!command -v x || (apt update && apt install x)", "# !command -v x || (apt update && apt install x)"),
+        ("!apt-get -qq install x >/dev/null 2>&1 || true", "# !apt-get -qq install x >/dev/null 2>&1 || true"),
         ("%%bash\nA=1 apt-get install x\nls", "%%bash\n# A=1 apt-get install x\nls"),
         ("%%bash\necho y | apt install \\\n  x\n", "%%bash\n# echo y | apt install \\\n#   x\n"),
     ],
