@@ -51,7 +51,7 @@ _AT_ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:\[[\w\s,.-]*\])?\s*
 _ADDRESS = re.compile(r"(?:(?:git|hg|svn|bzr)\+)?(?:https?|git|ssh)://[^\s/]+/\S+")
 _USER = re.compile(r"://(?!git@)[^/@\s]+@")
 _EGG = re.compile(r"[#&]egg=([\w.-]+)")
-_ARCHIVE = re.compile(r"\.(?:whl|zip|tar\.gz|tgz)$")
+_FILE = re.compile(r"\.(?:whl|zip|tar\.gz|tgz|txt)$")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]+)-\d[^-]*-.*\.whl")
 _BELOW_WORK = re.compile(r"(?:/content|\$WORK_DIR)/([\w./-]+)")
 _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
@@ -256,7 +256,7 @@ class _Lines:
         url = address["url"] if address else value
         if not item.is_known:
             self._say(prefix + value, "a part of it is a Python expression")
-        elif known and not _ARCHIVE.search(value):
+        elif known and not _FILE.search(value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
             bounds = re.sub(r"\s+", "", known["bounds"] or "").rstrip(",")
@@ -270,7 +270,7 @@ class _Lines:
             self._say(prefix + value, "needs credentials")
         elif _ADDRESS.fullmatch(url):
             self._put(_Entry(address["name"] if address else _name_in(url), prefix + value, bounds="@"), call)
-        elif prefix or re.match(r"[.~/]|file:", url) or "/" in url or _ARCHIVE.search(url):
+        elif prefix or re.match(r"[.~/]|file:", url) or "/" in url or _FILE.search(url):
             self._say(prefix + value, _IS_FILE)
         else:
             self._say(prefix + value, "pip does not accept it")

@@ -124,6 +124,7 @@ def test_other_languages_give_no_requirement():
         ("-e '.[dev]'", "# -e .[dev] (a folder or file: run the cell that installs it)"),
         ("/content/x", "# $WORK_DIR/x (a folder or file: run the cell that installs it)"),
         ("a/b-1-py3-none-any.whl", "# a/b-1-py3-none-any.whl (a folder or file: run the cell that installs it)"),
+        ("requirements.txt", "# requirements.txt (a folder or file: run the cell that installs it)"),
         ("-e a_folder", "# -e a_folder (a folder or file: run the cell that installs it)"),
         ("--find-links https://example.org", "--find-links https://example.org"),
         ("-r requirements.txt", "# -r requirements.txt (a folder or file: run the cell that installs it)"),
