@@ -174,7 +174,7 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
 
 def _is_plain_name(part: Part, use: Use) -> bool:
     """Whether a use is only the name of a module or an exception, not a call."""
-    is_module = part is not _UNKNOWN and "." not in use.path and use.path in part.paths
+    is_module = "." not in use.path and (part is not _UNKNOWN or is_offered(use.path))
     return is_module or bool(_EXCEPTION.search(use.path))
 
 

@@ -250,6 +250,11 @@ def test_unsupported_features_are_manual_steps(text, rule):
     assert "no effect" not in finding.message
 
 
+def test_a_module_that_takes_the_name_of_a_variable_is_no_manual_step():
+    found = _one("files = {'a': 'b'}\nfrom google.colab import files\nprint(files['a'])")[1]
+    assert not [finding for finding in found if finding.keeps is Keeps.NEEDS_HUMAN]
+
+
 @pytest.mark.parametrize(
     "use, needed",
     [
