@@ -38,7 +38,8 @@ _CODE_COMMENT = re.compile(
     r"#[#\s]*(?:from\s+google\b.*\bimport\b|import\s+google\b|(?:[\w, ]+=\s*)?google\.colab\.[\w.]+\()(?P<rest>.*)"
 )
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
-_ANY = re.compile(r"\bgoogle\s*\.\s*colab\b")
+# Not a question whether the package is there: the answer is no.
+_ANY = re.compile(r"(?<!find_spec\([\"'])\bgoogle\s*\.\s*colab\b(?![\"']\s*(?:not\s+)?in\b)")
 _COMMENT_ACTION = f"none is needed; `{RUNTIME}` is used instead, if you use the comment as code"
 _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "

@@ -40,6 +40,16 @@ def _one(text):
         ),
         ("%%bash\npython -c 'import google.colab'", "%%bash\npython -c 'import landfall_runtime'", "LF230"),
         ("print 1\nfrom google.colab import files", "print 1\nfrom landfall_runtime import files", "LF230"),
+        (
+            "print 1\nA = 'google.colab' in sys.modules\nimport google.colab",
+            "print 1\nA = 'google.colab' in sys.modules\nimport landfall_runtime",
+            "LF230",
+        ),
+        (
+            "%%writefile a.py\nif find_spec('google.colab'):\n    import google.colab",
+            "%%writefile a.py\nif find_spec('google.colab'):\n    import landfall_runtime",
+            "LF230",
+        ),
     ],
 )
 def test_unambiguous_text_is_rewritten(before, after, rule):
