@@ -62,7 +62,7 @@ def _of_imports(cells: Sequence[CellSource], colab: ColabNames) -> dict[str, boo
         flag
         for source in cells
         for choice in colab.cell(source).choices
-        if isinstance(choice.failing, ast.Import | ast.ImportFrom) and not choice.colab
+        if isinstance(choice.failing, ast.Import | ast.ImportFrom | ast.Try) and not choice.colab
         for node in choice.removed
         if (flag := _as_flag(node)) is not None
     }

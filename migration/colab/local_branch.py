@@ -352,17 +352,21 @@ def cannot_fail(node: ast.stmt) -> bool:
 
 def _of_try(source: CellSource, node: ast.Try, scope: Scope) -> Choice | None:
     """A `try` whose body needs something that exists on Colab only, usually its package: the handler runs here."""
+    index, _, handler = _failure(source, node)
+    if handler is None or _refuses(handler.body):
+        return None
+    kept = (*node.body[:index], *handler.body)
+    removed = (*node.body[index:], *node.orelse)
+    return Choice(node, kept, removed, scope, failing=node.body[index], handler=handler)
+
+
+def _failure(source: CellSource, node: ast.Try) -> tuple[int, frozenset[str] | None, ast.ExceptHandler | None]:
+    """The first statement of a `try` that fails without Colab, the names that catch its error, and its handler."""
     for index, statement in enumerate(node.body):
         caught = _fails(source, statement)
-        if caught is None:
-            continue
-        handler = next((handler for handler in node.handlers if _catches(handler, caught)), None)
-        if handler is None or _refuses(handler.body):
-            return None
-        kept = (*node.body[:index], *handler.body)
-        removed = (*node.body[index:], *node.orelse)
-        return Choice(node, kept, removed, scope, failing=statement, handler=handler)
-    return None
+        if caught is not None:
+            return index, caught, next((handler for handler in node.handlers if _catches(handler, caught)), None)
+    return 0, None, None
 
 
 def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
@@ -376,6 +380,13 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
         command = source.command_of(statement)
         if command is not None and command.kind == "magic" and command.name == "tensorflow_version":
             return _CATCHES_ALL
+    if isinstance(statement, ast.Try) and not statement.finalbody:
+        _, caught, handler = _failure(source, statement)
+        last = handler.body[-1] if handler is not None else ast.Raise()
+        if isinstance(last, ast.Raise):
+            raised = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+            is_same = raised is None or (handler is not None and last_name(raised) == handler.name)
+            return caught if is_same else _CATCHES_ALL | {last_name(raised)}
     return None
 
 

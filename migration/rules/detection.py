@@ -40,8 +40,7 @@ def _find_ifs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.Try) and not choice.colab:
-            is_import = isinstance(choice.failing, ast.Import | ast.ImportFrom)
-            what = "`google.colab`" if is_import else "`%tensorflow_version`"
+            what = "`%tensorflow_version`" if isinstance(choice.failing, ast.Expr) else "`google.colab`"
             found = _local(source, choice, f"{what} is not available here, so the handler replaces the `try`")
             if found.edits:
                 yield found

@@ -144,7 +144,7 @@ def _fold_try(source: CellSource, choice: Choice, node: ast.Try) -> tuple[Edit, 
     shares_line = before and "\n" not in source.text[end_of(source, before[-1]) : source.span(failing)[0]]
     uses_error = any(not access.binds and access.name == handler.name for access in accesses_in(source, handler.body))
     if node.finalbody or uses_error or not all(map(_needs_no_try, before)) or (before and (in_a_line or shares_line)):
-        # A lookup raises KeyError by itself.
+        # An inner `try` raises its error by itself.
         is_import = isinstance(failing, ast.Import | ast.ImportFrom) or source.command_of(failing) is not None
         at, end = source.span(failing)[0], end_of(source, node.body[-1])
         margin = _INDENT.match(source.text, source.line_span(at, at)[0])

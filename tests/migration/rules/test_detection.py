@@ -131,6 +131,13 @@ def test_a_flag_set_by_hand_leaves_the_folders_of_colab():
         ),
         ("try:\n    import google.colab\n    # of Colab\nexcept:\n    pass\nb()", "# of Colab\nb()"),
         ("try: import google.colab\nexcept (ValueError, ImportError): a()", "a()"),
+        (
+            "try:\n  try:\n    import google.colab\n  except ImportError:\n    raise\n  b()\nexcept Exception:\n  a()",
+            "a()",
+        ),
+        ("try:\n  try: import google.colab\n  except: raise A('no')\n  b()\nexcept A: a()", "a()"),
+        ("try:\n  try: import google.colab\n  except ImportError as e: raise e\nexcept ImportError: a()", "a()"),
+        ("try:\n  try: import google.colab\n  except KeyError: c()\n  b()\nexcept ImportError: a()", "a()"),
         ("try:\n    %tensorflow_version 2.x\nexcept Exception:\n    pass\nb()", "b()"),
         # Something may fail before the import does, the handler looks at the error, or a final block follows.
         (
@@ -156,6 +163,8 @@ def test_the_handler_of_a_guarded_import_is_kept(before, after):
     new, found = rewritten_one(before)
     assert new == after
     assert {finding.rule for finding in found} == {"LF302"}
+    named = "`%tensorflow_version`" if "tensorflow" in before else "`google.colab`"
+    assert all(finding.message.startswith(named) for finding in found)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +174,8 @@ def test_the_handler_of_a_guarded_import_is_kept(before, after):
         "try:\n    import google.colab\nexcept ImportError:\n    raise",
         "try:\n    import google.colab\nfinally:\n    a()",
         "try:\n    from google import genai\nexcept ImportError:\n    a()",
+        "try:\n  try: import google.colab\n  except: raise A('no')\nexcept A: a()\nfinally: b()",
+        "try:\n  try: import google.colab\n  except: raise A('no')\nexcept B: a()",
         # The handler installs what is missing, so that it does not ask about Colab.
         "if os.path.exists('/x') or train():\n    a()",
         "if 'google.colab' in text:\n    a()",
