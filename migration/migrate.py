@@ -18,7 +18,6 @@ from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
 from migration.python.source import RUNS_CELL, CellSource, find_own_magics
-from migration.python.strings import without_comments
 from migration.report.content import content_files
 from migration.report.drive import drive_files
 from migration.rules import credentials
@@ -41,7 +40,7 @@ _ONLY_MAGIC = re.compile(rf"%%(?:{'|'.join(sorted(RUNS_CELL))})\b[^\n]*")
 
 @dataclass
 class Migration:
-    """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it imports the module
+    """The result for one notebook. `notebook` is valid nbformat 4.5; `uses_runtime`: it names the module
     `landfall_runtime`; `hardware` is the accelerator it was made for ("GPU T4", "TPU", …) or None. `origins` are the
     positions of its cells in the original, None for added cells. `drive` are the files on Google Drive that it may
     read, `content` those of /content that it reads and no cell creates, `secrets` the names of the secrets that it
@@ -142,7 +141,7 @@ def migrate(
         secrets=secret_names(code, facts.colab),
         requirements=collect_requirements(code, facts.colab),
         hardware=hardware,
-        uses_runtime=any(_uses_runtime(cell["source"], language) for cell in cells if cell["cell_type"] == "code"),
+        uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),
     )
 
 
@@ -205,11 +204,6 @@ def _unix(text: str) -> str:
 def _with_ends_of(original: str, text: str) -> str:
     """The text with the line endings of the original, if `_unix` replaced them."""
     return text.replace("\n", "\r\n") if "\r\n" in original and _unix(original) != original else text
-
-
-def _uses_runtime(text: str, language: str) -> bool:
-    """Whether a code cell names the runtime outside of comments."""
-    return RUNTIME_MODULE in text and RUNTIME_MODULE in without_comments(CellSource(text, language=language))
 
 
 def _broke(before: CellSource, after: CellSource) -> bool:

@@ -410,6 +410,13 @@ def test_comments_need_no_added_cells_and_no_runtime(text):
     assert not migration.uses_runtime
 
 
+def test_a_comment_that_names_the_runtime_needs_it():
+    text = "from google.colab import output\noutput.enable_custom_widget_manager()"
+    migration = migrate(notebook_of(text, "# from google.colab import files\n# files.download('a')\nx = 1"))
+    assert "# from landfall_runtime import files" in migration.notebook["cells"][-1]["source"]
+    assert migration.uses_runtime
+
+
 def test_a_hash_in_a_string_is_no_comment():
     migration = migrate(notebook_of("open('#/content', '/content/a') # from /content"))
     assert "WORK_DIR = " in texts(migration)[1]
