@@ -20,6 +20,7 @@ def _rewrite(text, *, facts=None):
         ('#@title Train it { display-mode: "form" }\nx = 1\n', "# Train it\nx = 1\n"),
         ("# @title Train it {run: 'auto'}\n", "# Train it\n"),
         ("#@ title A", "# A"),
+        ("# @title 2\\. A", "# 2. A"),
         ("#@title Use {x} here", "# Use {x} here"),
         ("if a:\n    #@title B\n    b()", "if a:\n    # B\n    b()"),
         ("x = 1 #@title C", "x = 1 # C"),
