@@ -59,6 +59,7 @@ def factors(
         np.add.at(count_bc, line_n, ~np.isnan(error_nc))
         return sum_bc / np.maximum(count_bc, 1)
 
+    # In short reference data, the same rows follow many starts, and precede others.
     known_k2 = _merged(after_k2 - np.array([num_past, 0]))
     known_nc = errors(known_k2)
     range_n = np.searchsorted(known_k2[:, 0], row_n, side="right") - 1
