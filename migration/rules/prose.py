@@ -29,7 +29,8 @@ _PICTURE = re.compile(
     re.IGNORECASE,
 )
 _BADGE = re.compile(
-    r"colab[-_.\w]*(?:badge|logo|button)|(?:badge|logo|button)[^)\s\"']*colab|\b(?:open|run|view|try)\b[^\]\n\"']{0,30}\bcolab",
+    r"colab(?:oratory)?(?:[-_.\d][-_.\w]*)?(?:badge|logo|button)"
+    r"|(?:(?:badge|logo|button)[^)\s\"']*|\b(?:open|run|view|try)\b[^\]\n\"']{0,30}\b)colab(?:oratory)?(?![a-z])",
     re.IGNORECASE,
 )
 _NOTEBOOK_URL = re.compile(_URL)

@@ -78,6 +78,12 @@ def test_a_badge_with_a_text_in_html_stays_and_both_are_reported(text):
     assert [(finding.rule, finding.changed) for finding in found] == [("LF701", False), ("LF704", False)]
 
 
+@pytest.mark.parametrize("name", ["ColabFold_Logo.png", "logo/colabfold.png", "colaboradores_logo.png"])
+def test_a_logo_with_a_longer_name_stays(name):
+    text = f'<img src="https://a.example/{name}">\n\n[Colab](https://colab.research.google.com) is a service.'
+    assert _rewrite(text) == (text, [])
+
+
 @pytest.mark.parametrize("text", ["Click the icon to run it in Colab.", "Use the badge below.", "Click on this badge."])
 def test_a_badge_that_a_text_names_stays(text):
     cells = [{"cell_type": "markdown", "metadata": {}, "source": text}]
