@@ -157,6 +157,8 @@ _ALSO_NEEDED = {
     for package, words, pattern, *others in (
         ("ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
         ("lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
+        ("pillow", "load_img ImageDataGenerator", r"[.\t ]load_img\b|\bImageDataGenerator\b"),
+        ("scipy", "ImageDataGenerator", r"\bImageDataGenerator\b"),
         ("openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
         ("pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
         ("tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),

@@ -318,6 +318,8 @@ def test_standard_modules_get_no_line(texts):
         ("from transformers import AutoTokenizer", ["transformers"]),
         ("from tqdm.notebook import tqdm", ["ipywidgets", "tqdm"]),
         ("frame = pandas.read_excel('a.xlsx')", ["openpyxl"]),
+        ("from tensorflow.keras.preprocessing import image\nimage.load_img('a')", ["pillow", "tensorflow"]),
+        ("keras.ImageDataGenerator(rescale=1)", ["pillow", "scipy"]),
         ("!pip install fastparquet\nframe.to_parquet('a')", []),
         ("# frame.to_parquet('a')", []),
         ("from datasets import Dataset, load_dataset", ["datasets"]),
