@@ -62,6 +62,7 @@ def _found(text):
         ("os.environ['PATH'] += ':/usr/local/cuda/bin'", ["LF831"]),
         ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
+        ("sys.path.append(f'/usr/local/lib/python{version}/site-packages')", ["LF831"]),
         ("home = 'source /usr/local/amber.sh'", ["LF831"]),
         ("!/usr/local/envs/a/bin/python b.py", ["LF831"]),
         ("!cd a && /usr/local/envs/a/bin/python b.py", ["LF831"]),
