@@ -142,15 +142,31 @@ def list_commands(source: CellSource) -> list[ListCommand]:
 
 
 def _calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
-    """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument."""
+    """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument, or with each
+    value of a variable."""
     if not _MAYBE_CALL.fires(source.masked) or source.tree is None:
         return []
-    return [
-        (node, argument)
+    found = {
+        id(value): (node, value)
         for node in source.nodes
         if isinstance(node, ast.Call) and last_name(node.func) in _CALLS
         for argument in [*node.args[:1], *(word.value for word in node.keywords if word.arg in _ARGUMENTS)][:1]
-    ]
+        for value in _values(source, argument)
+    }
+    return list(found.values())
+
+
+def _values(source: CellSource, node: ast.expr, *, loops: bool = True) -> list[ast.expr]:
+    """What the cell assigns to a variable, also one after the other in its loops; any other expression itself."""
+    if not isinstance(node, ast.Name):
+        return [node]
+    found = []
+    for one in source.nodes:
+        if isinstance(one, ast.Assign) and node.id in map(last_name, one.targets):
+            found.append(one.value)
+        elif loops and isinstance(one, ast.For) and last_name(one.target) == node.id:
+            found += [part for value in _values(source, one.iter, loops=False) for part in getattr(value, "elts", ())]
+    return found
 
 
 def string_of(source: CellSource, node: ast.expr) -> ShellText | None:

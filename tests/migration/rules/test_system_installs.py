@@ -66,6 +66,11 @@ def test_a_block_keeps_a_statement_where_other_rules_may_remove_the_rest():
         ("os.system('apt install x')", "os.system(': apt install x')"),
         ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
         ("subprocess.run('apt install x'.split())", "subprocess.run('true apt install x'.split())"),
+        ("a = 'apt install x'\nos.system(a)", "a = ': apt install x'\nos.system(a)"),
+        (
+            "a = [['sudo', 'apt', 'install', 'x']]\nfor b in a:\n    subprocess.run(b)",
+            "a = [[\"true\", 'sudo', 'apt', 'install', 'x']]\nfor b in a:\n    subprocess.run(b)",
+        ),
         ("subprocess.run(['sudo', 'apt', 'install', x])", "subprocess.run([\"true\", 'sudo', 'apt', 'install', x])"),
     ],
 )
