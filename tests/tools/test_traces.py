@@ -218,6 +218,7 @@ def test_secrets_are_variables_that_only_the_migrated_notebook_reads():
         "import IPython\nIPython.Application.instance().kernel.do_shutdown(restart=True)",
         "#@title A\r\n\r\n%%capture --no-stdout\r\n!pip install x",
         "import os, sys\nos.environ['PYTHONPATH'] += ':/a'\nsys.path.append('/content/a')",
+        "with open('/content/sample_data/a.txt', 'w') as file:\n    file.write('a')",
     ],
 )
 def test_what_both_machines_do_alike_does_not_differ(sandboxes, cell):

@@ -111,6 +111,7 @@ def _reset(kind: str, start: Path, bound: Set[Path]) -> None:
         os.environ.update(COLAB_RELEASE_TAG="release", COLAB_GPU="1", COLAB_BACKEND_VERSION="next")
         os.environ["PYTHONPATH"] = "/env/python"
         Path(start, "drive/MyDrive").mkdir(parents=True)
+        Path(start, "sample_data").mkdir()
     os.chdir(start)
 
 
