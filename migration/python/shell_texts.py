@@ -14,7 +14,7 @@ from migration import shell
 from migration.notebook.texts import FIELD, Edit, holding
 from migration.python.source import CellSource, Command, once_a_cell
 from migration.python.strings import Literal, characters, read_strings
-from migration.python.trees import last_name
+from migration.python.trees import last_name, walk
 
 _SHELL_MAGICS = frozenset({"sx", "system", "shell", "bash"})
 _CALLS = frozenset(
@@ -142,15 +142,23 @@ def list_commands(source: CellSource) -> list[ListCommand]:
 
 
 def _calls(source: CellSource) -> list[tuple[ast.Call, ast.expr]]:
-    """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`), each with its first argument, or with each
-    value of a variable."""
+    """Calls that may run a program (`os.system(…)`, `subprocess.run(…)`, a function of the cell that passes its first
+    parameter to one of them), each with its first argument, or with each value of a variable."""
     if not _MAYBE_CALL.fires(source.masked) or source.tree is None:
         return []
+    calls = [
+        (node, argument)
+        for node in source.nodes
+        if isinstance(node, ast.Call)
+        for argument in [*node.args[:1], *(word.value for word in node.keywords if word.arg in _ARGUMENTS)][:1]
+    ]
+    run = {id(node): last_name(argument) for node, argument in calls if last_name(node.func) in _CALLS}
+    functions = (node for node in source.nodes if isinstance(node, ast.FunctionDef) and node.args.args)
+    names = _CALLS | {one.name for one in functions if one.args.args[0].arg in map(run.get, map(id, walk(one)))}
     found = {
         id(value): (node, value)
-        for node in source.nodes
-        if isinstance(node, ast.Call) and last_name(node.func) in _CALLS
-        for argument in [*node.args[:1], *(word.value for word in node.keywords if word.arg in _ARGUMENTS)][:1]
+        for node, argument in calls
+        if last_name(node.func) in names
         for value in _values(source, argument)
     }
     return list(found.values())

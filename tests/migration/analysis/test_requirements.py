@@ -48,6 +48,7 @@ def test_commands_of_a_removed_branch_are_left_out():
         'os.system("pip install x==1.0")',
         "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'x==1.0'])",
         "subprocess.run('pip install x==1.0'.split())",
+        "def a(b, c=1):\n    return run(b, shell=True)\na('pip install x==1.0')",
         "a = ['pip', 'install', 'x==1.0']\nrun(a)\nrun(a)",
         "for a in ('pip install x==1.0', 'ls'):\n    os.system(a)",
         "a = [['pip', 'install', 'x==1.0']]\nfor b in a:\n    run(b)",

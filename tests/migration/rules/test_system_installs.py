@@ -66,6 +66,7 @@ def test_a_block_keeps_a_statement_where_other_rules_may_remove_the_rest():
         ("os.system('apt install x')", "os.system(': apt install x')"),
         ('os.system(f"cd {x} && sudo apt install {y}")', 'os.system(f"cd {x} && : sudo apt install {y}")'),
         ("subprocess.run('apt install x'.split())", "subprocess.run('true apt install x'.split())"),
+        ("def a(b):\n    run(b)\na('apt install x')", "def a(b):\n    run(b)\na(': apt install x')"),
         ("a = 'apt install x'\nos.system(a)", "a = ': apt install x'\nos.system(a)"),
         (
             "a = [['sudo', 'apt', 'install', 'x']]\nfor b in a:\n    subprocess.run(b)",
