@@ -10,7 +10,7 @@ from migration.colab.names import RUNTIME
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource
-from migration.python.strings import comments, read_strings
+from migration.python.strings import comments, outside_comments, read_strings
 from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab", like=r"google\s*\.\s*colab|google\s+import\s+colab\b")
@@ -40,6 +40,8 @@ _CODE_COMMENT = re.compile(
 _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+\w+)?")
 # Not a question whether the package is there: the answer is no.
 _ANY = re.compile(r"(?<!find_spec\([\"'])\bgoogle\s*\.\s*colab\b(?![\"']\s*(?:not\s+)?in\b)")
+# An import that a message advises.
+_SAID = re.compile(r"(?<=[\w:] )from google\.colab\b")
 _COMMENT_ACTION = f"none is needed; `{RUNTIME}` is used instead, if you use the comment as code"
 _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
@@ -64,25 +66,27 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 edit = Edit(at, at + len(line), new)
                 yield Match(edit.start, edit.end, "the text names `google.colab`", (edit,), action, keeps)
             at += len(line) + 1
+    for match in outside_comments(source, _SAID) if source.tree is not None else ():
+        yield Match(*match.span(), "a message names `google.colab`", action=_COMMENT_ACTION)
 
 
 def _is_code(comment: str, facts: NotebookFacts) -> bool:
-    """Whether a comment is code whose Colab part has a counterpart in the notebook: not a mount without a folder."""
-    found = _CODE_COMMENT.match(comment)
+    """Whether a comment is code whose Colab part has a counterpart in the notebook: its code imports from Colab's
+    package, and it is no mount without a folder."""
+    found = _CODE_COMMENT.match(comment) if facts.colab.bindings else None
     return found is not None and ("drive" in facts.folders or not re.search(r"\bdrive\b", found["rest"]))
 
 
 def _texts(source: CellSource, facts: NotebookFacts) -> list[tuple[int, int]]:
-    """The commands of a Python cell, its scripts that request the URL of a port, and its comments if the code of the
-    notebook imports from Colab's package; all of another cell."""
+    """The commands of a Python cell, its scripts that request the URL of a port, and its comments; all of another
+    cell."""
     if _is_script_cell(source):
         return []
     if source.tree is None:
         return [(0, len(source.text))]
     commands = [command for command in source.commands if not command.name.endswith("load_ext")]
     ports = [span for span in _script_spans(source) if _ASKS_PORT.fullmatch(source.text, *span)]
-    own = comments(source) if facts.colab.bindings else []
-    return [*own, *ports, *((command.start, command.end) for command in commands)]
+    return [*comments(source), *ports, *((command.start, command.end) for command in commands)]
 
 
 def _local(text: str) -> str:
@@ -117,9 +121,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF230",
         "Colab's package in text",
-        "`google.colab` in shell lines, the body of `%%writefile`, cells that cannot be parsed, and comments if code "
-        "imports the package; the JavaScript that requests the URL of a port",
-        f"the same with `{RUNTIME}`",
+        "`google.colab` in shell lines, the body of `%%writefile`, cells that cannot be parsed, comments and messages; "
+        "the JavaScript that requests the URL of a port",
+        f"the same with `{RUNTIME}`; nothing in messages, and in comments where no code imports the package: they are "
+        "reported",
         Keeps.EQUIVALENT,
         _find_texts,
         _COLAB,
