@@ -67,6 +67,8 @@ _AT_ROOT = re.compile(
     re.MULTILINE,
 )
 _ROOT_WORDS = ("/models/", "/outputs/", "/checkpoints/", "chdir", "cd")
+# As many folders up as a path has: from `/content` to `/`.
+_CLIMB = re.compile(r"""(?P<path>(?P<quote>["'])\.\./(?P=quote)\s*\*\s*\w+)""")
 
 
 def _find_changes(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -161,11 +163,14 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
     found = outside_comments(source, _COLAB_MACHINE)
     if any(word in source.text for word in _ROOT_WORDS):
         found += outside_comments(source, _AT_ROOT)
+    found += outside_comments(source, _CLIMB)
     by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
         if match.re is _AT_ROOT:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
+        elif match.re is _CLIMB:
+            action = "use a path below WORK_DIR: the notebook's folder is not directly below the root of this machine"
         elif match["path"].startswith(".."):
             action = "use the notebook's folder in place of `/content`, and your copy of what is on the Drive"
         message = f"`{match['path']}` is a path of the machine that the notebook ran on"
@@ -200,13 +205,13 @@ RULES: tuple[Rule, ...] = (
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
         "`/usr/local/envs/x/bin/python`, "
-        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`, `%cd /`",
+        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`, `%cd /`, `'../' * depth`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
         holding(
             *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab", "../content"),
-            *("/models/", "/outputs/", "/checkpoints/", "%cd /", "chdir("),
+            *("/models/", "/outputs/", "/checkpoints/", "%cd /", "chdir(", '../" *', "../' *"),
         ),
         example=Example('open("/root/.config/x")'),
     ),

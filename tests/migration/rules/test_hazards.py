@@ -70,6 +70,7 @@ def _found(text):
         ("args = {'output_dir': '/outputs/'}", ["LF831"]),
         ("%cd /\nopen('a', 'w')", ["LF831"]),
         ("os.chdir('/')", ["LF831"]),
+        ("path = '../' * dir_count + 'requirements.txt'", ["LF831"]),
     ],
 )
 def test_access_outside_the_folders_is_reported(text, rules):
