@@ -109,11 +109,10 @@ def _find_literals(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 
 def _mention(names: Sequence[str]) -> str:
-    """What stays of a cell that a text describes: one name shows its value, several become a text."""
-    if len(names) == 1:
-        return f"{names[0]}  # set in the parameters cell above"
+    """What stays of a cell that a text describes: a comment with the names."""
     *others, last = (f"`{name}`" for name in names)
-    return f"# {', '.join(others)} and {last} are set in the parameters cell above."
+    text = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    return f"# {text} set in the parameters cell above."
 
 
 def _leaving(source: CellSource, facts: NotebookFacts) -> tuple[FormField, ...]:
@@ -156,7 +155,7 @@ PARAMETER_RULES: tuple[Rule, ...] = (
         "a cell of `name = literal  #@param {…}` and comments, where each name is bound nowhere else and not used "
         "before",
         "its lines in the one cell tagged `parameters`, as `name = literal  # type: int slider, 1 to 100`. Of a cell "
-        "that a text describes, the name stays, or a text with the names",
+        "that a text describes, a comment with the names stays",
         Keeps.EXACT,
         _find_literals,
         FIELD_TRIGGER,

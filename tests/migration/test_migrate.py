@@ -354,7 +354,7 @@ def test_a_text_keeps_the_cell_that_it_describes():
     assert last(use, f"{imports}\n{said}{call}\n    b()", text) == f"{said}{shown}\n    b()"
     inside = said.replace("print", f"{imports}\n    print", 1)
     assert last(use, f"{inside}{call}\n    b()", text) == f"{said}{shown}\n    b()"
-    assert last("a = 0", text, "b = 1 #@param", text) == "b  # set in the parameters cell above"
+    assert last("a = 0", text, "b = 1 #@param", text) == "`b` is set in the parameters cell above."
     fields = "b = 1 #@param\nc = 2 #@param\nd = 3 #@param"
     assert last("a = 0", text, fields, text) == "`b`, `c` and `d` are set in the parameters cell above."
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
