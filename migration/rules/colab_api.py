@@ -139,22 +139,9 @@ def _written(aliases: Sequence[ast.alias]) -> str:
 
 def _full_names(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """`google.colab.files.upload()`, with its full name."""
-    roots = [use for use in facts.colab.cell(source).uses if use.root is not None]
-    edits = [
-        Edit(*source.span(use.root), RUNTIME)
-        for use in roots
-        if use.root is not None and _ROOT.fullmatch(source.text, *source.span(use.root))
-    ]
-    message = "the full name `google.colab` exists on Colab only"
-    if edits and "google" not in facts.colab.bindings:
-        # Colab has it imported already.
-        start = source.span(blocks(source)[0].statements[0])[0]
-        indent = source.text[source.line_span(start, start)[0] : start]
-        edits.insert(0, Edit(start, start, f"import {RUNTIME}\n{indent}"))
-        yield Match(edits[1].start, edits[-1].end, message, tuple(edits))
-        return
-    for edit in edits:
-        yield Match(edit.start, edit.end, message, (edit,))
+    for use in facts.colab.cell(source).uses:
+        if use.root is not None and _ROOT.fullmatch(source.text, *(span := source.span(use.root))):
+            yield Match(*span, "the full name `google.colab` exists on Colab only", (Edit(*span, RUNTIME),))
 
 
 # ---------------------------------------------------------------------------------------------------------- drive.mount

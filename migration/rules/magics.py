@@ -1,4 +1,4 @@
-"""Magics that exist on Colab only, and magics without their `%` or with a blank after it."""
+"""Magics that exist on Colab only, and magics without their `%`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ _BARE = re.compile(
     r"^[ \t]*(?P<line>(?P<name>cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|tensorflow_version)"
     r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
     re.MULTILINE,
-)
-# Not any word: the line may be a comment of another language.
-_BLANK = re.compile(
-    r"%(?P<blank>[ \t]+)(?:cd|ls|mkdir|rmdir|rm|cp|mv|cat|pwd|pip|conda|env|run|time(?:it)?|matplotlib|pylab|config|"
-    r"autoreload|(?:re)?load_ext|tensorboard|tensorflow_version|shell)\b"
 )
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(
@@ -150,14 +145,6 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         yield Match(start, found.end(), message, (Edit(start, start, "%"), *apart))
 
 
-def _find_apart(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    for command in source.commands if source.is_python else ():
-        blank = _BLANK.match(source.text, command.start)
-        if command.kind == "magic" and blank:
-            message = "IPython accepts no blank after `%`; that of Colab's first years did"
-            yield Match(command.start, command.end, message, (Edit(*blank.span("blank"), ""),))
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF561",
@@ -190,15 +177,5 @@ RULES: tuple[Rule, ...] = (
         find=_find_bare,
         trigger=holding("/content", "rive", "tensorflow_version", like=_BARE),
         example=Example("cd /content/x", "%cd /content/x"),
-    ),
-    Rule(
-        id="LF568",
-        name="magic apart from its `%`",
-        matches="`% cd x`",
-        writes="`%cd x`",
-        keeps=Keeps.EQUIVALENT,
-        find=_find_apart,
-        trigger=holding("% ", "%\t"),
-        example=Example("% cd x", "%cd x"),
     ),
 )

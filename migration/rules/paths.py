@@ -14,7 +14,7 @@ from migration.colab.paths import TRIGGER
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.python.strings import read_cell
-from migration.rules import paths_joined, paths_shell, paths_strings, paths_texts
+from migration.rules import paths_shell, paths_strings, paths_texts
 from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
@@ -40,7 +40,6 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
 def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if bare_magic(source) is not None:
         return  # a string of `cd "/content"` is text of a command, as soon as a rule has written `%cd`
-    yield from paths_joined.joined(source, facts)
     yield from paths_strings.strings(source, facts)
 
 
@@ -54,9 +53,9 @@ RULES: tuple[Rule, ...] = (
         id="LF402",
         name="folders in Python",
         matches="`'/content/x'`, `f'/content/drive/MyDrive/{x}'`, `'drive/MyDrive/x'`, the mount point, in any string, "
-        "also inside other text; `join('drive', 'MyDrive', 'x')`",
+        "also inside other text",
         writes="`f'{WORK_DIR}/x'`, `f'{DRIVE_DIR}/x'`, which is `MyDrive` itself; `WORK_DIR` for `'/content'` alone; "
-        "`.replace(…)` after a text of several lines with braces; `join(DRIVE_DIR, 'x')`",
+        "`.replace(…)` after a text of several lines with braces",
         keeps=Keeps.EXACT,
         find=_find_in_python,
         trigger=TRIGGER,

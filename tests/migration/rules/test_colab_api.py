@@ -58,7 +58,7 @@ def _one(text):
             "import google.colab\ngoogle.colab.files.upload()",
             "import landfall_runtime\nlandfall_runtime.files.upload()",
         ),
-        ("x = google.colab.files.upload()", "import landfall_runtime\nx = landfall_runtime.files.upload()"),
+        ("x = google.colab.files.upload()", "x = landfall_runtime.files.upload()"),
         (
             "import google.colab\ntry:\n    a()\nexcept google.colab.userdata.SecretNotFoundError: pass",
             "import landfall_runtime\ntry:\n    a()\nexcept landfall_runtime.userdata.SecretNotFoundError: pass",

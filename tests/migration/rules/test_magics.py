@@ -225,16 +225,3 @@ def test_no_input_raises(text):
 
 def test_other_languages_are_unchanged():
     assert _rewrite("%tensorflow_version 2.x", language="swift") == ("%tensorflow_version 2.x", [])
-
-
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ("a = 1\n% cd\n%  cd x\n! ls", "a = 1\n%cd\n%cd x\n! ls"),
-        ("if a:\n    % matplotlib inline\nb = % env HOME", "if a:\n    %matplotlib inline\nb = %env HOME"),
-        ("% timeit a()\n% time b()\n% pylab inline", "%timeit a()\n%time b()\n%pylab inline"),
-        ("% tensorflow_version 2.x\na()", "a()"),
-    ],
-)
-def test_a_magic_follows_its_percent_sign(before, after):
-    assert _rewrite(before)[0] == after

@@ -97,37 +97,6 @@ def _with_folders(text):
 
 
 @pytest.mark.parametrize(
-    "before, after",
-    [
-        ("os.path.join('gdrive', 'MyDrive', 'x')", "os.path.join(DRIVE_DIR, 'x')"),
-        ("os.path.join('./drive/', 'My Drive/', *x)", "os.path.join(DRIVE_DIR, *x)"),
-        ("join(\n    'drive',\n    'MyDrive',\n)", "join(\n    DRIVE_DIR,\n)"),
-        ("Path('drive') / 'MyDrive' / 'x'", "Path(DRIVE_DIR) / 'x'"),
-        ("Path('drive', 'MyDrive')", "Path(DRIVE_DIR)"),
-    ],
-)
-def test_a_drive_whose_parts_are_joined_becomes_its_folder(before, after):
-    new, (finding,) = migrated(before)
-    assert (new, finding.keeps) == (after, Keeps.EQUIVALENT)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "os.path.join('disk', 'MyDrive', 'x')",
-        "os.path.join('drive', 'x')",
-        "os.path.join(base, 'drive', 'MyDrive')",
-        "Path(base) / 'drive' / 'MyDrive'",
-        "join('drive' + x, 'MyDrive')",
-        "join(b'drive', b'MyDrive')",
-        "join('drive',  # why\n 'MyDrive')",
-    ],
-)
-def test_other_joined_paths_are_unchanged(text):
-    assert migrated(text) == (text, [])
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "x = 'https://a.b/content/y'",

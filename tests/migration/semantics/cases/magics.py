@@ -53,7 +53,7 @@ z = 3
 # ----
 %cd -q /content
 # ----
-% cd -q /content
+%cd -q /content
 # ----
 cd /content
 # ----
@@ -65,7 +65,6 @@ cd "/content"
             "LF561",
             "LF563",
             "LF567",
-            "LF568",
             "LF601",
         ),
         files={"data.csv": "a,b\n1,2\n"},

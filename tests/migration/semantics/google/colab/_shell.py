@@ -1,5 +1,5 @@
-"""Differences between Colab's IPython and a current plain one: `!cmd &`, `%shell`, `%tensorflow_version`, comments
-above a cell magic, and `% cd`."""
+"""Differences between Colab's IPython and a current plain one: `!cmd &`, `%shell`, `%tensorflow_version`, and
+comments above a cell magic."""
 
 import re
 import subprocess
@@ -15,14 +15,10 @@ def _without_comments_above_magic(lines):
     return text[above.end() :].splitlines(keepends=True) if above else lines
 
 
-def _with_magics_closed_up(lines):
-    return [re.sub(r"^([ \t]*%)[ \t]+(?=[a-z])", r"\1", line) for line in lines]
-
-
 class Shell(ZMQInteractiveShell):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.input_transformers_cleanup[:0] = [_without_comments_above_magic, _with_magics_closed_up]
+        self.input_transformers_cleanup[:0] = [_without_comments_above_magic]
         self.register_magic_function(lambda line: self.system(line), "line", "shell")
         self.register_magic_function(lambda line, cell: self.system(cell), "cell", "shell")
         self.register_magic_function(lambda line: None, "line", "tensorflow_version")
