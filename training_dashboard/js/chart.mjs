@@ -138,6 +138,7 @@ class Chart {
         series: [{ label: spec.x.label, ...options.series[0] }, ...options.series.slice(1)],
         cursor: {
           drag: { x: true, y: false, dist: 4 },
+          bind: { mouseleave: onlyOfMouse },
           ...(spec.syncWith && { sync: { key: spec.syncWith, scales: ["x", null] } }),
           ...options.cursor,
         },
@@ -244,6 +245,14 @@ function listenToTouch(plot) {
     plot.setCursor({ left: clientX - left, top: clientY - top }, true, true);
   };
   for (const event of ["touchstart", "touchmove"]) plot.over.addEventListener(event, read, { passive: true });
+}
+
+/** What a finger has read stays: after a tap, the browser reports that a mouse elsewhere leaves the plot. */
+function onlyOfMouse(plot, over, leave) {
+  let pointer;
+  for (const event of ["pointerdown", "pointermove"])
+    over.addEventListener(event, ({ pointerType }) => (pointer = pointerType));
+  return (event) => pointer === "mouse" && leave(event);
 }
 
 /** Space for the longest tick of a vertical axis. */
