@@ -148,7 +148,7 @@ def test_a_vibration_fault_is_found_and_scores_are_the_same_twice(trained):
     assert (loud["top_channel"] == "z").mean() > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_of_another_file_is_scored_with_its_own_detector(trained, tmp_path):
     for suffix in (".pt", ".json"):
         shutil.move(trained / f"checkpoints/patchtst_ssl{suffix}", tmp_path / f"other{suffix}")

@@ -158,10 +158,10 @@ def test_every_local_asset_is_checked(copy, file, text, rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file, rule", [
+@pytest.mark.parametrize("file, rule", most_nightly([
     ("notebooks/local_third_ssl.ipynb", "local notebooks"), ("configs/trainer/mine.yaml", "configurations"),
     ("configs/third_ssl_local.yaml", "configurations"),
-])  # fmt: skip
+], but=1))  # fmt: skip
 def test_tracked_files_must_exist(copy, file, rule):
     assert [violation.file for violation in violations(copy, [file, "core/x.py"], rules=[rule])] == [file]
 

@@ -70,6 +70,7 @@ def test_a_finished_run_passes_every_check_and_only_the_report_is_written(copied
     assert [line.partition(":")[0][4:] for line in lines[1:]] == list(GROUP_TITLES.values())
 
 
+@pytest.mark.nightly
 def test_every_check_but_the_smoke_test_is_printed_on_request(copied, capsys):
     assert run(copied, "--verbose", "--skip-smoke") == EXIT_OK
     printed = capsys.readouterr().out

@@ -236,8 +236,8 @@ def test_micro_batches_give_the_same_step(micro, norm, drop_masked_tokens):
     torch.testing.assert_close(dict(parts.named_buffers()), dict(whole.named_buffers()), atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("drop_masked_tokens", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.nightly
+@pytest.mark.parametrize("drop_masked_tokens", [False, True])
 def test_learns_sinusoids(drop_masked_tokens):
     torch.manual_seed(0)
     model = PatchTST(settings(d_model=32, d_ff=64, drop_masked_tokens=drop_masked_tokens), num_channels=2, window=64)
