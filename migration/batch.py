@@ -134,6 +134,7 @@ def _migrated(task: Task, options: Options) -> Result:
     workspace = workspace_of(task.output.parent if task.output else task.input.parent)
     migration = migrate(notebook, folders=options.folders, workspace=workspace, here=task.input.parent)
     count = len(notebook["cells"])
+    is_same = not repairs and migration.notebook == notebook
     del notebook
     findings = [*repairs, *migration.findings]
     if options.mode == "check":
@@ -143,8 +144,8 @@ def _migrated(task: Task, options: Options) -> Result:
     files: dict[Path, bytes] = {}
     is_local = not findings
     if options.mode == "write":
-        data = _bytes_of(migration)
-        is_local = len(data) == task.size and hashlib.sha256(data).hexdigest() == sha256
+        is_local = is_same
+        data = task.input.read_bytes() if is_same else _bytes_of(migration)
         if task.output is not None and (task.copies or not is_local):
             files = {task.output: data, **_companions(task.output, migration)}
     names = [shown(path) for path in files]

@@ -14,21 +14,21 @@ from migration.analysis.mounts import SAYS_MOUNT
 from migration.colab.forms import marks
 from migration.notebook.findings import Finding, Keeps
 from migration.python.source import CellSource
-from migration.python.strings import comments, outside_comments
+from migration.python.strings import comments, outside_comments, read_cell
 from migration.rules.rule import Example, Match, Rule
 
 # Colab as a word of a text, not a part of a name, a path or an address.
 _COLAB = r"(?<![a-z0-9_./@-])(?:google[ -]?)?colab(?:oratory)?(?![a-z0-9_/@-]|\.[a-z])"
+_MENU = (
+    r"\b(?:change|set(?!up)|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
+    r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
+    r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b"
+)
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
     for word, pattern in (
-        (
-            "runtime",
-            r"\b(?:change|set(?!up)|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
-            r"|\bruntime type\b|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
-            r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b",
-        ),
+        ("runtime", rf"{_MENU}|\bruntime type\b"),
         ("hardware accelerator", r"\bhardware accelerator\b"),
         ("notebook settings", r"\bnotebook settings\b"),
         ("factory reset", r"\bfactory reset\b"),
@@ -69,7 +69,7 @@ _ABOUT_COLAB = {
 _RUNTIME = _ABOUT_COLAB["runtime"]
 # Comments and messages about Colab, and words of which each of them contains one.
 _IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in ("runtime", "secret", "colab")), re.IGNORECASE)
-_PRINTED = re.compile(rf"\bchange runtime type\b|(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
 _SAID_WORDS = ("runtime", "secret", "colab")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
@@ -79,6 +79,9 @@ _ABOUT_ACTION = (
     "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
     "in the environment"
 )
+_IN_STRING = re.compile(_MENU, re.IGNORECASE)
+_RESTART = re.compile(r"\brestart", re.IGNORECASE)
+_RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
 # A text that describes a test for Colab, if it stands directly above one.
 _TEST = re.compile(
     r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)"
@@ -120,8 +123,14 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     if mount is not None:
         by_line[source.line_of(mount.start())] = mount
     for _, match in sorted(item for item in by_line.items() if item[0] not in tests):
-        said = (_ABOUT_MESSAGE, (), _ABOUT_ACTION) if match is not mount else (SIGN_IN_MESSAGE, (), _SIGN_IN_ACTION)
-        yield Match(*match.span(), *said)
+        message, action = _about(match) if match is not mount else (SIGN_IN_MESSAGE, _SIGN_IN_ACTION)
+        yield Match(*match.span(), message, (), action)
+
+
+def _about(match: re.Match[str]) -> tuple[str, str]:
+    """The message and the action for a text about Colab."""
+    rest = match.string[match.start() :].partition("\n")[0]
+    return _ABOUT_MESSAGE, _RESTART_ACTION if _RESTART.search(rest) else _ABOUT_ACTION
 
 
 def _about_colab(text: str) -> list[re.Match[str]]:
@@ -131,7 +140,7 @@ def _about_colab(text: str) -> list[re.Match[str]]:
     plain = _EMPHASIS.sub("*", text) if words else text
     found = ((word, match) for word in words for match in _ABOUT_COLAB[word].finditer(plain))
     # Other rules report a link to Colab with the text around it.
-    links = {text.count("\n", 0, link.start()) for link in re.finditer(r"colab\.research", lower)}
+    links = {text.count("\n", 0, link.start()) for link in re.finditer(r"//colab\.research", lower)}
     return sorted(
         (match for word, match in found if word != "colab" or text.count("\n", 0, match.start()) not in links),
         key=lambda match: match.start(),
@@ -171,18 +180,27 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         row = source.line_of(start)
         if row <= mount and _SIGN_IN.search(source.text[start:end]):
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
-        elif row not in rows and _IN_COMMENT.search(source.text, start, end):
-            found[row] = (_ABOUT_MESSAGE, _ABOUT_ACTION)
-    for match in outside_comments(source, _PRINTED) if is_said and source.is_python else ():
-        found.setdefault(source.line_of(match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
+        elif row not in rows and (match := _IN_COMMENT.search(source.text, start, end)):
+            found[row] = _about(match)
+    for match in _said(source) if is_said and source.is_python else ():
+        found.setdefault(source.line_of(match.start()), _about(match))
     while rows:
         first = next(iter(rows))
         run = list(takewhile(rows.__contains__, count(first)))
         text = "\n".join(rows.pop(row).text for row in run)
         for match in _about_colab(text):
-            found.setdefault(first + text.count("\n", 0, match.start()), (_ABOUT_MESSAGE, _ABOUT_ACTION))
+            found.setdefault(first + text.count("\n", 0, match.start()), _about(match))
     for row in sorted(found):
         yield _found(source, row, *found[row])
+
+
+def _said(source: CellSource) -> Iterator[re.Match[str]]:
+    """The places where code, mostly a message, names Colab, or a string its Runtime menu."""
+    yield from outside_comments(source, _IN_CODE)
+    for literal in read_cell(source)[0]:
+        for match in _IN_STRING.finditer(source.text, *literal.body):
+            if not any(start < match.start() < end for start, end in literal.fields):
+                yield match
 
 
 def _texts_of_removed(source: CellSource, new: CellSource) -> Iterator[Finding]:

@@ -123,8 +123,11 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
             if command.program in _SHELLS and is_open and _ALONE.fullmatch(" ".join(values)):
                 action = "write its commands into cells and delete the line: papermill does not answer prompts"
                 yield Match(*text.span(command), f"`{command.program}` waits for commands", (), action)
-            instead = _SHELL_LOGINS.get((command.program, values[0] if values else ""))
-            if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in values[1:]):
+            words = [command.program, *values]
+            # `uv run wandb login`, `python -m wandb login`
+            words = words[2:] if words[1:2] in (["run"], ["-m"]) else words
+            instead = _SHELL_LOGINS.get((words[0], words[1])) if len(words) > 1 else None
+            if instead and not any(re.match(r"--(?:token|key-file|cred-file)|\$|\{", value) for value in words[2:]):
                 yield Match(
                     *text.span(command),
                     "a log-in that asks in the terminal",

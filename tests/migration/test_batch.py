@@ -82,6 +82,16 @@ def test_a_migrated_notebook_is_recognised_as_local():
     assert Path("local_local_a.ipynb").read_bytes() == local.read_bytes()
 
 
+def test_a_notebook_without_changes_keeps_its_layout():
+    save(Path("a.ipynb"), code("x = 1"))
+    one(Path("a.ipynb"))
+    local = Path("local_a.ipynb")
+    local.write_text(json.dumps(json.loads(local.read_bytes()), indent=4), encoding="utf-8")
+    report = migrate_file(task(local, copies=True), Options()).report
+    assert (report.status, report.output) == ("unchanged", "local_local_a.ipynb")
+    assert Path("local_local_a.ipynb").read_bytes() == local.read_bytes()
+
+
 @pytest.mark.parametrize("occupied", ["local_a.ipynb", "local_a.requirements.txt", "landfall_runtime.py"])
 def test_existing_outputs_are_kept_unless_forced(occupied):
     path = save(Path("a.ipynb"), code("!pip install numpy==1.26"), code(UPLOAD))

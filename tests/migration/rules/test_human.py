@@ -37,6 +37,8 @@ def _found(text, *, language="python"):
         ("print 'old'\nx = raw_input('a')", [("LF811", 2)]),
         ("x = <YOUR CODE>\ny = 'the first input (at 0)'", []),
         ("!huggingface-cli login", [("LF811", 1)]),
+        ("!uv run wandb login\n!python -m wandb login", [("LF811", 1), ("LF811", 2)]),
+        ("!uv run wandb login {key}\n!uv run x.py", []),
         ("!hf auth login --token $HF_TOKEN", []),
         ("%%bash\nls\ngcloud auth login", [("LF811", 3)]),
         ("!bash", [("LF811", 1)]),

@@ -177,6 +177,7 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("Choose _Runtime_ > _Run all_.", "LF704"),
         ("No, everything happens in the cloud on Google Colab.", "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
+        ("Google Colab: go to colab.research.google.com and upload it.", "LF704"),
         ("Now mount your Google Drive.", "LF704"),
         ("By mounting your gdrive, you keep the data.", "LF704"),
         ("Do this every time you restart Colab.", "LF704"),
@@ -253,7 +254,9 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
     [
         ("print('Select the Runtime > \"Change runtime type\" menu')", [1]),
         ("raise ValueError('set the key as a Colab secret')", [1]),
+        ("a()\nprint('Click: Runtime → Restart session')\nprint('Please restart the runtime')", [2, 3]),
         ("# drives: visible in blue", []),
+        ("print(f'{runtime / 60} minutes')", []),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
     ],
 )
@@ -261,6 +264,11 @@ def test_a_string_about_the_menu_of_colab_is_reported(text, lines):
     source = CellSource(text)
     assert [found.line for found in _comments(source, NotebookFacts())] == lines
     assert _comments(source, NotebookFacts(), CellSource("a = 1")) == []
+
+
+def test_a_text_about_a_restart_names_the_added_cells():
+    (found,) = _comments(CellSource("# Runtime > Restart session"), NotebookFacts())
+    assert "run the added cells at the top again" in found.action
 
 
 @pytest.mark.parametrize(
@@ -336,7 +344,7 @@ def test_a_form_text_about_colab_is_reported_with_its_line():
     ]
     assert not list(
         _comments(
-            CellSource("#@title Setup runtime or mount the drive\nb = '#@markdown Runtime > Run all'"), NotebookFacts()
+            CellSource("#@title Setup runtime or mount the drive\nb = '#@markdown Mount the drive'"), NotebookFacts()
         )
     )
 
