@@ -20,7 +20,7 @@ from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
-from migration.analysis.unused import uses_sys_for_tests
+from migration.analysis.unused import unused_imports, uses_sys_for_tests
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
@@ -63,9 +63,9 @@ class NotebookFacts:
     absolute folders at which the notebook mounts its drive, longest first (the default ones if it names none).
     `parameters` are the form fields in the order of the notebook, with the treatment of each. `colab`: its names with a
     meaning on Colab. `static_mount`: the drive is only mounted, at literal paths; `idle_output`: Colab's `output` is
-    only used for calls that have no effect here; `unused_sys`: only replaced questions about Colab use `sys`.
-    `local_configs` are the workspace's configurations that have a local
-    version. `headings`: those of each text cell, by the id that Colab gave it.
+    only used for calls that have no effect here; `unused` are names that are imported from google.colab and never used;
+    `unused_sys`: only replaced questions about Colab use `sys`. `local_configs` are the workspace's configurations that
+    have a local version. `headings`: those of each text cell, by the id that Colab gave it.
     `first_code`: the position of the first code cell. `names_badge`: a text names the badge.
     `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
     mount in them: a text would describe nothing if they were removed. `tests`: the code cells with a test for Colab
@@ -85,6 +85,7 @@ class NotebookFacts:
     colab: ColabNames = field(default_factory=ColabNames)
     static_mount: bool = False
     idle_output: bool = False
+    unused: frozenset[str] = frozenset()
     unused_sys: bool = False
     local_configs: frozenset[str] = frozenset()
     headings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -140,6 +141,7 @@ def collect_facts(
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
+        unused=unused_imports(cells),
         unused_sys=uses_sys_for_tests(cells, colab),
         tests=frozenset(source.index for source in cells if colab.cell(source).choices),
         drive_service=any(_DRIVE_SERVICE.fires(source.text.lower()) for source in cells),

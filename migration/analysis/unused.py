@@ -1,17 +1,38 @@
-"""Whether the module `sys` is only used by questions about Colab, which other rules replace."""
+"""Imports that a notebook does not need here: of Colab's package without any use, and of `sys` for questions about
+Colab, which other rules replace."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from migration.analysis.names import ColabNames
+from migration.analysis.names import PACKAGE_WORDS, ColabNames
 from migration.colab.local_value import answer
+from migration.colab.names import imported_names
 from migration.python.source import CellSource
 
 SYS = "sys"
 _SYS = re.compile(r"\bsys\b")
+_WORD = re.compile(r"\w+")
+
+
+def unused_imports(cells: Sequence[CellSource]) -> frozenset[str]:
+    """The names that only imports from google.colab contain, outside of blocks, and no other text of a code cell."""
+    imports = [
+        (source, node)
+        for source in cells
+        if PACKAGE_WORDS.search(source.text) and source.tree is not None
+        for node in source.tree.body
+        if isinstance(node, ast.ImportFrom) and any(path for _, path in imported_names(node))
+    ]
+    if not imports:
+        return frozenset()
+    inside = Counter(word for source, node in imports for word in _WORD.findall(source.segment(node)))
+    all_words = Counter(word for source in cells for word in _WORD.findall(source.text))
+    names = {name for _, node in imports for name, path in imported_names(node) if path}
+    return frozenset(name for name in names - {"*"} if all_words[name] == inside[name])
 
 
 def uses_sys_for_tests(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -48,6 +48,8 @@ def _imported(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for node in _imports(source, facts):
         left = [alias for alias in node.names if not _is_dropped(node, alias, facts)]
         if not left:
+            if _paths(node).isdisjoint({*MOUNTS, OUTPUT, *IDLE}):  # those are removed together with their calls
+                yield Match(*source.span(node), "Colab's package is imported, but not used", take_out(source, [node]))
             continue
         modules = ", ".join(sorted(_colab_modules(node)))
         unknown = sorted(path for path in _paths(node) if not is_offered(path))
@@ -85,12 +87,17 @@ def _paths(node: Import) -> set[str]:
 
 
 def _is_dropped(node: Import, alias: ast.alias, facts: NotebookFacts) -> bool:
-    """Whether a name is imported only for calls that are removed too: mounts of the drive, and those of `IDLE`."""
+    """Whether a name is never used, or imported only for calls that are removed too: mounts of the drive, and those of
+    `IDLE`."""
     if isinstance(node, ast.Import):
         return False
-    paths = dict(imported_names(ast.ImportFrom(node.module, [alias], node.level)))
-    path = paths.get(alias.asname or alias.name)
-    return (facts.static_mount and path in MOUNTS) or (facts.idle_output and path in {OUTPUT, *IDLE})
+    name = alias.asname or alias.name
+    path = dict(imported_names(ast.ImportFrom(node.module, [alias], node.level))).get(name)
+    return (
+        name in facts.unused
+        or (facts.static_mount and path in MOUNTS)
+        or (facts.idle_output and path in {OUTPUT, *IDLE})
+    )
 
 
 def _import_edits(source: CellSource, node: Import, left: Sequence[ast.alias]) -> tuple[Edit, ...]:
@@ -239,11 +246,14 @@ RULES: tuple[Rule, ...] = (
         "Names of Colab's modules",
         "`from google.colab import files`, `import google.colab.output as o`, `from google import colab`, "
         "`google.colab.files.upload()`",
-        f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook",
+        f"the same names from `{RUNTIME}`, one module without dependencies next to the notebook; "
+        "nothing for a name that the notebook never uses",
         Keeps.EQUIVALENT,
         _find_names,
         _COLAB,
-        example=Example("from google.colab import files", "from landfall_runtime import files"),
+        example=Example(
+            "from google.colab import files\nfiles.upload()", "from landfall_runtime import files\nfiles.upload()"
+        ),
     ),
     Rule(
         "LF203",

@@ -39,9 +39,9 @@ _OWN_MAGIC = "@register_cell_magic\ndef logged(line, cell):\n    log(line)\n    
 
 
 def test_the_body_of_a_cell_magic_of_the_notebook_is_python():
-    cell = "%%logged a\nfrom google.colab import output\nopen('/content/a')"
+    cell = "%%logged a\nfrom google.colab import output\nopen('/content/a')\noutput.clear()"
     *_, own = texts(migrate(notebook_of(_OWN_MAGIC, cell)))
-    assert own == "%%logged a\nfrom landfall_runtime import output\nopen(f'{WORK_DIR}/a')"
+    assert own == "%%logged a\nfrom landfall_runtime import output\nopen(f'{WORK_DIR}/a')\noutput.clear()"
     migration = migrate(notebook_of(cell))
     assert "/content/a" in texts(migration)[-1]
     assert {"LF230", "LF404"} <= {finding.rule for finding in migration.needs_human}
