@@ -7,14 +7,11 @@ import re
 from collections.abc import Sequence
 
 from migration.python.source import CellSource
-from migration.python.strings import without_comments
+from migration.report.drive import code_lines, uses_of_paths
 
-# Not the drive, and not Colab's own samples.
-_READ = re.compile(
-    r"""\b(?:read_\w+|open|imread|loadtxt|genfromtxt)\(\s*[rb]?(?P<quote>["'])"""
-    r"""/content/(?P<path>(?!(?:g?drive|google_drive|sample_data)/)[^"'\n{}*]*\.\w+)(?P=quote)"""
-    r"""(?!\s*,\s*(?:mode\s*=\s*)?["'][wax])"""
-)
+_PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
+# The drive, and Colab's own samples.
+_OTHERS = ("drive/", "gdrive/", "google_drive/", "sample_data/")
 # Code that may create files without their names: downloads, archives, uploads, and commands other than of pip.
 _CREATES = re.compile(
     r"^[ \t]*!(?![ \t]*pip\b)|^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b"
@@ -25,13 +22,23 @@ _CREATES = re.compile(
 
 
 def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
-    """The paths below /content, in the order of the notebook, each once. A file that the code also names elsewhere, or
-    may get from a download or an archive, is left out."""
+    """The paths below /content, in the order of the notebook, each once. A file that the code also writes or names
+    elsewhere, or may get from a download or an archive, is left out."""
     if not any("/content/" in source.text for source in cells):
         return ()
-    code = "\n".join(without_comments(source) for source in cells if source.language == "python")
-    paths = dict.fromkeys(found["path"] for found in _READ.finditer(code))
-    if not paths or _CREATES.search(code):
+    code = code_lines(cells)
+    text = "\n".join(code)
+    if _CREATES.search(text):
         return ()
-    others = _READ.sub("", code)
-    return tuple(path for path in paths if path.rpartition("/")[2] not in others)
+    rest = _PATH.sub("", text)
+    uses = uses_of_paths(
+        code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
+    )
+    return tuple(
+        path
+        for path, kinds in uses.items()
+        if "reads" in kinds
+        and "writes" not in kinds
+        and not path.startswith(_OTHERS)
+        and path.rpartition("/")[2] not in rest
+    )

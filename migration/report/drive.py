@@ -1,13 +1,14 @@
-"""The files on Google Drive that a notebook may read, as the report lists them."""
+"""The files on Google Drive that a notebook may read, as the report lists them, and how code uses a path."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import ascii_letters
 
 from migration.notebook.findings import Finding
 from migration.python.source import CellSource
+from migration.python.strings import without_comments
 
 MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
@@ -15,69 +16,83 @@ _DRIVE_RULES = frozenset({MOUNT_RULE, "LF402", "LF404"})
 _PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _WORD = re.compile(r"""(?:\\\W|[^\s"'`;|&<>()\\])*""")
-# Code before and after a path, or the name of one, that is written, or only printed or looked for.
-_INSIDE = r"""(?:(?!read|load|open)[\w.,\s=+*\[\]()])*(?:[frb]?["'][^"']*)?$"""
+# A name of which this is only the beginning: a number or another text follows it.
+_GOES_ON = re.compile(r"""[^/]["']\s*\+(?!\s*["']/)""")
+# Code before and after a path, or the name of one, that is written, or only printed, looked for or removed.
+_INSIDE = r"(?:(?!(?:read|load|open)\w*\()[^;])*$"
 _WRITES = re.compile(
-    rf"(?:\.(?:to_\w+|save\w*|write_\w+)|\b(?:dump|imsave|imwrite|makedirs|mkdir))\({_INSIDE}"
-    rf"|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}|!\s*(?:cp|mv)\s.*\S\s+[\"'{{]*$"
-    r"|\b(?:print|exists|isdir|isfile)\([^()]*$"
+    r"(?:\.to_\w+|\b(?:save|write|export)\w*|\b(?:dump|imsave|imwrite|makedirs|mkdir|\w*Writer|ModelCheckpoint|CSVLogger))"
+    rf"\({_INSIDE}|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}|!\s*(?:cp|mv)\s.*\S\s+[\"'{{]*$"
+    r"""|[\[(,.{]\s*["']?out\w*["'\]]*\s*[=:]\s*[frb]?["']?$"""
+)
+_SHOWS = re.compile(
+    r"""\b(?:print|input|exists|isdir|isfile|remove)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
 )
 # `files.download` neither reads nor writes the file on the drive.
 _SENDS = re.compile(rf"\bfiles\.download\({_INSIDE}")
 _OPENS = re.compile(r"""\bopen\([frb]?["']?$""")
-_TO_WRITE = re.compile(r"""["']?\s*,\s*(?:mode\s*=\s*)?["'][wx]""")
+_TO_WRITE = re.compile(r"""(?:[^,()]|\(\w*\))*,\s*(?:mode\s*=\s*)?["'][wxa]""")
 _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
-_ASSIGNED = re.compile(rf"\s*(\w+)\s*=(?!=){_INSIDE}")
+_ASSIGNED = re.compile(r"\s*(\w+)\s*=(?!=)\s*(?:[\w.]*(?:join|[Pp]ath)\()?[^()]*")
 _STORE = re.compile(r"\s*=(?!=)")
 _DEPTH = 3  # maximum length of a chain of names
+_NEAR = 1000  # maximum distance of a path from the code that uses it
+_OPEN_END = re.compile(r"(?<=[(\[{,])[ \t]*\n\s*|\n[ \t]*(?=[)\]}])")
+
+Found = tuple[str, int, int]
 
 
-def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource] = ()) -> tuple[str, ...]:
+def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
     listed up to its last known folder. Paths that the code cells clearly only write are left out."""
     lines = (line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines())
-    paths = dict.fromkeys(path for line in lines for path, _, _ in _of_line(line))
-    code = [line for source in cells for line in source.text.splitlines()] if paths else []
-    mentions = [
-        (path, _is_written(line, start, end, code))
-        for line in code
-        for path, start, end in _of_line(line)
-        if not _SENDS.search(line[:start])
-    ]
-    read = {path for path, is_written in mentions if not is_written}
-    written = {path for path, is_written in mentions if is_written} - read
-    return tuple(path for path in paths if path not in written)
+    paths = {path for line in lines for path, _, _ in _of_line(line)}
+    uses = uses_of_paths(code_lines(cells), _of_line) if paths else {}
+    return tuple(path for path, kinds in uses.items() if path in paths and ("reads" in kinds or kinds == {"sends"}))
 
 
-def _is_written(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> bool:
-    """Whether a line clearly does not read the file that `start:end` names: it writes it, or assigns the path to a name
-    that the code uses only to write. Statements of several lines are not analysed."""
-    before, after = line[:start], line[end:]
+def code_lines(cells: Iterable[CellSource]) -> list[str]:
+    """The lines of the cells without comments; a line that ends inside brackets is joined with the next one."""
+    return [line for source in cells for line in _OPEN_END.sub(" ", without_comments(source)).splitlines()]
+
+
+def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, set[str]]:
+    """What the code does with each path that `paths_of` finds in a line: `reads` (also if unknown), `writes`, `shows`
+    or `sends` it."""
+    uses: dict[str, set[str]] = {}
+    for line in code:
+        for path, start, end in paths_of(line):
+            uses.setdefault(path, set()).update(_uses(line, start, end, code))
+    return uses
+
+
+def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> set[str]:
+    """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
+    before, after = line[max(start - _NEAR, 0) : start], line[end : end + _NEAR]
+    for use, pattern in (("sends", _SENDS), ("shows", _SHOWS)):
+        if pattern.search(before):
+            return {use}
     if _WRITES.search(before) and not (before.lstrip().startswith("!") and after.strip(" \"'}")):
-        return True
+        return {"writes"}
     if (_OPENS.search(before) and _TO_WRITE.match(after)) or _WRITTEN.match(after):
-        return True
+        return {"writes"}
     assigned = _ASSIGNED.fullmatch(before)
     if assigned is None or not depth:
-        return False
+        return {"reads"}
     name = re.compile(rf"(?<![\w.]){assigned[1]}(?!\w)")
-    uses = [
-        (other, *found.span())
-        for other in code
-        for found in name.finditer(other)
-        if not _SENDS.search(other[: found.start()])
-    ]
-    stores = [bool(_STORE.match(other[last:])) and not other[:first].strip() for other, first, last in uses]
-    return len(uses) > sum(stores) > 0 and all(
-        is_store or _is_written(*use, code, depth - 1) for use, is_store in zip(uses, stores, strict=True)
-    )
+    uses: set[str] = set()
+    for other in code:
+        for found in name.finditer(other):
+            if other[: found.start()].strip() or not _STORE.match(other[found.end() :]):
+                uses |= _uses(other, *found.span(), code, depth - 1)
+    return uses or {"reads"}
 
 
-def _of_line(line: str) -> Iterator[tuple[str, int, int]]:
+def _of_line(line: str) -> Iterator[Found]:
     """Each path on the drive, with the span of its text."""
     for place in _PLACE.finditer(line):
         rest = line[place.end() :]
-        if opened := _OPENED.search(line[: place.start()]):
+        if opened := _OPENED.search(line, max(place.start() - _NEAR, 0), place.start()):
             text, start = rest.partition(opened[1])[0].rstrip("\\"), opened.start() + 1
         else:
             text = _WORD.match(rest)[0].rstrip(".,:")  # type: ignore[index]  # it matches an empty text, too
@@ -88,5 +103,8 @@ def _of_line(line: str) -> Iterator[tuple[str, int, int]]:
             if any(sign in part for sign in "{$%"):
                 break
             parts.append(part)
+        else:
+            if opened and _GOES_ON.match(line, place.end() + len(text) - 1):
+                parts = parts[:-1]
         if parts:
             yield "/".join(["MyDrive", *parts] if place[0] else parts), start, place.end() + len(text)

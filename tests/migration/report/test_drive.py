@@ -31,6 +31,16 @@ def _listed(*texts):
         f"OUT = '{FILE}'\nprint(OUT)\nframe.to_csv(OUT)",
         f"plt.savefig('{FILE}')\nfiles.download('{FILE}')",
         f"OUT = '{FILE}'\nframe.to_csv(OUT)\nfiles.download(OUT)",
+        f"open('{FILE}', 'a')",
+        f"open('{FILE}' + str(number), 'a')",
+        f"best = ModelCheckpoint(\n    monitor='loss',\n    filepath='{FILE}',\n)\nmodel.fit(callbacks=[best])",
+        f"out = cv2.VideoWriter('{FILE}', code, 20, size)\nout.write(frame)",
+        f"PATH = '{FILE}'\ntorch.save({{\n    'epoch': epoch,\n}}, PATH)\n# torch.load(PATH)",
+        f"settings['outdir_images'] = '{FILE}'",
+        f"TrainingArguments(output_dir='{FILE}', epochs=2)",
+        f"path = input('Which file (such as {FILE})? ')",
+        f"# pd.read_csv('{FILE}')",
+        f"OUT = '{FILE}'\nframe.to_csv(OUT)\nprint(os.listdir(OUT))\n!ls {{OUT}}",
     ],
 )
 def test_a_file_that_is_only_written(text):
@@ -49,8 +59,9 @@ def test_a_path_ends_before_a_line_break_or_a_full_stop():
         f"frame = pd.read_csv('{FILE}')",
         f"open('{FILE}')",
         f"open('{FILE}', mode)",
-        f"open('{FILE}', 'a')",
         f"open('{FILE}', 'r+')",
+        f"set_of(path='{FILE}', output='b.csv')",
+        f"video = cv2.VideoCapture('{FILE}')\nvideo.release()",
         f"shutil.copy('{FILE}', target)",
         f"list.copy('{FILE}', '{FILE}')",
         f"frame.to_csv(first_of(pd.read_csv('{FILE}')))",
@@ -69,8 +80,15 @@ def test_a_file_that_may_be_read(text):
     assert _listed(text) == ("MyDrive/a.csv",)
 
 
+def test_a_computed_name_is_listed_as_its_folder():
+    assert _listed("open('/content/drive/MyDrive/in/k' + str(k) + '.png')") == ("MyDrive/in",)
+    assert _listed("open('/content/drive/MyDrive/k' + str(k) + '.png')") == ()
+    assert _listed("open('/content/drive/MyDrive/in/' + name)") == ("MyDrive/in",)
+    assert _listed("open('/content/drive/MyDrive/in' + '/a.png')") == ("MyDrive/in",)
+
+
 def test_names_are_followed_through_the_cells():
     cells = ["FOLDER = '/content/drive/MyDrive/out'", "OUT = os.path.join(FOLDER, 'b.csv')", "frame.to_csv(OUT)"]
     assert _listed(*cells) == ()
-    assert _listed(*cells, "print(os.listdir(FOLDER))") == ("MyDrive/out",)
+    assert _listed(*cells, "names = os.listdir(FOLDER)") == ("MyDrive/out",)
     assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)

@@ -74,14 +74,14 @@ def test_the_summary_says_where_files_of_content_belong():
     [
         (r"!unzip -q /content/drive/My\ Drive/a\ b/x.zip -d /content", ["MyDrive/a b/x.zip"]),
         ('!cp "/content/drive/My Drive/a b.csv" .', ["MyDrive/a b.csv"]),
-        ("a = '/content/drive/MyDrive/q/r.csv'  # or '/content/gdrive/MyDrive/z'", ["MyDrive/q/r.csv", "MyDrive/z"]),
+        ("a = '/content/drive/MyDrive/q/r.csv'; b = '/content/gdrive/MyDrive/z'", ["MyDrive/q/r.csv", "MyDrive/z"]),
         ("f'/content/drive/MyDrive/runs/{name}/x.csv'", ["MyDrive/runs"]),
         ("'/content/drive/MyDrive/' + name", []),
         ("'/content/drive/Shareddrives/team/b.csv'", ["Shareddrives/team/b.csv"]),
     ],
 )
 def test_files_of_the_drive_are_named_as_they_are_there(line, paths):
-    assert list(drive_files([Finding("LF402", Keeps.EXACT, 0, 1, "", before=line)])) == paths
+    assert list(drive_files([Finding("LF402", Keeps.EXACT, 0, 1, "", before=line)], [CellSource(line)])) == paths
 
 
 def test_files_that_are_only_written_are_not_copied():
