@@ -95,6 +95,11 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     return Requirements(python, tuple(lines.system.values()))
 
 
+def without_comments(lines: Sequence[str]) -> tuple[str, ...]:
+    """What the lines require, without what they say about it."""
+    return tuple(line.partition("  #")[0] for line in lines if not line.startswith("#"))
+
+
 def requirements_text(requirements: Requirements) -> str:
     """A file for `pip install -r`; empty if there is nothing to install."""
     return _text("pip install -r THIS_FILE", requirements.python)

@@ -105,10 +105,10 @@ class FoundItem(_Described):
 
 @dataclass(frozen=True)
 class Needs(_Described):
-    """What the notebook installs."""
+    """What the notebook needs: what it installs, and what it imports or calls and Colab has."""
 
     python: tuple[str, ...] = ()
-    """Lines of a pip requirements file."""
+    """Lines of a pip requirements file, without comments."""
     system: tuple[str, ...] = ()
     """Packages of the operating system."""
 
@@ -138,7 +138,7 @@ class NotebookReport(_Described):
     keeps: dict[KeepsText, int] = field(default_factory=dict)
     """Findings by whether the behaviour is kept."""
     requirements: Needs = field(default_factory=Needs)
-    """What it installs."""
+    """What it needs."""
     findings: tuple[FoundItem, ...] = ()
     """Everything found, in the order of the cells."""
     cells: tuple[int | None, ...] = ()

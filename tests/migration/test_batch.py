@@ -116,6 +116,12 @@ def test_requirements_are_written_next_to_the_output():
     assert report.files == ("local_a.requirements.txt", "local_a.system-requirements.txt")
 
 
+def test_the_report_names_packages_without_the_comments_of_the_file():
+    report = one(save(Path("a.ipynb"), code("!pip install numpy==1.26.4"), code("import cv2\nopen('/content/x')")))
+    assert "# Imported" in Path("local_a.requirements.txt").read_text(encoding="utf-8")
+    assert report.requirements.python == ("numpy==1.26.4", "opencv-python")
+
+
 def test_a_notebook_without_installs_has_no_requirements_file():
     one(save(Path("a.ipynb"), code("x = '/content/x'")))
     assert files() == ["a.ipynb", "local_a.ipynb"]
