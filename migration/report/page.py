@@ -114,7 +114,7 @@ def _counts(report: Report) -> _Markup:
 
 
 def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
-    waiting = [notebook for notebook in notebooks if notebook.needs_human or notebook.error]
+    waiting = [one for one in notebooks if one.needs_human or one.error or one.drive or one.content]
     if not waiting:
         return _joined(_element("h2", "For you to do"), _element("p", "Nothing."))
     return _joined(
@@ -124,6 +124,7 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
                 "section",
                 _element("h3", notebook.output or notebook.input),
                 _element("p", notebook.error, class_="failed") if notebook.error else "",
+                _table(("copy", "to"), [*notebook.drive.items(), *notebook.content.items()]),
                 _element("ol", *(_element("li", _finding(item)) for item in notebook.needs_human))
                 if notebook.needs_human
                 else "",
@@ -138,8 +139,8 @@ def _notebook(notebook: NotebookReport) -> _Markup:
         ("written", notebook.output),
         ("also written", ", ".join(notebook.files)),
         ("made for", notebook.hardware),
-        ("installs", ", ".join(notebook.requirements.python)),
-        ("installs on the system", ", ".join(notebook.requirements.system)),
+        ("needs the packages", ", ".join(line for line in notebook.requirements.python if line[:2] != "--")),
+        ("needs on the system", ", ".join(notebook.requirements.system)),
         ("sha256 of the input", notebook.sha256),
     ]
     return _element(

@@ -1,6 +1,6 @@
 from html.parser import HTMLParser
 
-from migration.report.document import make_report
+from migration.report.document import NotebookReport, make_report
 from migration.report.page import GENERATOR, page
 from tests.migration.report_samples import HOSTILE, sample_report
 
@@ -55,6 +55,15 @@ def test_manual_steps_are_listed_before_the_notebooks():
     notebooks = text.index("What was found", todo)
     assert todo < text.index("cell 3, line 2", todo) < text.index("do this now", todo) < notebooks
     assert "no notebook: do this now" in text[todo:notebooks]
+
+
+def test_the_files_to_copy_are_listed_for_each_notebook():
+    copies = {"drive": {"MyDrive/a.csv": "work/drive/a.csv"}, "content": {"/content/b.csv": "work/b.csv"}}
+    notebook = NotebookReport(input="a.ipynb", status="migrated", output="local_a.ipynb", **copies)
+    text = " ".join(Outline(page(make_report([notebook], "write"))).text)
+    todo = text[text.index("For you to do") : text.index("What was found")]
+    assert "Nothing." not in todo
+    assert "local_a.ipynb copy to MyDrive/a.csv work/drive/a.csv /content/b.csv work/b.csv" in todo
 
 
 def test_the_page_shows_counts_hardware_requirements_hazards_and_secrets():
