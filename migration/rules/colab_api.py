@@ -33,7 +33,7 @@ from migration.rules.rule import Example, Match, Rule
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
 _ROOT = re.compile(r"google\s*\.\s*colab")
-_MOUNT_ACTION = "put what the notebook reads from the drive into the folder of the parameter `drive_dir`"
+_MOUNT_ACTION = "put any files that the notebook reads from the drive into the folder of the parameter `drive_dir`"
 
 Import = ast.Import | ast.ImportFrom
 

@@ -430,6 +430,14 @@ def test_a_finding_names_the_parameter_of_the_drive():
         assert action.endswith(f"the folder of the parameter `{name}`")
 
 
+def test_the_action_for_the_drive_is_also_right_where_it_is_only_written():
+    mount = "from google.colab import drive\ndrive.mount('/content/drive')\nopen('/content/drive/MyDrive/a', 'w')"
+    migration = migrate(notebook_of(mount))
+    assert migration.drive == ()
+    actions = [found.action for found in migration.findings if found.rule == "LF203"]
+    assert "any files that the notebook reads" in actions[0]
+
+
 def test_a_finding_names_no_parameter_that_the_notebook_lacks():
     found = migrate(notebook_of("from google.colab import drive\ndrive.mount('/content/drive')\na = 1")).findings
     assert [each.action for each in found if each.rule == "LF203"] == [""]
