@@ -140,6 +140,7 @@ def _notebook(notebook: NotebookReport) -> _Markup:
         ("also written", ", ".join(notebook.files)),
         ("made for", notebook.hardware),
         ("needs the packages", ", ".join(line for line in notebook.requirements.python if line[:2] != "--")),
+        ("needs the secrets", ", ".join(notebook.secret_names)),
         ("needs on the system", ", ".join(notebook.requirements.system)),
         ("sha256 of the input", notebook.sha256),
     ]

@@ -57,10 +57,11 @@ def test_manual_steps_are_listed_before_the_notebooks():
     assert "no notebook: do this now" in text[todo:notebooks]
 
 
-def test_the_files_to_copy_are_listed_for_each_notebook():
+def test_files_to_copy_and_secrets_to_set_are_listed_for_each_notebook():
     copies = {"drive": {"MyDrive/a.csv": "work/drive/a.csv"}, "content": {"/content/b.csv": "work/b.csv"}}
-    notebook = NotebookReport(input="a.ipynb", status="migrated", output="local_a.ipynb", **copies)
+    notebook = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", secret_names=("A_KEY", "B_KEY"), **copies)
     text = " ".join(Outline(page(make_report([notebook], "write"))).text)
+    assert "needs the secrets A_KEY, B_KEY" in text
     todo = text[text.index("For you to do") : text.index("What was found")]
     assert "Nothing." not in todo
     assert "local_a.ipynb copy to MyDrive/a.csv work/drive/a.csv /content/b.csv work/b.csv" in todo
