@@ -18,7 +18,8 @@ _SAME_NAME = frozenset(
     re.findall(
         r"\S+",
         """
-    arch geemap httplib2 igraph oauth2client
+    arch convertdate datascience ephem geemap glob2 h5netcdf httpimport httplib2 igraph jieba jsonpickle langcodes
+    oauth2client palettable pydotplus pymystem3 pyproj sortedcontainers xlwt
     absl-py accelerate aiohttp albumentations altair anthropic arviz astropy autograd babel bigframes bleach
     blis blosc2 bokeh branca cachetools catalogue catboost certifi cffi chardet chex click cloudpickle cmdstanpy
     colorcet colorlover community confection contourpy cryptography cufflinks cupy cvxopt cvxpy cycler cython
@@ -52,6 +53,7 @@ _OTHER_NAMES = {
     "PIL": "pillow",
     "OpenGL": "PyOpenGL",
     "absl": "absl-py",
+    "googlesearch": "google",
     "apiclient": "google-api-python-client",
     "bs4": "beautifulsoup4",
     "community": "python-louvain",

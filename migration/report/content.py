@@ -38,7 +38,7 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         path
         for path, kinds in uses.items()
         if "reads" in kinds
-        and "writes" not in kinds
+        and kinds.isdisjoint({"writes", "creates"})
         and not path.startswith(_OTHERS)
         and path.rpartition("/")[2] not in rest
     )

@@ -326,10 +326,10 @@ def where(cell: int | None, line: int | None) -> str:
 
 
 def place_of(item: FoundItem) -> str:
-    """The position of an item, in the cells of the migrated notebook: `cell 5 (3 in the original), line 2`."""
+    """The position of an item: `cell 5 (in the original cell 3, line 2)`. Lines are those of the original."""
     place = where(item.cell, item.line)
     if item.cell is not None and item.output_cell is not None and item.output_cell != item.cell:
-        place = place.replace(f"cell {item.cell}", f"cell {item.output_cell} ({item.cell} in the original)", 1)
+        place = f"cell {item.output_cell} (in the original {place})"
     if item.also:
         place += f", and in {len(item.also)} more"
     return place

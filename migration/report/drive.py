@@ -15,19 +15,21 @@ MOUNT_RULE = "LF203"
 _DRIVE_RULES = frozenset({MOUNT_RULE, "LF402", "LF404"})
 _PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
+_CD = re.compile(r"\s*%cd\s")  # the rest of the line is one path
 _WORD = re.compile(r"""(?:\\\W|[^\s"'`;|&<>()\\])*""")
 # A name of which this is only the beginning: a number or another text follows it.
 _GOES_ON = re.compile(r"""[^/]["']\s*\+(?!\s*["']/)""")
 # Code before and after a path, or the name of one, that is written, or only printed, looked for or removed.
 _INSIDE = r"(?:(?!(?:read|load|open)\w*\()[^;])*$"
 _WRITES = re.compile(
-    r"(?:\.to_\w+|\b(?:save|write|export)\w*|\b(?:dump|imsave|imwrite|makedirs|mkdir|\w*Writer|ModelCheckpoint|CSVLogger))"
+    r"(?:\.to_\w+|\b(?:save|write|export)\w*|\b(?:dump|imsave|imwrite|mkdir|\w*Writer|ModelCheckpoint|CSVLogger))"
     rf"\({_INSIDE}|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}|!\s*(?:cp|mv)\s.*\S\s+[\"'{{]*$"
     r"""|[\[(,.{]\s*["']?out\w*["'\]]*\s*[=:]\s*[frb]?["']?$"""
 )
 _SHOWS = re.compile(
     r"""\b(?:print|input|exists|isdir|isfile|remove)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
 )
+_CREATES = re.compile(r"\bmakedirs\([^()]*(?:join\([^()]*)?$|!\s*mkdir\s+-p\s[^;&|]*$")
 # `files.download` neither reads nor writes the file on the drive.
 _SENDS = re.compile(rf"\bfiles\.download\({_INSIDE}")
 _OPENS = re.compile(r"""\bopen\([frb]?["']?$""")
@@ -44,11 +46,24 @@ Found = tuple[str, int, int]
 
 def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
-    listed up to its last known folder. Paths that the code cells clearly only write are left out."""
+    listed up to its last known folder. Of a file that the code cells clearly only write, its folder is listed, which
+    exists on the drive, unless they create it."""
     lines = (line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines())
     paths = {path for line in lines for path, _, _ in _of_line(line)}
     uses = uses_of_paths(code_lines(cells), _of_line) if paths else {}
-    return tuple(path for path, kinds in uses.items() if path in paths and ("reads" in kinds or kinds == {"sends"}))
+    found = {path: kinds for path, kinds in uses.items() if path in paths}
+    needed = [path for path, kinds in found.items() if "reads" in kinds or kinds == {"sends"}]
+    there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
+    for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
+        folder = path.rpartition("/")[0]
+        if "/" in folder and not any(_is_below(one, folder) or _is_below(folder, one) for one in there):
+            needed.append(folder)
+            there.append(folder)
+    return tuple(needed)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/")
 
 
 def code_lines(cells: Iterable[CellSource]) -> list[str]:
@@ -57,8 +72,8 @@ def code_lines(cells: Iterable[CellSource]) -> list[str]:
 
 
 def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, set[str]]:
-    """What the code does with each path that `paths_of` finds in a line: `reads` (also if unknown), `writes`, `shows`
-    or `sends` it."""
+    """What the code does with each path that `paths_of` finds in a line: `reads` (also if unknown), `writes`, `creates`
+    (a folder with those above it), `shows` or `sends` it."""
     uses: dict[str, set[str]] = {}
     for line in code:
         for path, start, end in paths_of(line):
@@ -69,7 +84,7 @@ def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]
 def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> set[str]:
     """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
     before, after = line[max(start - _NEAR, 0) : start], line[end : end + _NEAR]
-    for use, pattern in (("sends", _SENDS), ("shows", _SHOWS)):
+    for use, pattern in (("sends", _SENDS), ("creates", _CREATES), ("shows", _SHOWS)):
         if pattern.search(before):
             return {use}
     if _WRITES.search(before) and not (before.lstrip().startswith("!") and after.strip(" \"'}")):
@@ -95,7 +110,8 @@ def _of_line(line: str) -> Iterator[Found]:
         if opened := _OPENED.search(line, max(place.start() - _NEAR, 0), place.start()):
             text, start = rest.partition(opened[1])[0].rstrip("\\"), opened.start() + 1
         else:
-            text = _WORD.match(rest)[0].rstrip(".,:")  # type: ignore[index]  # it matches an empty text, too
+            word = None if _CD.match(line) else _WORD.match(rest)
+            text = (word[0] if word else rest).rstrip(".,: ")
             start = place.start()
             start = len(line[:start].rstrip(f"/.~_-{ascii_letters}"))
         parts: list[str] = []

@@ -45,7 +45,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
     if notebook.output and (notebook.drive or MOUNT_RULE in notebook.rules):
-        yield "  uses Google Drive: copy any files that it reads to the folder `drive_dir`, a parameter of the notebook"
+        yield "  uses Google Drive: copy what it reads, and folders it writes to, to the parameter `drive_dir`"
         yield from _copies(notebook.drive, most)
     if notebook.output and notebook.content:
         yield "  reads files that no cell creates: copy them to the folder `work_dir`, a parameter of the notebook"

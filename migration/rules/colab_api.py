@@ -210,7 +210,10 @@ def _find_idle(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         taken = [node for node in block.statements if id(node) in dropped or id(getattr(node, "value", None)) in calls]
         if taken:
             span = source.span(taken[0])[0], source.span(taken[-1])[1]
-            yield Match(*span, "a setting of widgets that only Colab's page needs", take_out(source, taken))
+            message = "Colab's package is imported, but not used"
+            if any(isinstance(node, ast.Expr) for node in taken):
+                message = "a setting of widgets that only Colab's page needs"
+            yield Match(*span, message, take_out(source, taken))
 
 
 def _shown(source: CellSource, block: Block, mounts: Sequence[ast.stmt], text: str) -> tuple[Edit, ...]:

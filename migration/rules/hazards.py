@@ -110,10 +110,11 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
 
 
 def _deleted(command: shell.Command) -> list[str]:
-    """The arguments of `rm -r`."""
+    """The arguments of `rm -r`, which refuses to delete `.` and `..`."""
     values = [word.value for word in command.arguments]
     is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
-    return list(filter(None, values)) if command.program == "rm" and is_recursive else []
+    deletes = command.program == "rm" and is_recursive
+    return [value for value in values if deletes and not re.fullmatch(r"(?:\.{1,2}/?)?", value)]
 
 
 def _change(command: shell.Command) -> str:

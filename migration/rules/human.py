@@ -14,6 +14,7 @@ from migration.notebook.findings import Finding, Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
+from migration.python.statements import place_of
 from migration.python.strings import outside_comments
 from migration.python.trees import last_name
 from migration.rules.magics import bare_magic
@@ -111,7 +112,7 @@ def _prompt(start: int, end: int, name: str) -> Match:
     if name.startswith("getpass"):
         action = "set the secret in the environment and read it with `os.environ`: papermill does not answer prompts"
         return Match(start, end, f"`{name}()` waits for a secret to be typed in", (), action)
-    action = "assign the answer in the parameters cell and use it here: papermill does not answer prompts"
+    action = "assign the answer here, or in a cell tagged `parameters`: papermill does not answer prompts"
     return Match(start, end, f"`{name}()` waits for input", (), action)
 
 
@@ -139,7 +140,10 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
-        yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action)
+        place = place_of(source, match.start())
+        is_tried = place is not None and any(isinstance(node, ast.Try) for node in place.around)
+        keeps = Keeps.EQUIVALENT if is_tried else None  # without a TPU, the handlers run
+        yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action, keeps)
 
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

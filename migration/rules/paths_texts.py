@@ -29,7 +29,7 @@ _UNMARKED_COMMAND = re.compile(
 _CODE_BEFORE = re.compile(r"(?:[=(\[+{]|(?<!e\.g\.)(?<!i\.e\.),)\s*$|^\s*#.*[\"']\s*:\s*$|(?P<alone>^\s*#[#\s]*$)")
 _CODE_AFTER = re.compile(r"[\s,)\]}]*(?:#|$)")
 _FORM = re.compile(r"#\s*(?:@|param:|type:|one of \[)")
-_MOUNT = re.compile(r"\bdrive\.(?:mount|flush_and_unmount)\(")
+_ONLY_COLAB = re.compile(r"\bdrive\.(?:mount|flush_and_unmount)\(|\brm\b.*\bsample_data\b")
 
 
 def bodies(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -74,13 +74,13 @@ def _comment(
     text: str, start: int, end: int, facts: NotebookFacts, *, continues: bool = False, is_shell: bool = False
 ) -> Iterator[Match]:
     """The positions of folders in one line of a comment: code that is commented out is changed, its prose is not. Their
-    names mean nothing where no cell defines them; a call that mounts the drive exists only on Colab. `continues`: the
-    line above is a command that continues in this one."""
+    names mean nothing where no cell defines them; a mount of the drive and the folder of samples exist only on Colab.
+    `continues`: the line above is a command that continues in this one."""
     line = text[start:end]
     spans = find_paths(line, facts.mounts)
     if not spans:
         return
-    is_defined = {span.folder for span in spans} <= facts.folders and not _MOUNT.search(line)
+    is_defined = {span.folder for span in spans} <= facts.folders and not _ONLY_COLAB.search(line)
     edits = _code_edits(line, facts, continues=continues, is_shell=is_shell) if is_defined else []
     for edit in edits:
         inside = [span for span in spans if edit.start <= span.start < edit.end]

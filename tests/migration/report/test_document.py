@@ -178,4 +178,7 @@ def test_breaking_items_are_first_and_name_the_output_cell():
     items = found_items([_found(1, rule="LF811", output_cell=3), _found(2, output_cell=2)])
     report = NotebookReport(input="a", status="migrated", findings=items)
     assert [(item.rule, item.severity) for item in report.needs_human] == [("LF545", "breaks"), ("LF811", "decision")]
-    assert [place_of(item) for item in report.needs_human] == ["cell 2, line 1", "cell 3 (1 in the original), line 1"]
+    assert [place_of(item) for item in report.needs_human] == [
+        "cell 2, line 1",
+        "cell 3 (in the original cell 1, line 1)",
+    ]

@@ -92,3 +92,16 @@ def test_names_are_followed_through_the_cells():
     assert _listed(*cells) == ()
     assert _listed(*cells, "names = os.listdir(FOLDER)") == ("MyDrive/out",)
     assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)
+
+
+def test_a_folder_that_is_only_written_to_is_listed_unless_it_is_created():
+    write = "frame.to_csv('/content/drive/MyDrive/out/deep/b.csv')"
+    assert _listed(write) == ("MyDrive/out/deep",)
+    assert _listed("os.makedirs('/content/drive/MyDrive/out/deep', exist_ok=True)", write) == ()
+    assert _listed("!mkdir -p /content/drive/MyDrive/out/deep", write) == ()
+    assert _listed("os.mkdir('/content/drive/MyDrive/out/deep')", write) == ("MyDrive/out",)
+    assert _listed("pd.read_csv('/content/drive/MyDrive/out/deep/a.csv')", write) == ("MyDrive/out/deep/a.csv",)
+
+
+def test_the_folder_of_cd_may_contain_blanks():
+    assert _listed("%cd /content/drive/MyDrive/YOLOv8 Training") == ("MyDrive/YOLOv8 Training",)

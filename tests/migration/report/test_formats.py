@@ -55,7 +55,7 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     assert "MyDrive/x/a.csv" in lines[3]
     assert lines[3].endswith(" drive/x/a.csv")
     written = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF203": 1})
-    assert "any files that it reads" in summary_text(make_report([written], "write"))
+    assert "copy what it reads" in summary_text(make_report([written], "write"))
 
 
 def test_the_summary_says_where_files_of_content_belong():

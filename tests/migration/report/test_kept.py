@@ -37,7 +37,7 @@ def test_a_workspace_keeps_findings_and_manual_steps(root):
     (notebook,) = read_migration(root, Problems(root)).notebooks
     assert (notebook.source, notebook.target) == ("notebooks/colab_a.ipynb", "notebooks/local_a.ipynb")
     assert {"LF402", "LF801"} <= set(notebook.findings)
-    assert notebook.needs_you[0].startswith("cell 3 (1 in the original), line 1: ")
+    assert notebook.needs_you[0].startswith("cell 3 (in the original cell 1, line 1): ")
     assert notebook.report == path.relative_to(root).as_posix()
     assert notebook.at is not None
     assert "a1B2" not in path.read_text()

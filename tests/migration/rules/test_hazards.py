@@ -55,7 +55,7 @@ def _found(text):
         ("!rm -r $WORK_DIR", ["LF823"]),
         ("!cd sub && ls || rm -rf ~/", ["LF822", "LF823"]),
         ("!cd /content && rm -rf *", ["LF823"]),
-        ("!rm -rf ./", ["LF823"]),
+        ("!rm -rf sample .", []),
         ("shutil.rmtree(WORK_DIR)", ["LF823"]),
         (f"p = '{_HOME}/.kaggle'", ["LF831"]),
         ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
