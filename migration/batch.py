@@ -24,7 +24,7 @@ from core.errors import LandfallError, OutputError, UsageError
 from core.host import usable_cores
 from core.secrets.finding import masked
 from core.workspace import find_root, write_bytes
-from migration.analysis.requirements import requirements_text, system_text, without_comments
+from migration.analysis.requirements import requirement_lines, requirements_text, system_text
 from migration.colab.names import RUNTIME_FILE
 from migration.migrate import Migration, migrate
 from migration.notebook.difference import source_diff
@@ -160,7 +160,7 @@ def _migrated(task: Task, options: Options) -> Result:
         hardware=migration.hardware,
         rules=dict(sorted(Counter(found.rule for found in findings).items())),
         keeps=dict(sorted(Counter(found.keeps.value for found in findings).items())),
-        requirements=Needs(*map(without_comments, (migration.requirements.python, migration.requirements.system))),
+        requirements=Needs(*map(requirement_lines, (migration.requirements.python, migration.requirements.system))),
         findings=found_items(findings if options.details else filter(_needs_changes, findings), lines),
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),

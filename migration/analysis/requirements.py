@@ -95,7 +95,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     return Requirements(python, tuple(lines.system.values()))
 
 
-def without_comments(lines: Sequence[str]) -> tuple[str, ...]:
+def requirement_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """What the lines require, without what they say about it."""
     return tuple(line.partition("  #")[0] for line in lines if not line.startswith("#"))
 

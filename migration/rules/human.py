@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -46,6 +47,7 @@ _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
 )
+_CATCHES_NO_TPU = frozenset({"ValueError", "Exception", "BaseException"})
 _VARIABLE = re.compile(
     r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
@@ -140,10 +142,19 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
-        place = place_of(source, match.start())
-        is_tried = place is not None and any(isinstance(node, ast.Try) for node in place.around)
-        keeps = Keeps.EQUIVALENT if is_tried else None  # without a TPU, the handlers run
+        keeps = Keeps.EQUIVALENT if match[0] == "TPUClusterResolver" and _is_caught(source, match.start()) else None
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action, keeps)
+
+
+def _is_caught(source: CellSource, at: int) -> bool:
+    """Whether a handler catches the ValueError that TensorFlow raises at this position without a TPU."""
+    place = place_of(source, at)
+    for outer, inner in pairwise([*place.around, place.statement]) if place else ():
+        if isinstance(outer, ast.Try) and inner in outer.body:
+            kinds = [handler.type for handler in outer.handlers]
+            if any(kind is None or last_name(kind) in _CATCHES_NO_TPU for kind in kinds):
+                return True
+    return False
 
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

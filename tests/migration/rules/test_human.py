@@ -116,3 +116,17 @@ def test_other_languages_are_reported_if_they_use_colab():
 )
 def test_modules_for_colab_are_reported(text, lines):
     assert [line for rule, line in _found(text) if rule == "LF842"] == lines
+
+
+@pytest.mark.parametrize(
+    "text, keeps",
+    [
+        ("try:\n    a = TPUClusterResolver()\nexcept ValueError:\n    a = None", Keeps.EQUIVALENT),
+        ("try:\n    a = TPUClusterResolver()\nexcept ImportError:\n    a = None", Keeps.NEEDS_HUMAN),
+        ("try:\n    b()\nexcept ValueError:\n    a = TPUClusterResolver()", Keeps.NEEDS_HUMAN),
+        ("try:\n    a = TPUStrategy(b)\nexcept ValueError:\n    a = None", Keeps.NEEDS_HUMAN),
+    ],
+)
+def test_a_caught_error_without_a_tpu_needs_no_change(text, keeps):
+    _, (finding,) = rewrite(CellSource(text), cell_type="code", rules=RULES, facts=NotebookFacts())
+    assert (finding.rule, finding.keeps) == ("LF841", keeps)

@@ -210,13 +210,6 @@ def test_possible_python_is_unchanged(text):
 
 
 @pytest.mark.parametrize(
-    "text", ['s = """\n% cd folder\n"""', "%%latex\n% cd folder", "% nothing known", "x = a \\\n% cd", "a\n% (b)"]
-)
-def test_other_signs_are_unchanged(text):
-    assert _rewrite(text)[0] == text
-
-
-@pytest.mark.parametrize(
     "text", ["", "(", "%", "%%", "!", "'''", "\t%tensorflow_version", "if x:\n%shell ls\n  (", "\x00"]
 )
 def test_no_input_raises(text):
