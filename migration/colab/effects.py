@@ -128,7 +128,7 @@ def _all(source: CellSource, block: Sequence[ast.stmt], functions: Functions) ->
     """The effects of a block, and its magics and messages without any."""
     found = [effect for statement in block for effect in _of_statement(source, statement, functions)]
     spans = [_span(source, statement) for statement in block]
-    others = [*_of_shell(source), *_of_magics(source)]
+    others = [*of_shell(source), *_of_magics(source)]
     found += [effect for effect in others if any(start <= effect.start < end for start, end in spans)]
     return sorted(dict.fromkeys(found), key=lambda effect: effect.start)
 
@@ -298,7 +298,7 @@ def _strings(node: ast.AST) -> list[ast.Constant]:
 
 # -------------------------------------------------------------------------------------------------------------- shell
 @once_a_cell
-def _of_shell(source: CellSource) -> list[Effect]:
+def of_shell(source: CellSource) -> list[Effect]:
     """The effects of all programs that a cell runs; a magic that is a program is counted as a magic."""
     texts = (
         text

@@ -46,13 +46,13 @@ Found = tuple[str, int, int]
 
 def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
-    listed up to its last known folder. Of a file that the code cells clearly only write, its folder is listed, which
-    exists on the drive, unless they create it."""
+    listed up to its last known folder. Of a file that the code cells write before they read it, its folder is listed,
+    which exists on the drive, unless they create it."""
     lines = (line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines())
     paths = {path for line in lines for path, _, _ in _of_line(line)}
     uses = uses_of_paths(code_lines(cells), _of_line) if paths else {}
     found = {path: kinds for path, kinds in uses.items() if path in paths}
-    needed = [path for path, kinds in found.items() if "reads" in kinds or kinds == {"sends"}]
+    needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
     there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
         folder = path.rpartition("/")[0]
@@ -71,36 +71,43 @@ def code_lines(cells: Iterable[CellSource]) -> list[str]:
     return [line for source in cells for line in _OPEN_END.sub(" ", without_comments(source)).splitlines()]
 
 
-def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, set[str]]:
-    """What the code does with each path that `paths_of` finds in a line: `reads` (also if unknown), `writes`, `creates`
-    (a folder with those above it), `shows` or `sends` it."""
-    uses: dict[str, set[str]] = {}
+def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, list[str]]:
+    """What the code does with each path that `paths_of` finds in a line, in this order: `reads` (also if unknown),
+    `writes`, `creates` (a folder with those above it), `shows` or `sends` it."""
+    uses: dict[str, list[str]] = {}
     for line in code:
         for path, start, end in paths_of(line):
-            uses.setdefault(path, set()).update(_uses(line, start, end, code))
-    return uses
+            uses.setdefault(path, []).extend(_uses(line, start, end, code))
+    return {path: list(dict.fromkeys(kinds)) for path, kinds in uses.items()}
 
 
-def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> set[str]:
+def must_exist(path: str, kinds: Sequence[str]) -> bool:
+    """Whether a path with these uses, in order, must exist: it is read, and, if it is a file, not written before."""
+    if "reads" not in kinds or "." not in path.rpartition("/")[2]:
+        return "reads" in kinds
+    return "writes" not in kinds[: kinds.index("reads")]
+
+
+def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> list[str]:
     """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
     before, after = line[max(start - _NEAR, 0) : start], line[end : end + _NEAR]
     for use, pattern in (("sends", _SENDS), ("creates", _CREATES), ("shows", _SHOWS)):
         if pattern.search(before):
-            return {use}
+            return [use]
     if _WRITES.search(before) and not (before.lstrip().startswith("!") and after.strip(" \"'}")):
-        return {"writes"}
+        return ["writes"]
     if (_OPENS.search(before) and _TO_WRITE.match(after)) or _WRITTEN.match(after):
-        return {"writes"}
+        return ["writes"]
     assigned = _ASSIGNED.fullmatch(before)
     if assigned is None or not depth:
-        return {"reads"}
+        return ["reads"]
     name = re.compile(rf"(?<![\w.]){assigned[1]}(?!\w)")
-    uses: set[str] = set()
+    uses: list[str] = []
     for other in code:
         for found in name.finditer(other):
             if other[: found.start()].strip() or not _STORE.match(other[found.end() :]):
-                uses |= _uses(other, *found.span(), code, depth - 1)
-    return uses or {"reads"}
+                uses += _uses(other, *found.span(), code, depth - 1)
+    return uses or ["reads"]
 
 
 def _of_line(line: str) -> Iterator[Found]:

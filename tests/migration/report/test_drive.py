@@ -41,9 +41,11 @@ def _listed(*texts):
         f"path = input('Which file (such as {FILE})? ')",
         f"# pd.read_csv('{FILE}')",
         f"OUT = '{FILE}'\nframe.to_csv(OUT)\nprint(os.listdir(OUT))\n!ls {{OUT}}",
+        f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
+        f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
     ],
 )
-def test_a_file_that_is_only_written(text):
+def test_a_file_that_is_written_first(text):
     assert _listed(text) == ()
 
 
@@ -71,9 +73,7 @@ def test_a_path_ends_before_a_line_break_or_a_full_stop():
         f'path = "\\"{FILE}\\""',
         f"files.download('{FILE}')",
         f"path = '{FILE}'\nfiles.download(path)",
-        f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
-        f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
-        f"path = '{FILE}'\nframe.to_csv(path)\npath = 'b.csv'\npd.read_csv(path)",
+        f"path = '{FILE}'\nframe = pd.read_csv(path)\nframe.to_csv(path)",
     ],
 )
 def test_a_file_that_may_be_read(text):
