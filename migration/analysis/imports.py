@@ -246,6 +246,11 @@ def spacy_models(sources: Sequence[CellSource]) -> list[str]:
     return [name for name in names if name not in others and name.replace("_", "-") not in others]
 
 
+def imports_gdal(sources: Sequence[CellSource]) -> bool:
+    """Whether cells import GDAL, which Colab has, and which pip builds against a library of the system."""
+    return any(module.partition(".")[0] == "osgeo" for source in sources for module in _modules(source))
+
+
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     """Modules of the notebook: those that it writes, and Python files that it names."""
     written = {name for source in sources if "%%" in source.text for name in _WRITES_MODULE.findall(source.text)}

@@ -12,6 +12,7 @@ from migration import shell
 from migration.analysis.imports import (
     ONLY_ON_COLAB,
     PROGRAM_WORDS,
+    imports_gdal,
     normal_name,
     preinstalled_packages,
     spacy_models,
@@ -58,6 +59,8 @@ _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
+_GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
+_GDAL_LIBRARY = "libgdal-dev"
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _ONLY_ON_COLAB = frozenset(name for name, *_ in ONLY_ON_COLAB.values())
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
@@ -91,7 +94,11 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
                 called.append(command)
     preinstalled = preinstalled_packages(sources, called, [entry.name for entry in lines.entries.values()])
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *models)
+    gdal = []
+    if "gdal" not in lines.entries and imports_gdal(sources):
+        gdal = [_GDAL]
+        lines.system.setdefault(_GDAL_LIBRARY, _GDAL_LIBRARY)
+    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)
     return Requirements(python, tuple(lines.system.values()))
 
 

@@ -121,7 +121,7 @@ def _change(command: shell.Command) -> str:
     """The message about what a command changes outside the work folder; empty if nothing."""
     program = command.program
     if any(word.value == "sudo" for word in command.words[: command.program_at]):
-        return "`sudo`: a command with administrator rights"
+        return f"`sudo {program}`: a command with administrator rights" if program else "`sudo`: administrator rights"
     if _SYSTEM_TOOLS.fullmatch(program) and not only_looks(program, [word.value for word in command.arguments]):
         return f"`{program}` changes the system outside the work folder"
     if program in ("make", "ninja") and any(word.value == "install" for word in command.arguments):

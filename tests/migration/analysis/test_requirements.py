@@ -418,3 +418,9 @@ def test_arbitrary_equality_is_accepted(tmp_path):
 def test_packages_that_work_on_colab_only_are_not_listed():
     text = "!pip install Google-Colab-Transfer condacolab tqdm\nimport colab_transfer, condacolab"
     assert _python(text) == ["tqdm"]
+
+
+def test_gdal_is_installed_in_the_version_of_the_library_of_the_system():
+    needs = _collect("import numpy\nfrom osgeo import gdal")
+    assert needs.python[-1].startswith("# GDAL") and needs.system == ("libgdal-dev",)
+    assert _python("!pip install gdal", "from osgeo import gdal") == ["gdal"]
