@@ -50,38 +50,33 @@ class CalibratedThreshold:
 
 
 def statement(threshold: CalibratedThreshold, achieved: FalseAlarms | None) -> str:
-    """The statement about the false alarms of the threshold, and its data."""
-    expected = threshold.expected
-    words = (
-        "If the process does not change, expect false alarms in "
-        f"{_range(expected.low, expected.high, percent)} of all scores "
-        f"(95 % interval; limit: {percent(threshold.false_alarm_rate)})"
+    """The false alarms to expect of the threshold, and its data: one fact per line, first what makes the others
+    invalid."""
+    expected, lines = threshold.expected, []
+    test = "none, because half of the calibration data is too little for a threshold"
+    if achieved is not None:
+        alarms = rate_in_words(achieved)
+        test = f"a threshold from the first half of the calibration data gave alarms in {alarms} of the second half"
+        if achieved.low > threshold.false_alarm_rate:
+            lines.append("The process changed within the calibration data, so these rates do not hold: see the test")
+    lines.append(
+        f"False alarms: expect {_range(expected.low, expected.high, percent)} of all scores if the process does not "
+        f"change (95 % interval; limit: {percent(threshold.false_alarm_rate)})"
     )
     per_day, days = threshold.false_events_per_day, threshold.calibration_days
     is_too_short = per_day is not None and days is not None and per_day * days < 1  # the shortfall describes this
     if expected.events_per_day is not None and expected.events_per_day_high < MOST_EVENTS_PER_DAY and not is_too_short:
-        limit = f" (limit: {number(per_day)})" if per_day is not None else ""
+        limit = f"; limit: {number(per_day)}" if per_day is not None else ""
         events = _range(expected.events_per_day_low, expected.events_per_day_high, number)
-        words += f", and {events} false events per day{limit}"
-    sentences = [words]
+        lines.append(f"False events: expect {events} per day (95 % interval{limit})")
+    lines += filter(None, [threshold.shortfall])
     if threshold.changed:
-        sentences.append(
+        lines.append(
             f"{counted(len(threshold.changed), 'recording')} changed within the calibration data, such as "
             f"{threshold.changed[0]}: they do not set the threshold, and may raise more alarms. Calibrate them with "
             "newer data"
         )
-    if threshold.shortfall:
-        sentences.append(threshold.shortfall)
-    if achieved is None:
-        sentences.append("This was not tested: half of the calibration data is too little for a threshold")
-    else:
-        sentences.append(
-            "Test: a threshold from the first half of the calibration data gave alarms in "
-            f"{rate_in_words(achieved)} of the second half"
-        )
-        if achieved.low > threshold.false_alarm_rate:
-            sentences.append("The process changed within the calibration data, so these figures do not hold")
-    return ". ".join(sentences)
+    return "\n".join([*lines, f"Test: {test}"])
 
 
 def departure(

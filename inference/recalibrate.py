@@ -166,7 +166,9 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _report(path: Path, detector: Detector, *, root: Path) -> dict[str, Any]:
     log.info("%s is used from now on, threshold %.3g", relative(path, root), detector.threshold.value)
-    log.info("%s", detector.change["sentence"] if detector.change else detector.threshold.statement)
+    said = detector.change["sentence"] if detector.change else detector.threshold.statement
+    for line in said.splitlines():
+        log.info("%s", line)
     return {
         "stream": detector.stream,
         "detector": relative(path, root),

@@ -180,7 +180,8 @@ def _log_result(summary: Summary) -> None:
     log.info("%s", title_of(summary))
     if compared := charts_alone_in_words(summary):
         log.info("%s", compared)
-    log.info("%s", summary["threshold"]["statement"])
+    for line in summary["threshold"]["statement"].splitlines():
+        log.info("%s", line)
     if summary["threshold"]["departure"]:
         log.warning("%s", summary["threshold"]["departure"])
 

@@ -52,10 +52,10 @@ def calibrate(sample: CalibrationSample, settings: Scoring) -> CalibratedThresho
     value, shortfall = _conformal(sample, options)
     if options.false_events_per_day is not None and sample.days:
         value, of_events = _with_rare_events(sample, value, settings, options.false_events_per_day)
-        shortfall = ". ".join(each for each in (shortfall, of_events) if each)
+        shortfall = "\n".join(each for each in (shortfall, of_events) if each)
     # The mean of the charts may be that of one recording of many; the scale of other scores is arbitrary.
     if min(median := float(np.median(sample.sorted_n)), sample.chart_mean) > _UNLIKE:
-        shortfall = ". ".join(each for each in (_unlike(median), shortfall) if each)
+        shortfall = "\n".join(each for each in (_unlike(median), shortfall) if each)
     found = CalibratedThreshold(
         value=value,
         false_alarm_rate=options.false_alarm_rate,
@@ -131,30 +131,29 @@ def _with_rare_events(sample: CalibrationSample, value: float, settings: Scoring
     extrapolated = _level_of_rarer_events(sample, settings, num_events) if num_events >= _RAREST_EVENT else None
     lasts, needed = (duration_in_words(days * SECONDS_PER_DAY) for days in (sample.days, 1 / per_day))
     possible = poisson_interval(0)[1] / sample.days
-    truth = f": 0 to {number(possible)} per day are possible (95 % interval)" if possible < MOST_EVENTS_PER_DAY else ""
-    source = (
-        "The threshold is so high that no event occurs in it"
+    limit = f"limit: {number(per_day)} per day"
+    known = f"unknown ({limit})"
+    if possible < MOST_EVENTS_PER_DAY:
+        known = f"0 to {number(possible)} per day are possible (95 % interval; {limit})"
+    steps = [
+        "so high that no event occurs in the calibration data"
         if extrapolated is None
-        else f"The threshold is extrapolated from the {_FEWEST_EVENTS} highest events in it to this limit"
-    )
+        else f"extrapolated from the {_FEWEST_EVENTS} highest events in the calibration data to the limit of events"
+    ]
     quiet = min(1.0, sample.chart_mean) or 1.0
-    divided = (
-        f"The mean of the control charts in it is {plain(quiet, 2)} times that in all reference data, so the threshold "
-        "is divided by this ratio. "
-        if plain(quiet, 2) != plain(1.0, 2)
-        else ""
-    )
+    if plain(quiet, 2) != plain(1.0, 2):
+        steps.append(
+            f"divided by {plain(quiet, 2)}, the mean of the control charts in the calibration data relative to all "
+            "reference data"
+        )
     margin = sample.margin if extrapolated is None else 1.0
-    raised = (
-        f"Lasting faults have much higher scores in this process, so it is multiplied by {plain(margin, 2)}. "
-        if plain(margin, 2) != plain(1.0, 2)
-        else ""
-    )
+    if plain(margin, 2) != plain(1.0, 2):
+        steps.append(
+            f"multiplied by {plain(margin, 2)}, because lasting faults have much higher scores in this process"
+        )
     return float(np.float32(max(value, extrapolated or value) / quiet * margin)), (
-        f"The calibration data lasts {lasts}, too short to show that there will be at most {number(per_day)} false "
-        f"{'event' if per_day == 1 else 'events'} per day. {source}, but "
-        f"the true number is unknown{truth}. {divided}{raised}To apply the limit, calibrate on {needed} of normal "
-        "operation or more"
+        f"False events: {known}, because the calibration data lasts only {lasts}. Calibrate on {needed} of normal "
+        f"operation or more to apply the limit\nThreshold: {', then '.join(steps)}"
     )
 
 

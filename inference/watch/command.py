@@ -52,7 +52,8 @@ def open_monitor(loaded: LoadedConfig, *, root: Path, detector: DetectorKind, ru
     with_charts = detector == "charts"
     opened, fitted = _with_charts(loaded, root) if with_charts else _with_model(loaded, root, runtime)
     fitted = fitted.with_alarms(opened.config.scoring)
-    log.info("%s", fitted.threshold.statement)
+    for line in fitted.threshold.statement.splitlines():
+        log.info("%s", line)
     return opened.monitor(fitted, root)
 
 

@@ -51,7 +51,7 @@ def read_scores(
 
 def _false_alarms(threshold: Threshold | None) -> str | None:
     """The statement about the false alarms of a threshold, after the reason why it is not valid for the scored data."""
-    return ". ".join(filter(None, (threshold.departure, threshold.statement))) or None if threshold else None
+    return "\n".join(filter(None, (threshold.departure, threshold.statement))) or None if threshold else None
 
 
 def read_checkpoint(root: Path, config: AnyConfig, problems: Problems) -> Checkpoint | None:
