@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from migration.colab.effects import FETCH, FILES, RUN, of_shell
 from migration.python.source import CellSource
+from migration.python.strings import outside_comments, read_cell
 from migration.report.drive import code_lines, must_exist, uses_of_paths
 
 _PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
@@ -17,12 +18,13 @@ _OTHERS = ("drive/", "gdrive/", "google_drive/", "sample_data/")
 _CREATES = re.compile(
     r"^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b"
     r"|\b(?:extract\w*|unpack_archive|ZipFile|urlretrieve|urlopen|subprocess|system|popen|upload\w*"
-    r"|(?<!nltk\.)\w*download\w*|get_file|kagglehub|gdown|wget|clone\w*|chdir|copyfile|copytree|shutil\.(?:copy|move)\w*"
-    r"|open\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa])",
+    r"|(?<!nltk\.)(?<!files\.)\w*download\w*|get_file|kagglehub|gdown|wget|clone\w*|chdir|copyfile|copytree"
+    r"|shutil\.(?:copy|move)\w*|open\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa])",
     re.MULTILINE | re.IGNORECASE,
 )
-# Commands that change files and folders but create no file that is read.
+# Commands that create no file that is read, and those that name what they fetch.
 _CREATES_NOTHING = re.compile(r"(?:mkdir|rm|rmdir|touch|chmod|git config)\b")
+_FETCHES_BY_NAME = re.compile(r"(?:wget|curl|git)\s(?!.*(?:^|\s)(?:-i|-r|--recursive|--input-file)\b)[^{$]*")
 
 
 def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
@@ -32,8 +34,10 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         return ()
     code = code_lines(cells)
     text = "\n".join(code)
-    if _CREATES.search(text) or any(map(_runs_a_creator, cells)):
+    commands = [command for source in cells for command in _creating_commands(source)]
+    if any(map(_creates, cells)) or not all(map(_FETCHES_BY_NAME.fullmatch, commands)):
         return ()
+    fetched = {word.rstrip("/").rpartition("/")[2].removesuffix(".git") for text in commands for word in text.split()}
     rest = _PATH.sub("", text)
     uses = uses_of_paths(
         code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
@@ -44,11 +48,22 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         if must_exist(path, kinds)
         and "creates" not in kinds
         and not path.startswith(_OTHERS)
+        and fetched.isdisjoint(path.split("/"))
         and path.rpartition("/")[2] not in rest
     )
 
 
-def _runs_a_creator(source: CellSource) -> bool:
-    """Whether a command of a cell may create files: it is no installation, and does more than print or make folders."""
+def _creates(source: CellSource) -> bool:
+    """Whether code of a cell may create files, outside its texts and shell commands."""
+    found = outside_comments(source, _CREATES)
+    literals = read_cell(source)[0] if found and source.is_python else []
+    others = [(each.start, each.end) for each in literals]
+    others += [(each.start, each.end) for each in source.commands if found and each.kind == "shell"]
+    return any(not any(start < match.start() < end for start, end in others) for match in found)
+
+
+def _creating_commands(source: CellSource) -> list[str]:
+    """The commands of a cell that may create files: no installations, and none that only print or make folders."""
     creating = (effect for effect in of_shell(source) if effect.kind in (FETCH, FILES, RUN))
-    return any(not _CREATES_NOTHING.match(next(iter(effect.about), "")) for effect in creating)
+    texts = (next(iter(effect.about), "") for effect in creating)
+    return [text for text in texts if not _CREATES_NOTHING.match(text)]
