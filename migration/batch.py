@@ -44,6 +44,7 @@ from migration.report.document import (
     places,
     shown,
 )
+from migration.report.drive import uses_drive
 from migration.rules.preamble import Folders
 
 log = logging.getLogger(__name__)
@@ -165,6 +166,7 @@ def _migrated(task: Task, options: Options) -> Result:
         cells=migration.origins if options.details else (),
         hazards=places(findings, HAZARDS),
         secrets=places(findings, SECRETS),
+        uses_drive=uses_drive(findings),
         drive={path: shown(work / options.folders.drive / path.removeprefix("MyDrive/")) for path in migration.drive},
         content={f"/content/{path}": shown(work / path) for path in migration.content},
         secret_names=migration.secrets,

@@ -147,6 +147,8 @@ class NotebookReport(_Described):
     """Commands with effects outside the notebook's folder: writes elsewhere, sudo, deletions."""
     secrets: tuple[Place, ...] = ()
     """Positions of secrets in the input, without their values."""
+    uses_drive: bool = False
+    """Whether it mounts Google Drive, or names a path on it."""
     drive: dict[str, str] = field(default_factory=dict)
     """Files and folders on Google Drive that it may read, and where it looks for them here."""
     content: dict[str, str] = field(default_factory=dict)

@@ -10,9 +10,9 @@ from migration.notebook.findings import Finding
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
-MOUNT_RULE = "LF203"
+_MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
-_DRIVE_RULES = frozenset({MOUNT_RULE, "LF402", "LF404"})
+_DRIVE_RULES = frozenset({_MOUNT_RULE, "LF402", "LF404"})
 _PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _CD = re.compile(r"\s*%cd\s")  # the rest of the line is one path
@@ -36,6 +36,7 @@ _OPENS = re.compile(r"""\bopen\([frb]?["']?$""")
 _TO_WRITE = re.compile(r"""(?:[^,()]|\(\w*\))*,\s*(?:mode\s*=\s*)?["'][wxa]""")
 _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
 _ASSIGNED = re.compile(r"\s*(\w+)\s*=(?!=)\s*(?:[\w.]*(?:join|[Pp]ath)\()?[^()]*")
+_FOLDER = re.compile(r"""\s*(?P<name>\w+)\s*=\s*[rf]?(["'])(?P<folder>[^"'\n{}]*My ?Drive(?:/[^"'\n{}]*)?)\2\s*""")
 _STORE = re.compile(r"\s*=(?!=)")
 _DEPTH = 3  # maximum length of a chain of names
 _NEAR = 1000  # maximum distance of a path from the code that uses it
@@ -44,14 +45,24 @@ _OPEN_END = re.compile(r"(?<=[(\[{,])[ \t]*\n\s*|\n[ \t]*(?=[)\]}])")
 Found = tuple[str, int, int]
 
 
+def uses_drive(findings: Iterable[Finding]) -> bool:
+    """Whether a notebook mounts the drive, or names a path on it."""
+    return any(
+        found.rule == _MOUNT_RULE or (found.rule in _DRIVE_RULES and _PLACE.search(found.before)) for found in findings
+    )
+
+
 def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tuple[str, ...]:
     """Files and folders, such as `MyDrive/plant/a.csv`, in the order of the notebook, each once. A computed path is
     listed up to its last known folder. Of a file that the code cells write before they read it, its folder is listed,
     which exists on the drive, unless they create it."""
-    lines = (line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines())
+    lines = [line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines()]
+    if not any(map(_PLACE.search, lines)):
+        return ()
     paths = {path for line in lines for path, _, _ in _of_line(line)}
-    uses = uses_of_paths(code_lines(cells), _of_line) if paths else {}
-    found = {path: kinds for path, kinds in uses.items() if path in paths}
+    code, joined = _with_joined_names(code_lines(cells))
+    uses = uses_of_paths(code, _of_line)
+    found = {path: kinds for path, kinds in uses.items() if path in paths or path in joined}
     needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
     there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
@@ -60,6 +71,38 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
             needed.append(folder)
             there.append(folder)
     return tuple(needed)
+
+
+def _with_joined_names(code: Sequence[str]) -> tuple[list[str], set[str]]:
+    """The lines with the folder of the drive in place of its name, where a text follows that names a file in it:
+    `FOLDER + "a.csv"`, `f"{FOLDER}/a.csv"`, `join(FOLDER, "a.csv")`; and the paths in these lines. An assignment of a
+    folder that is only used in this way is omitted."""
+    assigned = [_FOLDER.fullmatch(line) for line in code]
+    folders = {found["name"]: found["folder"] for found in assigned if found}
+    names = [found["name"] for found in assigned if found]
+    folders = {name: folder for name, folder in folders.items() if names.count(name) == 1}
+    if not folders:
+        return list(code), set()
+    uses = re.compile(
+        rf"""(?<![\w.])(?P<name>{"|".join(folders)})\s*\+\s*[rf]?(?P<plus>["'])|\{{(?P<field>{"|".join(folders)})\}}"""
+        rf"""|\bjoin\(\s*(?P<first>{"|".join(folders)})\s*,\s*[rf]?(?P<quote>["'])"""
+    )
+
+    def with_folder(found: re.Match[str]) -> str:
+        folder = folders[found["name"] or found["field"] or found["first"]]
+        slash = "" if folder.endswith("/") else "/"
+        return f"join({found['quote']}{folder}{slash}" if found["first"] else f"{found['plus'] or ''}{folder}"
+
+    lines = [uses.sub(with_folder, line) for line in code]
+    changed = [new for new, old in zip(lines, code, strict=True) if new != old]
+    text = "\n".join(lines)
+    only_joined = {
+        name
+        for name in folders
+        if len(re.findall(rf"(?<![\w.]){name}(?!\w)", text)) == 1 and any(folders[name] in line for line in changed)
+    }
+    kept = [line for line, found in zip(lines, assigned, strict=True) if not (found and found["name"] in only_joined)]
+    return kept, {path for line in changed for path, _, _ in _of_line(line)}
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from core.secrets.redaction import printable
 from core.workspace import json_text
 from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
-from migration.report.drive import MOUNT_RULE
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -44,7 +43,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     facts += [f"also written: {names}"] if names else []
     if notebook.changes or len(facts) > 1:
         yield f"  {', '.join(facts)}"
-    if notebook.output and (notebook.drive or MOUNT_RULE in notebook.rules):
+    if notebook.output and notebook.uses_drive:
         yield "  uses Google Drive: copy what it reads, and folders it writes to, to the parameter `drive_dir`"
         yield from _copies(notebook.drive, most)
     if notebook.output and notebook.content:

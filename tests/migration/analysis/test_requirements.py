@@ -422,5 +422,6 @@ def test_packages_that_work_on_colab_only_are_not_listed():
 
 def test_gdal_is_installed_in_the_version_of_the_library_of_the_system():
     needs = _collect("import numpy\nfrom osgeo import gdal")
-    assert needs.python[-1].startswith("# GDAL") and needs.system == ("libgdal-dev",)
+    assert needs.python[-1].startswith("# GDAL")
+    assert needs.system == ("libgdal-dev",)
     assert _python("!pip install gdal", "from osgeo import gdal") == ["gdal"]

@@ -89,7 +89,8 @@ def test_a_computed_name_is_listed_as_its_folder():
 
 def test_names_are_followed_through_the_cells():
     cells = ["FOLDER = '/content/drive/MyDrive/out'", "OUT = os.path.join(FOLDER, 'b.csv')", "frame.to_csv(OUT)"]
-    assert _listed(*cells) == ()
+    assert _listed(*cells) == ("MyDrive/out",)
+    assert _listed(*cells, "os.makedirs(FOLDER)") == ()
     assert _listed(*cells, "names = os.listdir(FOLDER)") == ("MyDrive/out",)
     assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)
 
@@ -105,3 +106,28 @@ def test_a_folder_that_is_only_written_to_is_listed_unless_it_is_created():
 
 def test_the_folder_of_cd_may_contain_blanks():
     assert _listed("%cd /content/drive/MyDrive/YOLOv8 Training") == ("MyDrive/YOLOv8 Training",)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "pd.read_csv(BASE + 'a.csv')",
+        'pd.read_csv(f"{BASE}a.csv")',
+        "!cp {BASE}a.csv .",
+        "pd.read_csv(os.path.join(BASE, 'a.csv'))",
+        "pd.read_csv(BASE + '/a.csv')",
+        "PATH = BASE + 'a.csv'\npd.read_csv(PATH)",
+        "pd.read_csv(BASE + 'a.csv')\nframe.to_csv(BASE + 'a.csv')",
+    ],
+)
+def test_a_name_joined_with_a_text_names_a_file(use):
+    assert _listed("BASE = '/content/drive/MyDrive/'", use) == ("MyDrive/a.csv",)
+    assert _listed("BASE = '/content/drive/MyDrive/in/'", use) == ("MyDrive/in/a.csv",)
+    assert _listed("BASE = '/content/drive/MyDrive/in/'", use, "print(os.listdir(BASE))\nload(BASE)") == (
+        "MyDrive/in", "MyDrive/in/a.csv",
+    )  # fmt: skip
+
+
+def test_a_name_with_two_values_is_not_joined():
+    cells = ["BASE = '/content/drive/MyDrive/'", "BASE = '/content/drive/MyDrive/x/'", "load(BASE + 'a.csv')"]
+    assert _listed(*cells) == ("MyDrive/x",)

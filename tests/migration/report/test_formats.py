@@ -48,13 +48,13 @@ def test_the_summary_of_many_notebooks_is_short():
 
 def test_the_summary_says_where_files_of_the_drive_belong():
     files = {"MyDrive/x/a.csv": "drive/x/a.csv"}
-    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF402": 2}, drive=files)
-    plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1, rules={"LF402": 2})
+    drive = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, uses_drive=True, drive=files)
+    plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1)
     lines = summary_text(make_report([drive, plain], "write")).splitlines()
     assert [number for number, line in enumerate(lines) if "drive_dir" in line] == [2]
     assert "MyDrive/x/a.csv" in lines[3]
     assert lines[3].endswith(" drive/x/a.csv")
-    written = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF203": 1})
+    written = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, uses_drive=True)
     assert "copy what it reads" in summary_text(make_report([written], "write"))
 
 
