@@ -12,8 +12,11 @@ from migration.python.strings import outside_comments, read_cell
 from migration.report.drive import code_lines, must_exist, uses_of_paths
 
 _PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
-# The drive, and Colab's own samples.
+# The drive, and Colab's own samples, of which the files that Colab has are listed.
 _OTHERS = ("drive/", "gdrive/", "google_drive/", "sample_data/")
+_SAMPLES = re.compile(
+    r"\bsample_data/(?:california_housing_t(?:est|rain)\.csv|mnist_t(?:est|rain_small)\.csv|anscombe\.json)"
+)
 # Code that may create files without their names: downloads, archives, uploads, copies, and files of computed names.
 _CREATES = re.compile(
     r"^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b"
@@ -28,21 +31,21 @@ _FETCHES_BY_NAME = re.compile(r"(?:wget|curl|git)\s(?!.*(?:^|\s)(?:-i|-r|--recur
 
 
 def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
-    """The paths below /content, in the order of the notebook, each once. A file that the code writes before it reads
-    it, or names elsewhere, or may get from a download or an archive, is left out."""
-    if not any("/content/" in source.text for source in cells):
+    """The paths below /content, each once: Colab's own samples, then the files that the code reads. A file that it
+    writes before it reads it, or names elsewhere, or may get from a download or an archive, is left out."""
+    if not any("/content/" in source.text or "sample_data/" in source.text for source in cells):
         return ()
     code = code_lines(cells)
-    text = "\n".join(code)
+    samples = tuple(dict.fromkeys(found[0] for line in code for found in _SAMPLES.finditer(line)))
     commands = [command for source in cells for command in _creating_commands(source)]
     if any(map(_creates, cells)) or not all(map(_FETCHES_BY_NAME.fullmatch, commands)):
-        return ()
+        return samples
     fetched = {word.rstrip("/").rpartition("/")[2].removesuffix(".git") for text in commands for word in text.split()}
-    rest = _PATH.sub("", text)
+    rest = _PATH.sub("", "\n".join(code))
     uses = uses_of_paths(
         code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
     )
-    return tuple(
+    read = (
         path
         for path, kinds in uses.items()
         if must_exist(path, kinds)
@@ -51,6 +54,7 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         and fetched.isdisjoint(path.split("/"))
         and path.rpartition("/")[2] not in rest
     )
+    return (*samples, *read)
 
 
 def _creates(source: CellSource) -> bool:

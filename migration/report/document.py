@@ -39,6 +39,8 @@ _ONE_ITEM = frozenset({"LF603"})
 # Rules with the same action for different findings, of which each is an item.
 _BY_MESSAGE = frozenset({"LF822", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
+_UPLOADS = "LF210"
+UPLOADS = "put them into the folder `uploads` of the work folder; if it is empty, the cell asks for their paths"
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
 # Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
@@ -155,6 +157,11 @@ class NotebookReport(_Described):
     """Files of Colab's folder /content that it reads and no cell creates, and where it looks for them here."""
     secret_names: tuple[str, ...] = ()
     """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`."""
+
+    @property
+    def uploads(self) -> bool:
+        """Whether it asks for files with `files.upload()`."""
+        return _UPLOADS in self.rules
 
     @property
     def needs_human(self) -> list[FoundItem]:

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from core.errors import UsageError
 from core.workspace import write_text
-from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, place_of, shown, where
+from migration.report.document import (
+    UPLOADS,
+    FoundItem,
+    NotebookReport,
+    Place,
+    Report,
+    as_json,
+    place_of,
+    shown,
+    where,
+)
 
 GENERATOR = '<meta name="generator" content="landfall migrate">'
 _SEVERITIES = {"breaks": "breaks now", "decision": "needs a decision", "information": "information"}
@@ -114,7 +124,7 @@ def _counts(report: Report) -> _Markup:
 
 
 def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
-    waiting = [one for one in notebooks if one.needs_human or one.error or one.drive or one.content]
+    waiting = [one for one in notebooks if one.needs_human or one.error or one.drive or one.content or one.uploads]
     if not waiting:
         return _joined(_element("h2", "For you to do"), _element("p", "Nothing."))
     return _joined(
@@ -125,6 +135,7 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
                 _element("h3", notebook.output or notebook.input),
                 _element("p", notebook.error, class_="failed") if notebook.error else "",
                 _table(("copy", "to"), [*notebook.drive.items(), *notebook.content.items()]),
+                _element("p", _prose(f"Uploads files: {UPLOADS}.")) if notebook.uploads else "",
                 _element("ol", *(_element("li", _finding(item)) for item in notebook.needs_human))
                 if notebook.needs_human
                 else "",

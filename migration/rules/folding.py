@@ -172,7 +172,8 @@ def _replace(source: CellSource, choice: Choice, text: str) -> tuple[Edit, ...]:
     parts = (first, after), (after, end)
     above, below = (_comments_lost(source, *part, text, of_colab=not choice.colab) for part in parts)
     if below and choice.colab and choice.removed:
-        below = _as_comments(source, choice.removed, after, end)
+        kept = {line.strip() for line in text.split("\n")}
+        below = [line for line in _as_comments(source, choice.removed, after, end) if line not in kept]
     above = [*_of_header(source, choice, first, indent), *above]
     lines = [indent + comment for comment in above], [indent + comment for comment in below]
     return (Edit(first, end, "\n".join([*lines[0], text, *lines[1]])),)

@@ -28,7 +28,7 @@ _RUNTIME = "landfall_runtime"
 _CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]|\bchdir\(|%pushd|\bos\.environ\b.*\bWORK_DIR", re.MULTILINE)
 # Colab has that folder: where it is missing, what follows would change the current one, such as `rm -rf *`, or fail.
 _ENTERS_SAMPLES = re.compile(
-    r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b"
+    r"\b(?:cd[ \t]+|chdir\()[\"']?(?:\./)?sample_data\b|(?:\+\s*[\"']|\})/sample_data\b"
     r"|(?:\b(?:mkdir|makedirs|wget|curl|cp|mv|copy\w*|move|unzip|tar|git|gdown|urlretrieve|save\w*|to_\w+|write\w*)\b|>)"
     r"[^\n]*[\s\"'(=](?:\./)?sample_data/"
     r"|\b(?:(?:cp|mv)[ \t][^\n]*[ \t]|(?:copytree|move)\([^\n]*[\"'])(?:\./)?sample_data(?=[\s\"']|\Z)"

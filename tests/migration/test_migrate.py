@@ -207,6 +207,7 @@ def test_no_folder_is_created_for_samples_that_are_deleted():
         "%cd sample_data",
         "!cd sample_data; rm -rf *",
         "os.chdir('./sample_data')",
+        "os.listdir(os.getcwd() + '/sample_data')",
         "!mkdir sample_data/a",
         "!wget a.org/b -O sample_data/b",
         "a.to_csv('sample_data/b')",

@@ -71,3 +71,9 @@ def test_a_file_that_no_cell_creates(text):
 )
 def test_other_files(texts):
     assert _listed(*texts) == ()
+
+
+def test_samples_of_colab_are_listed_next_to_any_download():
+    name = "sample_data/california_housing_train.csv"
+    assert _listed(f"!unzip a.zip\npd.read_csv('{name}')\npd.read_csv('/content/{name}')") == (name,)
+    assert _listed(f"# pd.read_csv('{name}')") == ()

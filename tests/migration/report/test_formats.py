@@ -9,6 +9,7 @@ from migration.python.source import CellSource
 from migration.report.document import NotebookReport, make_report
 from migration.report.drive import drive_files
 from migration.report.formats import check_text, github_text, sarif_text, summary_text
+from migration.report.page import page
 from migration.report.reference import rules_json, rules_text
 from migration.rules.rule import Rule
 from migration.rules.table import RULES
@@ -56,6 +57,12 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     assert lines[3].endswith(" drive/x/a.csv")
     written = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, uses_drive=True)
     assert "copy what it reads" in summary_text(make_report([written], "write"))
+
+
+def test_the_summary_says_where_uploaded_files_belong():
+    notebook = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, rules={"LF210": 1})
+    assert "  uploads files: put them into the folder `uploads`" in summary_text(make_report([notebook], "write"))
+    assert "Uploads files" in page(make_report([notebook], "write"))
 
 
 def test_the_summary_says_where_files_of_content_belong():

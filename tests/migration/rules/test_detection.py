@@ -657,3 +657,9 @@ def test_what_a_second_run_does_with_the_drive_is_named():
     (finding,) = rewritten("from google.colab import drive", text)[1]
     assert finding.message.endswith("; removed with the other branch: `print('there')`")
     assert finding.action.endswith(": `git pull`")
+
+
+def test_the_comment_at_the_end_of_a_kept_branch_stays_once():
+    local = "else:\n    # local\n    print('x')"
+    new, _ = rewritten_one(f"if 'google.colab' in sys.modules:\n    !pip install a\n    # last\n{local}")
+    assert new.rstrip("\n") == "!pip install a\n# last\n# local\n# print('x')"
