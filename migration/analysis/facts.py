@@ -25,6 +25,7 @@ from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.notebook.texts import holding
+from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import without_comments
 
@@ -44,6 +45,8 @@ _RUN_NAME = re.compile(
     r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
     re.MULTILINE,
 )
+_DELETES = re.compile(r"\brm\s+-")
+_RELATIVE = re.compile(r"(?!sample_data\b|__MACOSX\b)\w[\w.-]*(?:/|$)")
 _SAMPLES = r"f?[\"'](?:\./|/content/|\{\w+\}/)?sample_data/?[\"'][ \t]*"
 _MAKES_SAMPLES = re.compile(
     r"\bmkdir\b[^\n;&|]*[\s\"'](?:\./|/content/|[\"'{$]+\w+[\"'}]*/)?sample_data/?[\"']?(?=[\s;&|)]|$)"
@@ -74,6 +77,7 @@ class NotebookFacts:
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
+    `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
     """
 
     language: str = "python"
@@ -97,6 +101,7 @@ class NotebookFacts:
     drive_service: bool = False
     signed_in: Mapping[int, int] = field(default_factory=dict)
     makes_samples: bool = False
+    deletes_unknown: frozenset[str] = frozenset()
 
 
 def collect_facts(
@@ -117,6 +122,7 @@ def collect_facts(
     if language != "python":
         return NotebookFacts(language=language, **known)
     known["makes_samples"] = any(map(_makes_samples, cells))
+    known["deletes_unknown"] = _deletes_unknown(cells)
     known["commands"] = frozenset(name for source in cells for name in _run_names(source.text))
     parameters = plan_parameters(cells)
     colab = find_names(cells)
@@ -170,6 +176,17 @@ def _run_names(text: str) -> Iterator[str]:
 
 def _makes_samples(source: CellSource) -> bool:
     return "sample_data" in source.text and _MAKES_SAMPLES.search(without_comments(source)) is not None
+
+
+def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
+    """Relative paths of which `rm -r` deletes the first folder or file, and no other line of the code names that."""
+    deleting = [source for source in cells if _DELETES.search(source.text)]
+    commands = [command for source in deleting for text in shell_texts(source) for command in text.commands]
+    deleted = {value for command in commands for value in command.deleted if _RELATIVE.match(value)}
+    if not deleted:
+        return frozenset()
+    others = "\n".join(line for source in cells for line in source.text.split("\n") if not _DELETES.search(line))
+    return frozenset(path for path in deleted if path.partition("/")[0] not in others)
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -46,6 +46,7 @@ _CHECK = "check its effect on this machine: delete it, run it once by hand, or u
 _SETTINGS = "delete the line, unless you want these settings in every notebook and terminal of yours"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
 _DELETES = "delete the line, or make it a comment: this machine has your own files there"
+_DELETES_UNKNOWN = "delete the line if this is yours: Colab starts in an empty folder, the notebook here in its own"
 # Programs that write to their last path, to any path, or to the path after an option.
 _LAST = re.compile(r"cp|mv|ln|install|rsync|gunzip")
 _ANY = re.compile(r"rm|rmdir|mkdir|touch|chmod|chown|tee|truncate")
@@ -100,21 +101,16 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
             is_below |= command.program == "cd" and not folders.fullmatch(
                 " ".join(word.value for word in command.arguments)
             )
-            for value in _deleted(command):
+            if unknown := " ".join(value for value in command.deleted if value in facts.deletes_unknown):
+                what = f"`rm -r {unknown}` deletes what no cell creates"
+                yield Match(*text.span(command), what, (), _DELETES_UNKNOWN)
+            for value in command.deleted:
                 if (found := folders.fullmatch(value)) and (found["named"] or not is_below):
                     what = "everything in it" if value.startswith(("/", "~", "$HOME")) else _ALL
                     yield Match(*text.span(command), f"`rm -r {value}` deletes {what}", (), _DELETES)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
     for match in outside_comments(source, removed) if "rmtree" in source.text else ():
         yield Match(*match.span(), f"`rmtree` deletes {_ALL}", (), _DELETES)
-
-
-def _deleted(command: shell.Command) -> list[str]:
-    """The arguments of `rm -r`, which refuses to delete `.` and `..`."""
-    values = [word.value for word in command.arguments]
-    is_recursive = any(re.match(r"-\w*[rR]|--recursive$", value) for value in values)
-    deletes = command.program == "rm" and is_recursive
-    return [value for value in values if deletes and not re.fullmatch(r"(?:\.{1,2}/?)?", value)]
 
 
 def _change(command: shell.Command) -> str:
@@ -193,8 +189,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "LF823",
-        "deletion of a complete folder",
-        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`",
+        "deletion of files that may be yours",
+        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other line names `src`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,

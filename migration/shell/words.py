@@ -27,6 +27,9 @@ _WRAPPERS: dict[str, frozenset[str]] = {
 _OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]*$")
 _EXPANDED = re.compile(r"[$`{}?]|^~|[<>]\(")
 
+_RECURSIVE = re.compile(r"-\w*[rR]|--recursive$")
+_KEPT = re.compile(r"-.*|(?:\.{1,2}/?)?")
+
 
 @dataclass(frozen=True)
 class Word:
@@ -116,6 +119,14 @@ class Command:
     def arguments(self) -> tuple[Word, ...]:
         """The words after the program."""
         return self.words[self.program_at + 1 :]
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """The arguments of `rm -r`, which refuses to delete `.` and `..`."""
+        values = [word.value for word in self.arguments]
+        if self.program != "rm" or not any(_RECURSIVE.match(value) for value in values):
+            return ()
+        return tuple(value for value in values if not _KEPT.fullmatch(value))
 
 
 @dataclass(frozen=True)

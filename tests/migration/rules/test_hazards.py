@@ -1,6 +1,6 @@
 import pytest
 
-from migration.analysis.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import hazards
@@ -130,6 +130,14 @@ def test_a_script_from_the_web_is_a_decision_only_where_it_changes_the_machine(t
 )
 def test_access_inside_the_folders_is_not_reported(text):
     assert _found(text) == []
+
+
+def test_a_deleted_folder_that_no_other_line_names_may_be_the_users_own():
+    cells = [CellSource("!rm -rf src data/x sample_data a.md", index=0), CellSource("open('data/x')", index=1)]
+    facts = collect_facts(cells)
+    assert facts.deletes_unknown == {"src", "a.md"}
+    _, found = rewrite(cells[0], cell_type="code", rules=hazards.RULES, facts=facts)
+    assert [finding.message for finding in found] == ["`rm -r src a.md` deletes what no cell creates"]
 
 
 def test_a_colab_path_ends_at_a_command_separator():
