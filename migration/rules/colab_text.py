@@ -47,6 +47,7 @@ _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
 )
+_HEIGHT_ACTION = "delete the script: it only sets the height of the output, which is shown completely here"
 _ELEMENT_ACTION = "delete the script: a local machine does not disconnect, and a plain notebook has no such button"
 
 
@@ -101,7 +102,8 @@ def _find_scripts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         is_script = _is_script_cell(source) or (source.tree is not None and _IS_SCRIPT.search(source.text, start, end))
         for match in (_PAGE if is_script else _SCRIPT).finditer(source.text, start, end):
-            yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=_PAGE_ACTION)
+            action = _HEIGHT_ACTION if "Iframe" in match[0] else _PAGE_ACTION
+            yield Match(*match.span(), f"JavaScript uses `{match[0]}` of Colab's page", action=action)
         if match := _ELEMENT.search(source.text, start, end):
             yield Match(*match.span(), f"JavaScript clicks `{match[0]}` on Colab's page", action=_ELEMENT_ACTION)
 

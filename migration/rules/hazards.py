@@ -68,6 +68,8 @@ _AT_ROOT = re.compile(
     re.MULTILINE,
 )
 _ROOT_WORDS = ("/models/", "/outputs/", "/checkpoints/", "chdir", "cd")
+# A search path with a folder that does not exist still works.
+_EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
 _CLIMB = re.compile(r"""(?P<path>(?P<quote>["'])\.\./(?P=quote)\s*\*\s*\w+)""")
 
@@ -171,7 +173,9 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         elif match["path"].startswith(".."):
             action = "use the notebook's folder in place of `/content`, and your copy of what is on the Drive"
         message = f"`{match['path']}` is a path of the machine that the notebook ran on"
-        yield Match(*match.span("path"), message, (), action)
+        line = source.text[source.text.rfind("\n", 0, match.start()) + 1 : match.start("path")]
+        keeps = Keeps.EQUIVALENT if _EXTENDS.search(line) else None
+        yield Match(*match.span("path"), message, (), action, keeps)
 
 
 RULES: tuple[Rule, ...] = (

@@ -155,3 +155,13 @@ def test_the_action_for_a_path_of_colab_names_the_drive():
     (finding,) = rewrite(text, cell_type="code", rules=hazards.RULES, facts=NotebookFacts())[1]
     assert "Drive" in finding.action
     assert "home folder" not in finding.action
+
+
+def test_a_search_path_with_a_folder_of_cuda_breaks_nothing():
+    for text in ("!export PATH=/usr/local/cuda/bin:$PATH", "os.environ['LD_LIBRARY_PATH'] += ':/usr/local/cuda/lib64'"):
+        _, found = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
+        assert [finding.keeps for finding in found if finding.rule == "LF831"] == [Keeps.EQUIVALENT]
+    _, found = rewrite(
+        CellSource("!ls /usr/local/cuda/bin"), cell_type="code", rules=hazards.RULES, facts=NotebookFacts()
+    )
+    assert [finding.keeps for finding in found] == [Keeps.NEEDS_HUMAN]
