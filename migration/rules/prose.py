@@ -40,6 +40,7 @@ _NAMES_BADGE = re.compile(
     r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab)",
     re.IGNORECASE,
 )
+_INTRODUCES = re.compile(r"\b(?:run|open|try|launch|execute)\b.*\bcolab\b", re.IGNORECASE)
 _SCROLL_LINK = re.compile(
     r"\[(?P<text>(?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\(\s*<?#scrollTo=(?P<cell>[^\s)>&]*)[^\s)>]*>?\s*\)"
 )
@@ -82,7 +83,8 @@ def _is_alone(text: str, start: int, end: int) -> bool:
         return False
     above, below = text[: start - len(before)], text[end + len(after) + 1 :]
     near = above.removesuffix("\n").rpartition("\n")[2], below.partition("\n")[0]
-    return not any(map(_HTML_AROUND.match, near)) and not above.rstrip().endswith(":")
+    introduces = above.rstrip().endswith(":") or _INTRODUCES.search(_LINKS.sub("", above.rstrip().rpartition("\n")[2]))
+    return not any(map(_HTML_AROUND.match, near)) and not introduces
 
 
 def names_badge(cells: Sequence[Mapping[str, Any]]) -> bool:

@@ -65,6 +65,13 @@ def test_a_badge_in_a_text_or_in_html_stays_and_is_reported(text):
     assert [(finding.rule, finding.changed) for finding in found] == [("LF701", False)]
 
 
+def test_a_text_that_introduces_a_badge_keeps_it():
+    for text in ("You can run it here or in Google Colab.", "## Open in Colab"):
+        new, found = _rewrite(f"{text}\n\n{_BADGE}\n\nMore")
+        assert new == f"{text}\n\n{_BADGE}\n\nMore"
+        assert ("LF701", False) in [(finding.rule, finding.changed) for finding in found]
+
+
 @pytest.mark.parametrize(
     "text",
     [
