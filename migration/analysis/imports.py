@@ -115,6 +115,11 @@ ONLY_ON_COLAB = {
         "colab_transfer mounts the drive on a Colab machine, and copies files between Colab's folders only",
         "copy the files to the folder of the parameter `drive_dir` and delete what names colab_transfer",
     ),
+    "kora": (
+        "kora",
+        "kora is made for Colab's machines: it imports google.colab, links its drive, and installs programs there",
+        "install what the cells use of it by other means, such as selenium, and delete what names kora",
+    ),
 }
 # Commands of packages that are preinstalled on Colab.
 _PROGRAMS = {

@@ -62,7 +62,7 @@ _IS_FILE = "a folder or file: run the cell that installs it"
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
 _GDAL_LIBRARY = "libgdal-dev"
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
-_ONLY_ON_COLAB = frozenset(name for name, *_ in ONLY_ON_COLAB.values())
+_ONLY_ON_COLAB = frozenset({"google-colab", *(name for name, *_ in ONLY_ON_COLAB.values())})
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
 
 

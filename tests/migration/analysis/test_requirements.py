@@ -416,7 +416,7 @@ def test_arbitrary_equality_is_accepted(tmp_path):
 
 
 def test_packages_that_work_on_colab_only_are_not_listed():
-    text = "!pip install Google-Colab-Transfer condacolab tqdm\nimport colab_transfer, condacolab"
+    text = "!pip install Google-Colab-Transfer condacolab google-colab kora tqdm\nimport colab_transfer, kora"
     assert _python(text) == ["tqdm"]
 
 
