@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from shlex import quote
 
 from core.secrets.finding import masked
@@ -215,7 +217,9 @@ class _Lines:
             return
         call = pip_call(command)
         if call is not None:
-            if call.installs:
+            if call.installs and any(item.value == "import" for item in call.items):
+                self._say(text, "a line of Python is joined to it")
+            elif call.installs:
                 self._add_pip(call)
             return
         if command.program in ("conda", "mamba", "micromamba"):
@@ -268,6 +272,8 @@ class _Lines:
         url = address["url"] if address else value
         if not item.is_known:
             self._say(prefix + value, "a part of it is a Python expression")
+        elif known and _is_of_python(known["name"]):
+            self._say(value, "is part of Python")
         elif known and not _FILE.search(value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
@@ -312,6 +318,11 @@ class _Lines:
 
     def _say(self, text: str, why: str) -> None:
         self.comments[_comment(masked(_shown(_without_user(text)[0])), why)] = None
+
+
+def _is_of_python(name: str) -> bool:
+    """Whether a name is that of a standard module or a keyword, for which pip finds nothing or an old copy."""
+    return name.lower() in sys.stdlib_module_names or iskeyword(name)
 
 
 def _without_user(value: str) -> tuple[str, bool]:

@@ -138,6 +138,9 @@ def test_other_languages_give_no_requirement():
         ("--pre x[b]>=1", "x[b]>=1,>=0.dev0"),
         ("--pre x==1", "x==1"),
         ("x==latest", "# x==latest (pip does not accept it)"),
+        ("json", "# json (is part of Python)"),
+        ("argparse==1.4.0", "# argparse==1.4.0 (is part of Python)"),
+        ("and", "# and (is part of Python)"),
         ("x,", "# x, (pip does not accept it)"),
         ("x==3.25.3,", "x==3.25.3"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
@@ -195,6 +198,12 @@ def test_options_are_first_and_unique():
 
 def test_a_second_command_on_the_line_is_no_package():
     assert _python("!pip install a!pip install b") == ["b", "# a!pip (pip does not accept it)"]
+
+
+def test_a_line_of_python_after_a_command_names_no_package():
+    text = "!pip install trlfrom datasets import load_dataset"
+    assert _python(text) == [f"# {text[1:]} (a line of Python is joined to it)"]
+    assert _python("!pip install os x\nimport json, x") == ["x", "# os (is part of Python)"]
 
 
 def test_passwords_of_an_index_are_not_written():
