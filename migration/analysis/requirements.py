@@ -12,12 +12,13 @@ from shlex import quote
 from core.secrets.finding import masked
 from migration import shell
 from migration.analysis.imports import (
+    CALLS_PROGRAM,
     ONLY_ON_COLAB,
-    PROGRAM_WORDS,
     imports_gdal,
     normal_name,
     preinstalled_packages,
     spacy_models,
+    system_packages,
 )
 from migration.analysis.names import ColabNames
 from migration.analysis.variables import literal_values
@@ -32,7 +33,6 @@ _INSTALLS = holding(
     *("pip", "apt", "aptitude", "dpkg", "conda", "mamba"),
     like=r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b",
 )
-_CALLS = holding(*PROGRAM_WORDS)
 _RELEASE = (
     r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
     r"(?:[-_.]?dev[-_.]?\d*)?"
@@ -62,7 +62,6 @@ _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
-_GDAL_LIBRARY = "libgdal-dev"
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _ONLY_ON_COLAB = frozenset({"google-colab", *(name for name, *_ in ONLY_ON_COLAB.values())})
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
@@ -85,7 +84,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     lines = _Lines()
     called: list[shell.Command] = []
     for source in sources:
-        installs, calls = _INSTALLS.fires(source.text), _CALLS.fires(source.text)
+        installs, calls = _INSTALLS.fires(source.text), any(trigger.fires(source.text) for trigger in CALLS_PROGRAM)
         if installs or calls:
             choices = colab.cell(source).choices
             nodes = [node for choice in choices for node in choice.removed]
@@ -94,14 +93,13 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
                 if installs:
                     lines.add(command, text)
                 called.append(command)
-    preinstalled = preinstalled_packages(sources, called, [entry.name for entry in lines.entries.values()])
+    installed = [entry.name for entry in lines.entries.values()]
+    preinstalled = preinstalled_packages(sources, called, installed)
+    system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
+    gdal = [_GDAL] * ("gdal" not in lines.entries and imports_gdal(sources))
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    gdal = []
-    if "gdal" not in lines.entries and imports_gdal(sources):
-        gdal = [_GDAL]
-        lines.system.setdefault(_GDAL_LIBRARY, _GDAL_LIBRARY)
     python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)
-    return Requirements(python, tuple(lines.system.values()))
+    return Requirements(python, (*lines.system.values(), *[_PREINSTALLED] * bool(system), *system))
 
 
 def requirement_lines(lines: Sequence[str]) -> tuple[str, ...]:
