@@ -92,6 +92,7 @@ _NEEDS_SYSTEM = {
         r"\bani\w*\.save\([^)\n]*\.mp4\b",
     )
 }
+_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -188,6 +189,11 @@ def system_packages(
 def imports_gdal(sources: Sequence[CellSource]) -> bool:
     """Whether cells import GDAL, which pip builds against a library of the system."""
     return any(module.partition(".")[0] == "osgeo" for source in sources for module in _modules(source))
+
+
+def requests_tensorflow_1(sources: Sequence[CellSource]) -> bool:
+    """Whether a cell chooses TensorFlow 1 with Colab's magic."""
+    return _is_in(_TENSORFLOW_1, sources)
 
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:

@@ -17,6 +17,7 @@ from migration.analysis.imports import (
     imports_gdal,
     normal_name,
     preinstalled_packages,
+    requests_tensorflow_1,
     spacy_models,
     system_packages,
 )
@@ -62,6 +63,8 @@ _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
+# Pip finds version 1 for Python 3.7 only; a notebook that is ported to version 2 runs with other ones.
+_TENSORFLOW_1 = ('tensorflow<2; python_version<"3.8"', 'tensorflow; python_version>="3.8"  # if ported to TensorFlow 2')
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
 _ONLY_ON_COLAB = frozenset({"google-colab", *(name for name, *_ in ONLY_ON_COLAB.values())})
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
@@ -96,6 +99,9 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     installed = [entry.name for entry in lines.entries.values()]
     preinstalled = preinstalled_packages(sources, called, installed)
     system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
+    if "tensorflow" in preinstalled and requests_tensorflow_1(sources):
+        at = preinstalled.index("tensorflow")
+        preinstalled[at : at + 1] = _TENSORFLOW_1
     gdal = [_GDAL] * ("gdal" not in lines.entries and imports_gdal(sources))
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
     python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)

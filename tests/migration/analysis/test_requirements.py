@@ -522,3 +522,18 @@ def test_a_module_of_the_notebook_needs_no_package_of_the_system():
 def test_gdal_is_installed_in_the_version_of_the_library_of_the_system():
     assert _python("import numpy\nfrom osgeo import gdal")[-1].startswith("# GDAL")
     assert _python("!pip install gdal", "from osgeo import gdal") == ["gdal"]
+
+
+@pytest.mark.parametrize("line", ["%tensorflow_version 1.x", "% tensorflow_version 1.14", "tensorflow_version 1.x"])
+def test_tensorflow_1_is_required_where_the_notebook_chooses_it(line, tmp_path):
+    found = _collect(line, "import tensorflow as tf")
+    lines = [str(one.req) for one in _accepted(requirements_text(found), tmp_path)]
+    assert lines == ["tensorflow<2", "tensorflow"]
+    assert [one.partition(";")[2].split()[0] for one in found.python[1:]] == [
+        'python_version<"3.8"', 'python_version>="3.8"'
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["%tensorflow_version 2.x", "# %tensorflow_version 1.x", "x = 1"])
+def test_tensorflow_2_is_required_otherwise(line):
+    assert _python(line, "import tensorflow as tf")[1:] == ["tensorflow"]
