@@ -1,4 +1,5 @@
-"""Packages that a notebook imports, loads or calls and that are preinstalled on Colab, by their pip names."""
+"""Packages that a notebook imports, loads or calls and that are preinstalled on Colab, by their pip names, and those of
+the system."""
 
 from __future__ import annotations
 
@@ -9,100 +10,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
-from migration.notebook.texts import holding
+from migration.analysis.preinstalled import EXTENSIONS, OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
+from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments, without_comments
 
-# Preinstalled on Colab; the pip name is the module name.
-_SAME_NAME = frozenset(
-    re.findall(
-        r"\S+",
-        """
-    arch convertdate datascience ephem geemap glob2 h5netcdf httpimport httplib2 igraph jieba jsonpickle langcodes
-    oauth2client palettable pydotplus pymystem3 pyproj sortedcontainers xlwt
-    absl-py accelerate aiohttp albumentations altair anthropic arviz astropy autograd babel bigframes bleach
-    blis blosc2 bokeh branca cachetools catalogue catboost certifi cffi chardet chex click cloudpickle cmdstanpy
-    colorcet colorlover community confection contourpy cryptography cufflinks cupy cvxopt cvxpy cycler cython
-    dask datasets decorator diffusers distributed dlib dm-tree docutils duckdb easydict editdistance einops
-    etils fastai fastapi fastcore fastdownload fastprogress ffmpy filelock flask flax folium fsspec future
-    fuzzywuzzy gast gdown gensim geopandas geopy gin gradio graphviz gspread gym gymnasium h5py holidays
-    holoviews html5lib httpx huggingface-hub humanize hyperopt imageio imageio-ffmpeg imgaug imutils inflect
-    ipyevents ipykernel ipython ipywidgets jax jaxlib jinja2 joblib jsonschema kaggle kagglehub keras kiwisolver
-    langchain langsmith librosa lightgbm llvmlite locket lxml markdown markupsafe matplotlib matplotlib-venn
-    missingno mizani mlxtend more-itertools moviepy mpl-toolkits mpmath msgpack multidict multiprocess music21
-    narwhals natsort
-    nbconvert nbformat networkx nibabel nltk numba numexpr numpy oauthlib openai openpyxl opt-einsum optax orbax
-    osqp packaging pandas pandas-datareader pandas-gbq panel param partd patsy peewee peft pexpect pickleshare
-    pip platformdirs plotly plotnine pluggy polars pooch portpicker prettytable proglog progressbar2 promise
-    prophet psutil psycopg2 pyarrow pycocotools pycparser pydantic pydot pygame pygments pymc pymysql pyomo
-    pyparsing pyperclip pytensor pytest pytz pyviz-comms qdldl regex requests rich rpy2 safetensors scipy scs
-    seaborn sentence-transformers sentencepiece sentry-sdk setuptools shap shapely six smart-open
-    snowballstemmer soundfile soxr spacy sqlalchemy sqlglot sqlparse srsly stanio statsmodels sympy tables
-    tabulate tblib tenacity tensorboard tensorflow tensorflow-datasets tensorflow-gcs-config tensorflow-hub
-    tensorflow-probability tensorstore termcolor text-unidecode textblob thinc threadpoolctl tifffile timm
-    tinycss2 tokenizers toml tomlkit toolz torch torchao torchaudio torchdata torchsummary torchtext torchvision
-    tornado tqdm transformers trax treelite treescope triton tweepy typer tzlocal ujson uritemplate urllib3
-    uvicorn vega-datasets wandb wasabi wcwidth weasel webcolors websockets widgetsnbextension wordcloud wrapt
-    xarray xarray-einstats xgboost xlrd yarl yellowbrick yfinance zict
-    """,
-    )
-)
-_OTHER_NAMES = {
-    "Crypto": "pycryptodome",
-    "IPython": "ipython",
-    "PIL": "pillow",
-    "OpenGL": "PyOpenGL",
-    "absl": "absl-py",
-    "googlesearch": "google",
-    "apiclient": "google-api-python-client",
-    "bs4": "beautifulsoup4",
-    "community": "python-louvain",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "docx": "python-docx",
-    "ee": "earthengine-api",
-    "faiss": "faiss-cpu",
-    "git": "GitPython",
-    "gin": "gin-config",
-    "google.api_core": "google-api-core",
-    "google.auth": "google-auth",
-    "google.cloud.aiplatform": "google-cloud-aiplatform",
-    "google.cloud.bigquery": "google-cloud-bigquery",
-    "google.cloud.bigquery_storage": "google-cloud-bigquery-storage",
-    "google.cloud.firestore": "google-cloud-firestore",
-    "google.cloud.language": "google-cloud-language",
-    "google.cloud.storage": "google-cloud-storage",
-    "google.cloud.translate": "google-cloud-translate",
-    "google.genai": "google-genai",
-    "google.generativeai": "google-generativeai",
-    "google.oauth2": "google-auth",
-    "google.protobuf": "protobuf",
-    "google_auth_oauthlib": "google-auth-oauthlib",
-    "googleapiclient": "google-api-python-client",
-    "grpc": "grpcio",
-    "imblearn": "imbalanced-learn",
-    "jwt": "PyJWT",
-    "magic": "python-magic",
-    "mpl_toolkits": "matplotlib",
-    "orbax": "orbax-checkpoint",
-    "pandas_profiling": "pandas-profiling",
-    "pkg_resources": "setuptools",
-    "progressbar": "progressbar2",
-    "psycopg2": "psycopg2-binary",
-    "pydrive": "PyDrive",
-    "pydrive2": "PyDrive2",
-    "pylab": "matplotlib",
-    "pywt": "PyWavelets",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "slugify": "python-slugify",
-    "sklearn_pandas": "sklearn-pandas",
-    "tree": "dm-tree",
-    "umap": "umap-learn",
-    "yaml": "PyYAML",
-    "zmq": "pyzmq",
-}
 # Packages that work on Colab only, by their modules: the pip name, the reason, and what to do.
 ONLY_ON_COLAB = {
     "condacolab": (
@@ -115,34 +27,25 @@ ONLY_ON_COLAB = {
         "colab_transfer mounts the drive on a Colab machine, and copies files between Colab's folders only",
         "copy the files to the folder of the parameter `drive_dir` and delete what names colab_transfer",
     ),
+    "kora": (
+        "kora",
+        "kora is made for Colab's machines: it imports google.colab, links its drive, and installs programs there",
+        "install what the cells use of it by other means, such as selenium, and delete what names kora",
+    ),
 }
-# Commands of packages that are preinstalled on Colab.
-_PROGRAMS = {
-    "accelerate": "accelerate",
-    "earthengine": "earthengine-api",
-    "gdown": "gdown",
-    "hf": "huggingface-hub",
-    "huggingface-cli": "huggingface-hub",
-    "jupyter-nbconvert": "nbconvert",
-    "kaggle": "kaggle",
-    "tensorboard": "tensorboard",
-    "torchrun": "torch",
-    "transformers-cli": "transformers",
-    "wandb": "wandb",
-}
-# Extensions of IPython that are preinstalled on Colab with a package of another name; other ones are modules.
-_EXTENSIONS = {
-    "bigquery_magics": "bigquery-magics",
-    "cudf.pandas": "cudf-cu12",
-    "cuml.accel": "cuml-cu12",
-    "sql": "ipython-sql",
-}
+_SYSTEM_PROGRAMS = "|".join(re.escape(name) for row in SYSTEM_PACKAGES.values() for name in sorted(row[0]))
+CALLS_PROGRAM = (
+    holding(*PROGRAMS, "nbconvert"),
+    holding(
+        *("!", "%", "system", "subprocess", "Popen(", "run(", "call("),
+        like=rf"(?<![\w.-])(?:{_SYSTEM_PROGRAMS})(?![\w-])",
+    ),
+)
+"""Triggers for cells that may call a preinstalled program."""
 _LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
 _CALLS_LOAD = re.compile(
     r"""\.(?:run_line_)?magic\(\s*["']%?(?:re)?load_ext(?:["']\s*,\s*["']|[ \t]+)(?P<name>[\w.]+)"""
 )
-PROGRAM_WORDS = (*_PROGRAMS, "nbconvert")
-"""A cell that calls one of the commands contains one of these words."""
 # Modules whose parts decide which package has them.
 _BY_NAME = frozenset({"datasets", "google", "google.cloud"})
 # A package with the name of a usual folder of a repository, and its parts: any other one is a file there.
@@ -161,8 +64,16 @@ _ALSO_NEEDED = {
         ("lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
         ("pillow", "load_img ImageDataGenerator", r"[.\t ]load_img\b|\bImageDataGenerator\b"),
         ("scipy", "ImageDataGenerator", r"\bImageDataGenerator\b"),
+        (
+            *("graphviz", "plot_tree to_graphviz create_tree_digraph"),
+            r"\b(?:xgb|xgboost|lgb|lightgbm)\.plot_tree\(|\bto_graphviz\(|\bcreate_tree_digraph\(",
+        ),
         ("openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
         ("pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
+        (
+            *("pydot", "plot_model model_to_dot"),
+            r"\bkeras\b[^\n]*\bplot_model\b|\bplot_model\([^\n]*\b(?:show_\w+|to_file)[ \t]*=|\bmodel_to_dot\b",
+        ),
         ("tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
         ("tensorboard", "torch.utils.tensorboard", r"\btorch\.utils\.tensorboard\b"),
         ("tensorflow", "keras", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
@@ -173,6 +84,15 @@ _ALSO_NEEDED = {
         ),
     )
 }
+# Code that needs a package of the system.
+_NEEDS_SYSTEM = {
+    "ffmpeg": holding(
+        *("html5_video", "FFMpeg", "ffmpeg", ".mp4"),
+        like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
+        r"\bani\w*\.save\([^)\n]*\.mp4\b",
+    )
+}
+_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -210,18 +130,22 @@ def preinstalled_packages(
         package
         for source in sources
         for name in _extensions(source)
-        if name.partition(".")[0] not in own and (package := _EXTENSIONS.get(name) or _package(name))
+        if name.partition(".")[0] not in own and (package := EXTENSIONS.get(name) or _package(name))
     }
-    found |= {package for command in commands if (package := _PROGRAMS.get(_called(command)))}
+    found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
     found |= {
         package
         for package, (code, others) in _ALSO_NEEDED.items()
-        if not others & (found | known)
-        and any(
-            code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
-        )
+        if not others & (found | known) and _is_in(code, sources)
     }
     return sorted(package for package in found if _any_build(package) not in known)
+
+
+def _is_in(code: Trigger | None, sources: Sequence[CellSource]) -> bool:
+    """Whether cells contain code outside of comments."""
+    return code is not None and any(
+        code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
+    )
 
 
 def _any_build(package: str) -> str:
@@ -246,9 +170,30 @@ def spacy_models(sources: Sequence[CellSource]) -> list[str]:
     return [name for name in names if name not in others and name.replace("_", "-") not in others]
 
 
+def system_packages(
+    sources: Sequence[CellSource], commands: Iterable[shell.Command], python: Iterable[str], installed: Iterable[str]
+) -> list[str]:
+    """The packages of the system that Colab has, that cells or the packages `python` need, and that are not among the
+    `installed` ones."""
+    modules = {module.partition(".")[0] for source in sources for module in _modules(source)}
+    names = {normal_name(name) for name in (*python, *(modules - _own_modules(sources)))}
+    called, known = set(map(_called, commands)), set(installed)
+    return [
+        package
+        for package, (programs, needed_by, others) in SYSTEM_PACKAGES.items()
+        if programs & called or needed_by & names or _is_in(_NEEDS_SYSTEM.get(package), sources)
+        if package not in known and not any(map(others.fullmatch, known))
+    ]
+
+
 def imports_gdal(sources: Sequence[CellSource]) -> bool:
-    """Whether cells import GDAL, which Colab has, and which pip builds against a library of the system."""
+    """Whether cells import GDAL, which pip builds against a library of the system."""
     return any(module.partition(".")[0] == "osgeo" for source in sources for module in _modules(source))
+
+
+def requests_tensorflow_1(sources: Sequence[CellSource]) -> bool:
+    """Whether a cell chooses TensorFlow 1 with Colab's magic."""
+    return _is_in(_TENSORFLOW_1, sources)
 
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
@@ -301,10 +246,10 @@ def _package(module: str) -> str | None:
     if top == "datasets" and len(parts) > 1 and not _OF_DATASETS.match(module):
         return None
     for count in range(len(parts), 0, -1):
-        if name := _OTHER_NAMES.get(".".join(parts[:count])):
+        if name := OTHER_NAMES.get(".".join(parts[:count])):
             return name
     name = normal_name(top)
-    return name if name in _SAME_NAME or _is_installed(name) else None
+    return name if name in SAME_NAME or _is_installed(name) else None
 
 
 def _is_installed(name: str) -> bool:

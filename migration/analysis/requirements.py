@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from shlex import quote
 
 from core.secrets.finding import masked
 from migration import shell
 from migration.analysis.imports import (
+    CALLS_PROGRAM,
     ONLY_ON_COLAB,
-    PROGRAM_WORDS,
     imports_gdal,
     normal_name,
     preinstalled_packages,
+    requests_tensorflow_1,
     spacy_models,
+    system_packages,
 )
 from migration.analysis.names import ColabNames
 from migration.analysis.variables import literal_values
@@ -30,7 +34,6 @@ _INSTALLS = holding(
     *("pip", "apt", "aptitude", "dpkg", "conda", "mamba"),
     like=r"\b(?:pip3?|apt|apt-get|aptitude|dpkg|add-apt-repository|conda|mamba)\b",
 )
-_CALLS = holding(*PROGRAM_WORDS)
 _RELEASE = (
     r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?"
     r"(?:[-_.]?dev[-_.]?\d*)?"
@@ -60,9 +63,10 @@ _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
-_GDAL_LIBRARY = "libgdal-dev"
+# Pip finds version 1 for Python 3.7 only; a notebook that is ported to version 2 runs with other ones.
+_TENSORFLOW_1 = ('tensorflow<2; python_version<"3.8"', 'tensorflow; python_version>="3.8"  # if ported to TensorFlow 2')
 _PREINSTALLED = "# Imported or called by the notebook, and installed on Colab:"
-_ONLY_ON_COLAB = frozenset(name for name, *_ in ONLY_ON_COLAB.values())
+_ONLY_ON_COLAB = frozenset({"google-colab", *(name for name, *_ in ONLY_ON_COLAB.values())})
 _INDEXES = frozenset({"--index-url", "--extra-index-url", "--index", "--default-index"})
 
 
@@ -83,7 +87,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     lines = _Lines()
     called: list[shell.Command] = []
     for source in sources:
-        installs, calls = _INSTALLS.fires(source.text), _CALLS.fires(source.text)
+        installs, calls = _INSTALLS.fires(source.text), any(trigger.fires(source.text) for trigger in CALLS_PROGRAM)
         if installs or calls:
             choices = colab.cell(source).choices
             nodes = [node for choice in choices for node in choice.removed]
@@ -92,14 +96,16 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
                 if installs:
                     lines.add(command, text)
                 called.append(command)
-    preinstalled = preinstalled_packages(sources, called, [entry.name for entry in lines.entries.values()])
+    installed = [entry.name for entry in lines.entries.values()]
+    preinstalled = preinstalled_packages(sources, called, installed)
+    system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
+    if "tensorflow" in preinstalled and requests_tensorflow_1(sources):
+        at = preinstalled.index("tensorflow")
+        preinstalled[at : at + 1] = _TENSORFLOW_1
+    gdal = [_GDAL] * ("gdal" not in lines.entries and imports_gdal(sources))
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    gdal = []
-    if "gdal" not in lines.entries and imports_gdal(sources):
-        gdal = [_GDAL]
-        lines.system.setdefault(_GDAL_LIBRARY, _GDAL_LIBRARY)
     python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)
-    return Requirements(python, tuple(lines.system.values()))
+    return Requirements(python, (*lines.system.values(), *[_PREINSTALLED] * bool(system), *system))
 
 
 def requirement_lines(lines: Sequence[str]) -> tuple[str, ...]:
@@ -215,7 +221,9 @@ class _Lines:
             return
         call = pip_call(command)
         if call is not None:
-            if call.installs:
+            if call.installs and any(item.value == "import" for item in call.items):
+                self._say(text, "a line of Python is joined to it")
+            elif call.installs:
                 self._add_pip(call)
             return
         if command.program in ("conda", "mamba", "micromamba"):
@@ -268,6 +276,8 @@ class _Lines:
         url = address["url"] if address else value
         if not item.is_known:
             self._say(prefix + value, "a part of it is a Python expression")
+        elif known and _is_of_python(known["name"]):
+            self._say(value, "is part of Python")
         elif known and not _FILE.search(value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
@@ -312,6 +322,11 @@ class _Lines:
 
     def _say(self, text: str, why: str) -> None:
         self.comments[_comment(masked(_shown(_without_user(text)[0])), why)] = None
+
+
+def _is_of_python(name: str) -> bool:
+    """Whether a name is that of a standard module or a keyword, for which pip finds nothing or an old copy."""
+    return name.lower() in sys.stdlib_module_names or iskeyword(name)
 
 
 def _without_user(value: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, shell_texts, simple_line
 from migration.python.source import CellSource, once_a_cell
 from migration.rules.rule import Example, Match, Rule
+from migration.rules.system_installs import as_comment
 from migration.shell.installs import PipCall, pip_call
 
 # `%pip` interpolates its line twice, the second time with its own variables.
@@ -19,6 +20,8 @@ _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
 _KERNEL_PYTHON = ' --python "$(which python)"'
 _PIP = holding("pip", like=r"\bpip")
+_COLAB = re.compile(r"google[-_.]+colab(?![\w.-])", re.IGNORECASE)
+_NAMES_PACKAGES = frozenset({"", "--editable", "--requirement"})
 
 
 @once_a_cell
@@ -33,9 +36,9 @@ def _pip_calls(source: CellSource) -> tuple[tuple[ShellText, PipCall], ...]:
 
 
 def _without(found: ShellText, word: shell.Word) -> Edit | None:
-    """Removes a word with the blanks after it, or those before it at the end of a line."""
+    """Removes a word with the blanks after it, or with those before it at the end of a line."""
     after = re.compile(r"[ \t]+(?![ \t\\\n#]|$)").match(found.text, word.end)
-    before = re.compile(r"[ \t]*$").search(found.text[: word.start])
+    before = re.compile(r"(?:[ \t]|\\\r?\n)*$").search(found.text[: word.start])
     start = word.start if after or before is None else before.start()
     return found.edit(start, after.end() if after else word.end, "")
 
@@ -80,7 +83,42 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             yield Match(*found.span(call.command), message, whole)
 
 
+# ------------------------------------------------------------------------------------------------- Colab's own package
+def _find_colab(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    for found, call in _pip_calls(source):
+        items = [item for item in call.items if item.option in _NAMES_PACKAGES and call.installs]
+        words = [item.words[0] for item in items if not item.option and _COLAB.match(item.value)]
+        if not words:
+            continue
+        if len(words) == len(items):
+            edits = _disabled(source, found, call)
+        else:
+            edits = tuple(filter(None, (_without(found, word) for word in words)))
+        if edits:
+            message = "`google-colab` is Colab's own package, which pip cannot install here"
+            yield Match(*found.span(call.command), message, edits)
+
+
+def _disabled(source: CellSource, found: ShellText, call: PipCall) -> tuple[Edit, ...]:
+    """Edits that make a pip command a comment, or one that does nothing; none if `%pip` has a result."""
+    line = found.command if found.magic or len(found.commands) == 1 else None
+    if line is not None and not line.target:
+        return as_comment(source, line, needs_pass=bool(line.indent))
+    start = found.span(call.command)[0]
+    return () if found.magic else (Edit(start, start, "# " if found.automagic else "true " if found.words else ": "),)
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="LF505",
+        name="Colab's own package",
+        matches="`pip install google-colab …`",
+        writes="the other packages of the line; a comment, or `: pip …`, which does nothing, if there are none",
+        keeps=Keeps.EQUIVALENT,
+        find=_find_colab,
+        trigger=holding("colab", "Colab", "COLAB", like=re.compile(rf"\bpip\b[\s\S]*{_COLAB.pattern}", re.IGNORECASE)),
+        example=Example("!pip install google-colab x", "!pip install x"),
+    ),
     Rule(
         id="LF504",
         name="uv for the kernel",

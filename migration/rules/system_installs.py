@@ -98,7 +98,7 @@ def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         message, action, keeps = _description(calls)
         if found.command is not None:
-            edits = _as_comment(source, found.command, needs_pass=_needs_pass(source, facts, found.command, gone))
+            edits = as_comment(source, found.command, needs_pass=_needs_pass(source, facts, found.command, gone))
             yield Match(found.command.start, found.command.end, message, edits, action, keeps)
         else:
             start, end = found.at(line[0].start), found.span(line[-1])[1]
@@ -119,7 +119,7 @@ def _needs_pass(source: CellSource, facts: NotebookFacts, command: Command, gone
     return all(one in gone for one in next((found for found in inner_first if command in found), [command]))
 
 
-def _as_comment(source: CellSource, command: Command, *, needs_pass: bool) -> tuple[Edit, ...]:
+def as_comment(source: CellSource, command: Command, *, needs_pass: bool) -> tuple[Edit, ...]:
     """Edits that make the lines of a command comments."""
     first = "pass  # " if needs_pass else "# "
     return _commented(source, command.start, command.end, first, len(command.indent))
@@ -169,7 +169,7 @@ def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not facts.makes_samples
     ]
     for command in removed:
-        edits = _as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
+        edits = as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
         message = "deletes Colab's samples: here it would delete a folder of yours with their name"
         yield Match(command.start, command.end, message, edits)
 
@@ -208,7 +208,7 @@ RULES: tuple[Rule, ...] = (
         id="LF523",
         name="conda, and packages for Colab only",
         matches="`conda install …`, `mamba install …`, without the path of an environment; `import condacolab`, "
-        "`import colab_transfer`",
+        "`import colab_transfer`, `import kora`",
         writes="nothing: the user must decide which environment the kernel uses, or create one, and delete "
         "what names the package",
         keeps=Keeps.NEEDS_HUMAN,

@@ -116,6 +116,12 @@ def test_requirements_are_written_next_to_the_output():
     assert report.files == ("local_a.requirements.txt", "local_a.system-requirements.txt")
 
 
+def test_a_program_of_colab_is_a_system_requirement():
+    report = one(save(Path("a.ipynb"), code("!ffmpeg -i /content/a.mp4 b.wav")))
+    assert report.requirements.system == ("ffmpeg",)
+    assert Path("local_a.system-requirements.txt").read_text(encoding="utf-8").splitlines()[-1] == "ffmpeg"
+
+
 def test_the_report_names_packages_without_the_comments_of_the_file():
     report = one(save(Path("a.ipynb"), code("!pip install numpy==1.26.4"), code("import cv2\nopen('/content/x')")))
     assert "# Imported" in Path("local_a.requirements.txt").read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 import pytest
 
 from migration.analysis.facts import collect_facts
+from migration.analysis.imports import normal_name
+from migration.analysis.preinstalled import OTHER_NAMES, SAME_NAME
 from migration.analysis.requirements import Requirements, collect_requirements, requirements_text, system_text
 from migration.python.source import CellSource
 
@@ -138,6 +140,9 @@ def test_other_languages_give_no_requirement():
         ("--pre x[b]>=1", "x[b]>=1,>=0.dev0"),
         ("--pre x==1", "x==1"),
         ("x==latest", "# x==latest (pip does not accept it)"),
+        ("json", "# json (is part of Python)"),
+        ("argparse==1.4.0", "# argparse==1.4.0 (is part of Python)"),
+        ("and", "# and (is part of Python)"),
         ("x,", "# x, (pip does not accept it)"),
         ("x==3.25.3,", "x==3.25.3"),
         ("git+https://me:abc@example.org/a/b", "# git+https://example.org/a/b (needs credentials)"),
@@ -195,6 +200,12 @@ def test_options_are_first_and_unique():
 
 def test_a_second_command_on_the_line_is_no_package():
     assert _python("!pip install a!pip install b") == ["b", "# a!pip (pip does not accept it)"]
+
+
+def test_a_line_of_python_after_a_command_names_no_package():
+    text = "!pip install trlfrom datasets import load_dataset"
+    assert _python(text) == [f"# {text[1:]} (a line of Python is joined to it)"]
+    assert _python("!pip install os x\nimport json, x") == ["x", "# os (is part of Python)"]
 
 
 def test_passwords_of_an_index_are_not_written():
@@ -328,6 +339,10 @@ def test_standard_modules_get_no_line(texts):
         ("# frame.to_parquet('a')", []),
         ("from datasets import Dataset, load_dataset", ["datasets"]),
         ("from datasets import (\n    load_dataset,\n)", ["datasets"]),
+        ("from tensorflow.keras.utils import plot_model", ["pydot", "tensorflow"]),
+        ("plot_model(model, to_file='a.png')", ["pydot"]),
+        ("from pycaret.classification import *\nplot_model(model)", []),
+        ("xgb.plot_tree(model)", ["graphviz"]),
     ],
 )
 def test_packages_that_a_call_needs_are_listed(text, packages):
@@ -345,6 +360,28 @@ def test_models_of_spacy_are_named_where_nothing_installs_them():
     load = "import spacy\nnlp = spacy.load('en_core_web_sm')\n# spacy.load('de_core_news_sm')"
     assert _python(load)[-2:] == ["spacy", "# a model of spaCy: python -m spacy download en_core_web_sm"]
     assert _python("!python -m spacy download en_core_web_sm", load)[-1] == "spacy"
+
+
+@pytest.mark.parametrize(
+    "module, package",
+    [
+        ("pyspark.sql", "pyspark"),
+        ("firebase_admin", "firebase-admin"),
+        ("ibis", "ibis-framework"),
+        ("vertexai.preview", "google-cloud-aiplatform"),
+        ("google.cloud.pubsub_v1", "google-cloud-pubsub"),
+        ("snowflake.connector", "snowflake-connector-python"),
+        ("cupy", "cupy-cuda12x"),
+        ("netCDF4", "netcdf4"),
+    ],
+)
+def test_a_preinstalled_module_is_named_by_its_package(module, package):
+    assert _python(f"import {module}")[1:] == [package]
+    assert _python(f"!pip install {package}", f"import {module}") == [package]
+
+
+def test_tables_of_modules_have_no_entry_twice():
+    assert not {normal_name(name) for name in OTHER_NAMES} & SAME_NAME
 
 
 def test_google_subpackages_are_separate_packages():
@@ -416,12 +453,87 @@ def test_arbitrary_equality_is_accepted(tmp_path):
 
 
 def test_packages_that_work_on_colab_only_are_not_listed():
-    text = "!pip install Google-Colab-Transfer condacolab tqdm\nimport colab_transfer, condacolab"
+    text = "!pip install Google-Colab-Transfer condacolab google-colab kora tqdm\nimport colab_transfer, kora"
     assert _python(text) == ["tqdm"]
 
 
+@pytest.mark.parametrize(
+    "text, package",
+    [
+        ("!ffmpeg -i a.mp4 a.wav", "ffmpeg"),
+        ("!yt-dlp -x {url}", "ffmpeg"),
+        ("%%bash\nfor f in *.mp4; do ffmpeg -i $f; done", "ffmpeg"),
+        ("subprocess.run(['ffprobe', name])", "ffmpeg"),
+        ("from pydub import AudioSegment", "ffmpeg"),
+        ("!pip install ffmpeg-python", "ffmpeg"),
+        ("!pip install git+https://github.com/openai/whisper.git", "ffmpeg"),
+        ("HTML(anim.to_html5_video())", "ffmpeg"),
+        ("anim.save('a.mp4', fps=30)", "ffmpeg"),
+        ("!dot -Tpng a.dot -o a.png", "graphviz"),
+        ("from graphviz import Digraph", "graphviz"),
+        ("tf.keras.utils.plot_model(model)", "graphviz"),
+        ("from pyspark.sql import SparkSession", "default-jdk-headless"),
+        ("!7z x a.7z", "p7zip-full"),
+        ("!g++ -O2 a.cpp && ./a.out", "build-essential"),
+        ("import pytesseract", "tesseract-ocr"),
+        ("%load_ext rpy2.ipython", "r-base-core"),
+        ("from osgeo import gdal", "libgdal-dev"),
+    ],
+)
+def test_packages_of_the_system_that_colab_has_are_listed(text, package):
+    found = _collect(text)
+    assert found.system == ("# Imported or called by the notebook, and installed on Colab:", package)
+    assert system_text(found).splitlines()[-1] == package
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["!apt-get install ffmpeg", "!ffmpeg -i a.mp4"],
+        ["!apt-get install openjdk-8-jdk-headless", "import pyspark"],
+        ["!apt-get install p7zip=16", "!7z x a.7z"],
+        ["!apt-get install tesseract-ocr-deu", "import pytesseract"],
+    ],
+)
+def test_packages_of_the_system_that_a_cell_installs_are_listed_once(texts):
+    assert len(_collect(*texts).system) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# !ffmpeg -i a.mp4",
+        "!which ffmpeg; echo make",
+        "x = 'ffmpeg'",
+        "#anim.save('a.mp4')",
+        "dot = a.dot(b)\n!ls",
+        "figure.save('a.mp4')",
+        "%%writefile graphviz.py\nimport graphviz",
+    ],
+)
+def test_other_names_of_programs_need_no_package(text):
+    assert _collect(text).system == ()
+
+
+def test_a_module_of_the_notebook_needs_no_package_of_the_system():
+    assert _collect("%%writefile whisper.py\nx = 1", "import whisper").system == ()
+
+
 def test_gdal_is_installed_in_the_version_of_the_library_of_the_system():
-    needs = _collect("import numpy\nfrom osgeo import gdal")
-    assert needs.python[-1].startswith("# GDAL")
-    assert needs.system == ("libgdal-dev",)
+    assert _python("import numpy\nfrom osgeo import gdal")[-1].startswith("# GDAL")
     assert _python("!pip install gdal", "from osgeo import gdal") == ["gdal"]
+
+
+@pytest.mark.parametrize("line", ["%tensorflow_version 1.x", "% tensorflow_version 1.14", "tensorflow_version 1.x"])
+def test_tensorflow_1_is_required_where_the_notebook_chooses_it(line, tmp_path):
+    found = _collect(line, "import tensorflow as tf")
+    lines = [str(one.req) for one in _accepted(requirements_text(found), tmp_path)]
+    assert lines == ["tensorflow<2", "tensorflow"]
+    assert [one.partition(";")[2].split()[0] for one in found.python[1:]] == [
+        'python_version<"3.8"', 'python_version>="3.8"'
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["%tensorflow_version 2.x", "# %tensorflow_version 1.x", "x = 1"])
+def test_tensorflow_2_is_required_otherwise(line):
+    assert _python(line, "import tensorflow as tf")[1:] == ["tensorflow"]

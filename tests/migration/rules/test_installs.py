@@ -93,6 +93,42 @@ def test_uv_gets_the_interpreter_of_the_kernel(before, after):
     assert rewritten(before)[0] == after
 
 
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("!pip install x google-colab y", "%pip install x y"),
+        ("!pip install -U Google_Colab==1.0 x", "%pip install -U x"),
+        ("!pip install google-colab -r a.txt", "%pip install -r a.txt"),
+        ("!pip install x \\\n    google-colab", "%pip install x"),
+        ("!pip install \\\n    google-colab \\\n    x", "%pip install \\\n    x"),
+        ("%%bash\npip install google.colab x", "%%bash\npip install x"),
+        ("!pip install -q google-colab\nx()", "# !pip install -q google-colab\nx()"),
+        ("%pip install 'google-colab' \\\n  -q", "# %pip install 'google-colab' \\\n#   -q"),
+        ("pip install google-colab", "# pip install google-colab"),
+        ("if a:\n    !pip install google-colab", "if a:\n    pass  # !pip install google-colab"),
+        (
+            "if a:\n    !apt install x\n    !pip install google-colab",
+            "if a:\n    # !apt install x\n    pass  # !pip install google-colab",
+        ),
+        ("!cd a && pip install google-colab && make", "!cd a && : pip install google-colab && make"),
+        ("x = !pip install google-colab", "x = !: pip install google-colab"),
+        ("run('pip install google-colab'.split())", "run('true pip install google-colab'.split())"),
+        ('os.system("pip install google-colab")', 'os.system(": pip install google-colab")'),
+    ],
+)
+def test_colabs_own_package_is_not_installed(before, after):
+    new, found = rewritten(before)
+    assert new == after
+    assert [finding.keeps for finding in found if finding.rule == "LF505"] == [Keeps.EQUIVALENT]
+
+
+@pytest.mark.parametrize(
+    "text", ["%pip install google-colab-transfer x", "%pip show google-colab", "x = %pip install google-colab"]
+)
+def test_other_packages_with_its_name_are_unchanged(text):
+    assert rewritten(text) == (text, [])
+
+
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -157,6 +193,7 @@ _PIECES = [
         "x>=1",
         "x==1 ",
         "git+https://a/b ",
+        "google-colab ",
     ),
     *(
         "apt-get install ",

@@ -179,6 +179,8 @@ def test_a_package_source_is_added_and_not_installed(text, message):
         ("import condacolab\ncondacolab.install()", "conda environment"),
         ("import os, colab_transfer as ct\nct.mount_google_drive()", "`drive_dir`"),
         ("from colab_transfer import mount_google_drive\nmount_google_drive()", "`drive_dir`"),
+        ("from kora import drive\ndrive.link_nbs()", "names kora"),
+        ("import kora.install.rdkit", "names kora"),
     ],
 )
 def test_a_package_that_works_on_colab_only_is_reported_once(text, action):

@@ -30,9 +30,13 @@ subprocess.run(['pip', 'install', '-q', 'numpy']).returncode
 subprocess.run('pip install -q numpy'.split()).returncode
 # ----
 !uv pip install --system -q numpy
+# ----
+!pip install -q --no-index google-colab numpy > /dev/null 2>&1
+# ----
+!cd . && pip install -q --no-index google-colab > /dev/null 2>&1
 """
         ),
-        ("LF404", "LF501", "LF504"),
+        ("LF404", "LF501", "LF504", "LF505"),
         files={"requirements.txt": "numpy>=1.20\n"},
     ),
     Case(
