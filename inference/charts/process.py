@@ -232,11 +232,12 @@ def _log_drift(charts: Collection[Charts]) -> None:
     """Says that the chart of principal components has little weight because of drift, and what to do about it."""
     drifting = sum(isinstance(each, ControlCharts) and each.steadiness < _STEADY for each in charts)
     if drifting:
-        log.info(
-            "the channels depend on each other differently in the two halves of the reference data%s: the control "
-            "chart of principal components has less than %.0f %% of its weight there. If the process has several "
-            "operating points, name the channels that set them, such as speed or load, in data.context_channels",
-            "" if len(charts) == 1 else f" of {drifting} of {len(charts)} recordings", 100 * _STEADY,
+        log.warning(
+            "a lasting shift of few channels raises the score less than elsewhere%s: the levels of the channels differ "
+            "between the two halves of the reference data, as between days or operating points, so the control chart "
+            "of principal components has less than %.0f %% of its weight. If a channel sets the operating point, such "
+            "as speed or load, name it in data.context_channels",
+            "" if len(charts) == 1 else f", for {drifting} of {len(charts)} recordings", 100 * _STEADY,
         )  # fmt: skip
 
 
