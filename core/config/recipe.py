@@ -211,6 +211,11 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
     rate_hz = history.sampling_rate_hz
     if window == AUTO:
         window, why = usual_window(config, rate_hz), f"at most one second at {rate_hz:g} Hz"
+        if window < rate_hz / 2:
+            why = (
+                f"at most {_MAX_VIBRATION_WINDOW} samples at {rate_hz:g} Hz; impacts of bearings less than "
+                f"{2 * rate_hz / window:.2g} Hz apart need longer ones, such as data.window={round(rate_hz)}, a second"
+            )
         rows, _ = history.shortest()
         if rows < 2 * window and history.guard < 0:
             window = max(rows // 2, smallest_window(config))
