@@ -20,6 +20,7 @@ from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
+from migration.analysis.root_paths import root_paths
 from migration.analysis.unused import unused_imports, uses_sys_for_tests
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT
@@ -78,6 +79,7 @@ class NotebookFacts:
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
+    `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
     """
 
     language: str = "python"
@@ -102,6 +104,7 @@ class NotebookFacts:
     signed_in: Mapping[int, int] = field(default_factory=dict)
     makes_samples: bool = False
     deletes_unknown: frozenset[str] = frozenset()
+    root_paths: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 def collect_facts(
@@ -128,6 +131,7 @@ def collect_facts(
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
+        known["root_paths"] = root_paths(cells, DEFAULT_MOUNTS)
         return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
     context = Context(repository=repository, here=here)
     colab = _evaluated(cells, replace(colab, context=context))
@@ -144,6 +148,7 @@ def collect_facts(
         folders=folders,
         mounts=mounts,
         parameters=parameters,
+        root_paths=root_paths(cells, mounts),
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
