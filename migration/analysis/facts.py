@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +24,7 @@ from migration.analysis.parameters import Parameter, plan_parameters
 from migration.analysis.root_paths import root_paths
 from migration.analysis.unused import unused_imports, uses_sys_for_tests
 from migration.colab.local_branch import Context
-from migration.colab.names import IDLE, OUTPUT
+from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
@@ -80,6 +81,8 @@ class NotebookFacts:
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
     `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
+    `uploads`: for each cell the number of uploads in the cells above whose files the notebook uses by the result of the
+    call; empty if it has only one.
     """
 
     language: str = "python"
@@ -105,6 +108,7 @@ class NotebookFacts:
     makes_samples: bool = False
     deletes_unknown: frozenset[str] = frozenset()
     root_paths: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    uploads: Mapping[int, int] = field(default_factory=dict)
 
 
 def collect_facts(
@@ -149,6 +153,7 @@ def collect_facts(
         mounts=mounts,
         parameters=parameters,
         root_paths=root_paths(cells, mounts),
+        uploads=_uploads(cells, colab),
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
@@ -192,6 +197,13 @@ def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
         return frozenset()
     others = "\n".join(line for source in cells for line in source.text.split("\n") if not _DELETES.search(line))
     return frozenset(path for path in deleted if path.partition("/")[0] not in others)
+
+
+def _uploads(cells: Sequence[CellSource], colab: ColabNames) -> dict[int, int]:
+    """The number of uploads above each cell, if the notebook has several."""
+    counts = [(source.index, len(uploads(colab.cell(source).uses))) for source in cells if "upload" in source.text]
+    before = accumulate((count for _, count in counts), initial=0)
+    return dict(zip((index for index, _ in counts), before, strict=False)) if sum(n for _, n in counts) > 1 else {}
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:
