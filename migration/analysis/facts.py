@@ -47,6 +47,7 @@ _RUN_NAME = re.compile(
     r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
     re.MULTILINE,
 )
+_IMPORTS_OS = re.compile(r"^import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*os\b(?![ \t]+as\b|\.)", re.MULTILINE)
 _DELETES = re.compile(r"\brm\s+-")
 _RELATIVE = re.compile(r"(?!sample_data\b|__MACOSX\b)\w[\w.-]*(?:/|$)")
 _SAMPLES = r"f?[\"'](?:\./|/content/|\{\w+\}/)?sample_data/?[\"'][ \t]*"
@@ -83,6 +84,7 @@ class NotebookFacts:
     `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
     `uploads`: for each cell the number of uploads in the cells above whose files the notebook uses by the result of the
     call; empty if it has only one.
+    `imports_os`: the position of the first code cell that imports `os`.
     """
 
     language: str = "python"
@@ -109,6 +111,7 @@ class NotebookFacts:
     deletes_unknown: frozenset[str] = frozenset()
     root_paths: Mapping[int, frozenset[str]] = field(default_factory=dict)
     uploads: Mapping[int, int] = field(default_factory=dict)
+    imports_os: int = sys.maxsize
 
 
 def collect_facts(
@@ -126,7 +129,10 @@ def collect_facts(
     """
     first_code = min((source.index for source in cells), default=sys.maxsize)
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
-    if language != "python":
+    if language == "python":
+        imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
+        known["imports_os"] = min(imports, default=sys.maxsize)
+    else:
         return NotebookFacts(language=language, **known)
     known["makes_samples"] = any(map(_makes_samples, cells))
     known["deletes_unknown"] = _deletes_unknown(cells)

@@ -161,7 +161,8 @@ class NotebookReport(_Described):
     content: dict[str, str] = field(default_factory=dict)
     """Files of Colab's folder /content that it reads and no cell creates, and where it looks for them here."""
     secret_names: tuple[str, ...] = ()
-    """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`."""
+    """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`; also of those that
+    were written in it."""
 
     @property
     def uploads(self) -> str:
