@@ -147,17 +147,17 @@ def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DE
     assigned = _ASSIGNED.fullmatch(before)
     if assigned is None or not depth:
         return ["reads"]
-    name = re.compile(rf"(?<!\w){assigned[1]}(?!\w)")
+    name = re.compile(rf"(?<![\w.]){assigned[1]}(?!\w)")
     uses: list[str] = []
     values: set[str] = set()
     for other in code:
         for found in name.finditer(other):
-            if other[found.start() - 1 : found.start()] == ".":
-                uses.append("reads")
-            elif other[: found.start()].strip() or not _STORE.match(other[found.end() :]):
+            if other[: found.start()].strip() or not _STORE.match(other[found.end() :]):
                 uses += _uses(other, *found.span(), code, depth - 1)
             else:
                 values.add(other[found.end() :])
+    if not uses and any(re.search(rf"(?<!\bos)\.{assigned[1]}(?!\w)", other) for other in code):
+        return ["reads"]  # by an attribute of a class
     return [use for use in uses if use != "creates" or len(values) == 1]
 
 

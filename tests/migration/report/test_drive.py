@@ -45,6 +45,7 @@ def _listed(*texts):
         f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
         f"path = '{FILE}'",
         f"path = '{FILE}'\nother = path",
+        f"path = '{FILE}'\nframe.to_csv(path)\nos.path.isdir(self.path)",
         "made = '/content/drive/MyDrive/d'\nif not os.path.exists(made):\n    os.makedirs(made)\nload(made)",
     ],
 )
