@@ -10,7 +10,8 @@ LANDFALL_WORK_DIR and LANDFALL_DRIVE_DIR. Further variables, set by the user or 
 
     LANDFALL_UPLOAD      files that `files.upload()` returns: paths or glob patterns, separated like PATH, relative to
                          the work folder; set and empty: none. Unset: all files of the folder `uploads` in the work
-                         folder, or, if it has none, the answer to a prompt.
+                         folder, or, if it has none, the answer to a prompt. Of a notebook with several calls whose
+                         files it uses, the first has the folder `uploads/1`, the second `uploads/2`, and so on.
     LANDFALL_DOWNLOADS   folder that `files.download()` copies to (`downloads` in the work folder).
 """
 
@@ -118,16 +119,17 @@ class errors:
 _uploaded = set()  # absolute paths that this process wrote as uploads
 
 
-def _files_to_upload(paths=None):
+def _files_to_upload(paths=None, call=None):
     """Absolute paths of the files to upload, in the given order. Raises FileNotFoundError with a hint."""
-    uploads = _work_folder() / "uploads"
+    uploads = _work_folder() / "uploads" / ("" if call is None else str(call))
     if paths is None:
         paths = os.environ.get("LANDFALL_UPLOAD")
-    if paths is None and uploads.is_dir() and any(uploads.iterdir()):
+    if paths is None and uploads.is_dir() and any(map(Path.is_file, uploads.iterdir())):
         paths = [uploads]
     if paths is None:
         try:
-            paths = input(f"Files to upload (paths or patterns, separated by {os.pathsep}): ")
+            which = "" if call is None else f" by call {call}"
+            paths = input(f"Files to upload{which} (paths or patterns, separated by {os.pathsep}): ")
         except (EOFError, NotImplementedError, OSError):  # not interactive
             raise FileNotFoundError(
                 "files.upload() found no file: set the environment variable LANDFALL_UPLOAD to the files "
@@ -158,11 +160,11 @@ class files:
     """Files from and to the user's own disk."""
 
     @staticmethod
-    def upload(target_dir="", paths=None):
+    def upload(target_dir="", paths=None, call=None):
         """Copies the files to upload to `target_dir` (default: the current folder); returns {path: bytes}. `paths`:
-        the files; by default those of the module's docstring."""
+        the files; by default those of the module's docstring. `call`: the number of the call, if each has a folder."""
         uploaded = {}
-        for source in _files_to_upload(paths):
+        for source in _files_to_upload(paths, call):
             target = Path(target_dir, source.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not (target.exists() and target.samefile(source)):
@@ -174,9 +176,10 @@ class files:
         return uploaded
 
     @staticmethod
-    def upload_file(filename):
-        """Copies the file to upload to `filename`. Raises ValueError if there is none, or more than one."""
-        sources = _files_to_upload()
+    def upload_file(filename, call=None):
+        """Copies the file to upload to `filename`; `call` as for `upload`. Raises ValueError if there is none, or more
+        than one."""
+        sources = _files_to_upload(call=call)
         if not sources:
             raise ValueError("File has not been uploaded")
         if len(sources) > 1:

@@ -138,7 +138,7 @@ def migrate(
         origins=origins,
         drive=drive_files(findings, code),
         content=content_files(code),
-        secrets=secret_names(code, facts.colab),
+        secrets=tuple(dict.fromkeys([*secret_names(code, facts.colab), *credentials.written_secrets(code)])),
         requirements=collect_requirements(code, facts.colab),
         hardware=hardware,
         uses_runtime=any(RUNTIME_MODULE in cell["source"] for cell in cells if cell["cell_type"] == "code"),

@@ -145,6 +145,22 @@ def test_upload_asks_without_named_files(work, tmp_path, monkeypatch):
     assert files.upload() == {}
 
 
+def test_each_of_several_uploads_has_its_own_folder(work, monkeypatch):
+    for number, name in ((1, "image.png"), (2, "mask.png")):
+        (work / "uploads" / str(number)).mkdir(parents=True)
+        (work / "uploads" / str(number) / name).write_text(name)
+    image, mask = files.upload(call=1), files.upload(call=2)
+    assert (list(image), list(mask)) == (["image.png"], ["mask.png"])
+    assert list(files.upload(call=1).values()) == list(image.values()), "the cell runs again"
+    files.upload_file("kept.png", call=2)
+    assert (work / "kept.png").read_text() == "mask.png"
+    with pytest.raises(FileNotFoundError, match=r"uploads.3"):
+        files.upload(call=3)
+    monkeypatch.setattr("builtins.input", lambda prompt: "uploads/1/image.png" if "call 3" in prompt else "")
+    assert list(files.upload(call=3).values()) == list(image.values())
+    assert files.upload() == {}, "the folder itself contains no file"
+
+
 def test_upload_without_an_answer_has_a_hint(work, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"LANDFALL_UPLOAD.*uploads"):
         files.upload()

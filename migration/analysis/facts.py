@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +21,10 @@ from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
 from migration.analysis.parameters import Parameter, plan_parameters
+from migration.analysis.root_paths import root_paths
 from migration.analysis.unused import unused_imports, uses_sys_for_tests
 from migration.colab.local_branch import Context
-from migration.colab.names import IDLE, OUTPUT
+from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
@@ -45,6 +47,7 @@ _RUN_NAME = re.compile(
     r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
     re.MULTILINE,
 )
+_IMPORTS_OS = re.compile(r"^import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*os\b(?![ \t]+as\b|\.)", re.MULTILINE)
 _DELETES = re.compile(r"\brm\s+-")
 _RELATIVE = re.compile(r"(?!sample_data\b|__MACOSX\b)\w[\w.-]*(?:/|$)")
 _SAMPLES = r"f?[\"'](?:\./|/content/|\{\w+\}/)?sample_data/?[\"'][ \t]*"
@@ -78,6 +81,10 @@ class NotebookFacts:
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
+    `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
+    `uploads`: for each cell the number of uploads in the cells above whose files the notebook uses by the result of the
+    call; empty if it has only one.
+    `imports_os`: the position of the first code cell that imports `os`.
     """
 
     language: str = "python"
@@ -102,6 +109,9 @@ class NotebookFacts:
     signed_in: Mapping[int, int] = field(default_factory=dict)
     makes_samples: bool = False
     deletes_unknown: frozenset[str] = frozenset()
+    root_paths: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    uploads: Mapping[int, int] = field(default_factory=dict)
+    imports_os: int = sys.maxsize
 
 
 def collect_facts(
@@ -119,7 +129,10 @@ def collect_facts(
     """
     first_code = min((source.index for source in cells), default=sys.maxsize)
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
-    if language != "python":
+    if language == "python":
+        imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
+        known["imports_os"] = min(imports, default=sys.maxsize)
+    else:
         return NotebookFacts(language=language, **known)
     known["makes_samples"] = any(map(_makes_samples, cells))
     known["deletes_unknown"] = _deletes_unknown(cells)
@@ -128,6 +141,7 @@ def collect_facts(
     colab = find_names(cells)
     if colab is None:
         named = _named_folders(cells, DEFAULT_MOUNTS)
+        known["root_paths"] = root_paths(cells, DEFAULT_MOUNTS)
         return NotebookFacts(language=language, parameters=parameters, folders=named, **known)
     context = Context(repository=repository, here=here)
     colab = _evaluated(cells, replace(colab, context=context))
@@ -144,6 +158,8 @@ def collect_facts(
         folders=folders,
         mounts=mounts,
         parameters=parameters,
+        root_paths=root_paths(cells, mounts),
+        uploads=_uploads(cells, colab),
         colab=colab,
         static_mount=static,
         idle_output=_is_idle(cells, colab),
@@ -187,6 +203,13 @@ def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
         return frozenset()
     others = "\n".join(line for source in cells for line in source.text.split("\n") if not _DELETES.search(line))
     return frozenset(path for path in deleted if path.partition("/")[0] not in others)
+
+
+def _uploads(cells: Sequence[CellSource], colab: ColabNames) -> dict[int, int]:
+    """The number of uploads above each cell, if the notebook has several."""
+    counts = [(source.index, len(uploads(colab.cell(source).uses))) for source in cells if "upload" in source.text]
+    before = accumulate((count for _, count in counts), initial=0)
+    return dict(zip((index for index, _ in counts), before, strict=False)) if sum(n for _, n in counts) > 1 else {}
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -3,6 +3,7 @@ the system."""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -208,11 +209,23 @@ def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     }
 
 
+def _texts_alone(source: CellSource) -> list[tuple[int, int]]:
+    """The strings that are statements: documentation, and code that is commented out."""
+    return [
+        source.span(node)
+        for node in source.nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+
+
 def _modules(source: CellSource) -> Iterator[str]:
     """The dotted names in the import lines of a cell."""
     if source.language != "python" or "import" not in source.text:
         return
+    texts = _texts_alone(source) if '"""' in source.text or "'''" in source.text else []
     for match in _IMPORT.finditer(source.text):
+        if any(start < match.start() < end for start, end in texts):
+            continue
         if match["module"]:
             names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
             yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]

@@ -17,7 +17,10 @@ from migration.python.trees import walk
 TEXT_MOUNT = re.compile(r"\bdrive\s*\.\s*mount\s*\(\s*[\"']([^\"'\n]+)[\"']")
 _TEXT_USE = re.compile(r"\bdrive\s*\.\s*\w+\s*\(|google\.colab[^\n#]*\bdrive\b")
 _DRIVE = re.compile(r"\b(?:drive|gdrive)\b", re.IGNORECASE)
-SAYS_MOUNT = re.compile(r"\b(?:mount|connect)\w*\b.{0,40}\bg?drive\b", re.IGNORECASE)
+SAYS_MOUNT = re.compile(
+    r"\b(?:(?:un)?mount|connect)\w*\b.{0,40}\b(?:g|google)?drive\b|\bdrive\b.{0,20}\b(?:un)?mount(?:ed|s|ing)?\b",
+    re.IGNORECASE,
+)
 """A text about mounting the drive."""
 
 _MAX_VALUES = 8

@@ -23,6 +23,7 @@ HEADING = re.compile(r"\A(?:#{1,6}\s+|#{2,6}|#(?=[^\W\d]))")
 """The mark of a Markdown heading at the start of a text; Colab's forms need no space after it."""
 _ESCAPED = re.compile(r"\A(\d+)\\(?=[.)])")  # `1\. A` is no list in Markdown
 _LINE = re.compile(r"\s*(?:-{3,}|_{3,}|\*{3,}|(?:<[bh]r\s*/?>\s*)+)\s*")
+_NO_TEXT = re.compile(r"(?:<(?!(?:img|a)\b)[^<>]*>|&nbsp;|\s)+")
 FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """Text in every cell with a `#@param`."""
 
@@ -69,7 +70,7 @@ def text_comment(kind: str, text: str) -> str:
     for an empty title or a horizontal line."""
     text = HEADING.sub("", (OPTIONS.sub("", text) if kind == "title" else text).strip())
     text = _ESCAPED.sub(r"\1", text)
-    if _LINE.fullmatch(text) or (kind == "title" and not text):
+    if _LINE.fullmatch(text) or _NO_TEXT.fullmatch(text) or (kind == "title" and not text):
         return ""
     return f"# {text}".rstrip()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,6 +56,16 @@ class Names:
     paths: dict[int, str] = field(default_factory=dict)
     uses: list[Use] = field(default_factory=list)
     bound: dict[str, str | None] = field(default_factory=dict)
+
+
+def uploads(uses: Sequence[Use]) -> list[ast.Call]:
+    """The calls that upload files and whose result is used: each has files of its own."""
+    return [
+        use.call
+        for use in uses
+        if use.call is not None
+        and (use.path == "files.upload_file" or (use.path == "files.upload" and not use.is_statement))
+    ]
 
 
 @cache

@@ -40,7 +40,12 @@ _ONE_ITEM = frozenset({"LF603"})
 _BY_MESSAGE = frozenset({"LF822", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 _UPLOADS = "LF210"
-UPLOADS = "put them into the folder `uploads` of the work folder; if it is empty, the cell asks for their paths"
+_SEVERAL_UPLOADS = "LF205"
+_UPLOADED_TO = {
+    False: "put them into the folder `uploads` of the work folder; if it is empty, the cell asks for their paths",
+    True: "put those of each call into a folder of its own below the work folder, `uploads/1`, `uploads/2`, …, by the "
+    "number in the call; if it is empty, the cell asks for their paths",
+}
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
 # Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
@@ -156,12 +161,13 @@ class NotebookReport(_Described):
     content: dict[str, str] = field(default_factory=dict)
     """Files of Colab's folder /content that it reads and no cell creates, and where it looks for them here."""
     secret_names: tuple[str, ...] = ()
-    """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`."""
+    """Names of the secrets that it reads from the environment or, with `userdata.get`, from `.env`; also of those that
+    were written in it."""
 
     @property
-    def uploads(self) -> bool:
-        """Whether it asks for files with `files.upload()`."""
-        return _UPLOADS in self.rules
+    def uploads(self) -> str:
+        """Where `files.upload()` looks for files; empty if it is not called."""
+        return _UPLOADED_TO[_SEVERAL_UPLOADS in self.rules] if _UPLOADS in self.rules else ""
 
     @property
     def needs_human(self) -> list[FoundItem]:

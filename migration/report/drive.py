@@ -13,7 +13,8 @@ from migration.python.strings import without_comments
 _MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
 _DRIVE_RULES = frozenset({_MOUNT_RULE, "LF402", "LF404"})
-_PLACE = re.compile(r"My(?:\\? |%20)?Drive(?=/)|(?=[Ss]hared ?[Dd]rives/)")
+_PLACE = re.compile(r"""(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/)""")
+_ROOT = re.compile(r"""My(?:\\? |%20)?Drive["']""")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _CD = re.compile(r"\s*%cd\s")  # the rest of the line is one path
 _WORD = re.compile(r"""(?:\\\W|[^\s"'`;|&<>()\\])*""")
@@ -57,7 +58,7 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
     listed up to its last known folder. Of a file that the code cells write before they read it, its folder is listed,
     which exists on the drive, unless they create it."""
     lines = [line for found in findings if found.rule in _DRIVE_RULES for line in found.before.splitlines()]
-    if not any(map(_PLACE.search, lines)):
+    if not any(_PLACE.search(line) or _ROOT.search(line) for line in lines):
         return ()
     paths = {path for line in lines for path, _, _ in _of_line(line)}
     code, joined = _with_joined_names(code_lines(cells))
@@ -75,23 +76,23 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
 
 def _with_joined_names(code: Sequence[str]) -> tuple[list[str], set[str]]:
     """The lines with the folder of the drive in place of its name, where a text follows that names a file in it:
-    `FOLDER + "a.csv"`, `f"{FOLDER}/a.csv"`, `join(FOLDER, "a.csv")`; and the paths in these lines. An assignment of a
-    folder that is only used in this way is omitted."""
+    `FOLDER + "a.csv"`, `f"{FOLDER}/a.csv"`, `join(FOLDER, "a.csv")`, also `join("…/MyDrive", "a.csv")`; and the paths
+    in these lines. An assignment of a folder that is only used in this way is omitted."""
     assigned = [_FOLDER.fullmatch(line) for line in code]
     folders = {found["name"]: found["folder"] for found in assigned if found}
     names = [found["name"] for found in assigned if found]
     folders = {name: folder for name, folder in folders.items() if names.count(name) == 1}
-    if not folders:
-        return list(code), set()
+    any_name = "|".join(folders) or r"(?!)"
     uses = re.compile(
-        rf"""(?<![\w.])(?P<name>{"|".join(folders)})\s*\+\s*[rf]?(?P<plus>["'])|\{{(?P<field>{"|".join(folders)})\}}"""
-        rf"""|\bjoin\(\s*(?P<first>{"|".join(folders)})\s*,\s*[rf]?(?P<quote>["'])"""
+        rf"""(?<![\w.])(?P<name>{any_name})\s*\+\s*[rf]?(?P<plus>["'])|\{{(?P<field>{any_name})\}}"""
+        rf"""|\bjoin\(\s*(?:[rf]?(?P<mark>["'])(?P<root>[^"'\n{{}}]*My ?Drive/?)(?P=mark)|(?P<first>{any_name}))"""
+        rf"""\s*,\s*[rf]?(?P<quote>["'])"""
     )
 
     def with_folder(found: re.Match[str]) -> str:
-        folder = folders[found["name"] or found["field"] or found["first"]]
+        folder = found["root"] or folders[found["name"] or found["field"] or found["first"]]
         slash = "" if folder.endswith("/") else "/"
-        return f"join({found['quote']}{folder}{slash}" if found["first"] else f"{found['plus'] or ''}{folder}"
+        return f"join({found['quote']}{folder}{slash}" if found["quote"] else f"{found['plus'] or ''}{folder}"
 
     lines = [uses.sub(with_folder, line) for line in code]
     changed = [new for new, old in zip(lines, code, strict=True) if new != old]
@@ -125,14 +126,16 @@ def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]
 
 
 def must_exist(path: str, kinds: Sequence[str]) -> bool:
-    """Whether a path with these uses, in order, must exist: it is read, and, if it is a file, not written before."""
-    if "reads" not in kinds or "." not in path.rpartition("/")[2]:
-        return "reads" in kinds
-    return "writes" not in kinds[: kinds.index("reads")]
+    """Whether a path with these uses, in order, must exist: it is read, and not created before, or, if it is a file,
+    written."""
+    before = kinds[: kinds.index("reads")] if "reads" in kinds else kinds
+    is_file = "." in path.rpartition("/")[2]
+    return "reads" in kinds and "creates" not in before and not (is_file and "writes" in before)
 
 
 def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DEPTH) -> list[str]:
-    """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
+    """What a line does with the file that `start:end` names, or the other lines with a name that it assigns: nothing if
+    they do not use it. What creates a folder may create another one if the name has several values."""
     before, after = line[max(start - _NEAR, 0) : start], line[end : end + _NEAR]
     for use, pattern in (("sends", _SENDS), ("creates", _CREATES), ("shows", _SHOWS)):
         if pattern.search(before):
@@ -146,11 +149,16 @@ def _uses(line: str, start: int, end: int, code: Sequence[str], depth: int = _DE
         return ["reads"]
     name = re.compile(rf"(?<![\w.]){assigned[1]}(?!\w)")
     uses: list[str] = []
+    values: set[str] = set()
     for other in code:
         for found in name.finditer(other):
             if other[: found.start()].strip() or not _STORE.match(other[found.end() :]):
                 uses += _uses(other, *found.span(), code, depth - 1)
-    return uses or ["reads"]
+            else:
+                values.add(other[found.end() :])
+    if not uses and any(re.search(rf"(?<!\bos)\.{assigned[1]}(?!\w)", other) for other in code):
+        return ["reads"]  # by an attribute of a class
+    return [use for use in uses if use != "creates" or len(values) == 1]
 
 
 def _of_line(line: str) -> Iterator[Found]:
@@ -173,4 +181,4 @@ def _of_line(line: str) -> Iterator[Found]:
             if opened and _GOES_ON.match(line, place.end() + len(text) - 1):
                 parts = parts[:-1]
         if parts:
-            yield "/".join(["MyDrive", *parts] if place[0] else parts), start, place.end() + len(text)
+            yield "/".join(["MyDrive", *parts] if place["mine"] else parts), start, place.end() + len(text)

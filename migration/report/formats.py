@@ -8,7 +8,6 @@ from typing import Any
 from core.secrets.redaction import printable
 from core.workspace import json_text
 from migration.report.document import (
-    UPLOADS,
     FoundItem,
     NotebookReport,
     Report,
@@ -59,7 +58,7 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield "  reads files that no cell creates: copy them to the folder `work_dir`, a parameter of the notebook"
         yield from _copies(notebook.content, most)
     if notebook.output and notebook.uploads:
-        yield from wrapped(f"uploads files: {UPLOADS}", "  ", 4)
+        yield from wrapped(f"uploads files: {notebook.uploads}", "  ", 4)
     if notebook.output and notebook.secret_names:
         names = ", ".join(notebook.secret_names)
         text = f"needs secrets: set {names} in the environment; `userdata.get` also reads `.env` in the work folder"

@@ -9,7 +9,6 @@ from pathlib import Path
 from core.errors import UsageError
 from core.workspace import write_text
 from migration.report.document import (
-    UPLOADS,
     FoundItem,
     NotebookReport,
     Place,
@@ -135,7 +134,7 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
                 _element("h3", notebook.output or notebook.input),
                 _element("p", notebook.error, class_="failed") if notebook.error else "",
                 _table(("copy", "to"), [*notebook.drive.items(), *notebook.content.items()]),
-                _element("p", _prose(f"Uploads files: {UPLOADS}.")) if notebook.uploads else "",
+                _element("p", _prose(f"Uploads files: {notebook.uploads}.")) if notebook.uploads else "",
                 _element("ol", *(_element("li", _finding(item)) for item in notebook.needs_human))
                 if notebook.needs_human
                 else "",

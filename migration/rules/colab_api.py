@@ -22,6 +22,7 @@ from migration.colab.names import (
     imported_names,
     is_offered,
     path_below,
+    uploads,
 )
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
@@ -200,6 +201,20 @@ def _dropped_imports(source: CellSource, facts: NotebookFacts, paths: Collection
     }
 
 
+def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
+    """Several uploads, of which each has a folder of its own."""
+    if source.index not in facts.uploads:
+        return
+    for number, call in enumerate(uploads(facts.colab.cell(source).uses), facts.uploads[source.index] + 1):
+        if any(keyword.arg in ("call", "paths") for keyword in call.keywords):
+            continue
+        start, end = source.span(call)
+        inside = source.text[start : end - 1].rstrip()
+        comma = {"(": "", ",": " "}.get(inside[-1], ", ")
+        edit = Edit(end - 1, end - 1, f"{comma}call={number}")
+        yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
+
+
 def _find_idle(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Calls that only Colab's page needs are removed, and the import if it has no other use."""
     if not facts.colab.cell(source).concerned or source.tree is None:
@@ -270,6 +285,20 @@ RULES: tuple[Rule, ...] = (
         _find_mounts,
         holding("mount", "colab"),
         example=Example('from google.colab import drive\ndrive.mount("/content/drive")\nprint(1)', "print(1)"),
+    ),
+    Rule(
+        "LF205",
+        "Several uploads",
+        "`files.upload()` whose result is used, and `files.upload_file(name)`, more than once in a notebook",
+        "`files.upload(call=1)`, `files.upload(call=2)`, …: the files of the folders `uploads/1`, `uploads/2`, …",
+        Keeps.EQUIVALENT,
+        _find_uploads,
+        holding("upload"),
+        of_colab=True,
+        example=Example(
+            "from google.colab import files\na = files.upload()\nb = files.upload()",
+            "from google.colab import files\na = files.upload(call=1)\nb = files.upload(call=2)",
+        ),
     ),
     Rule(
         "LF204",

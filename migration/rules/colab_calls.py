@@ -44,6 +44,7 @@ _DRIVE_SIGN_IN = (
     "sign in once with `gcloud auth application-default login --scopes=https://www.googleapis.com/auth/drive,"
     "https://www.googleapis.com/auth/cloud-platform`: without these scopes Drive and Sheets refuse the credentials"
 )
+_UPLOADED = "copy the files to the folder `uploads"
 _PAGE_PORT = "gives the local URL of the port"
 
 
@@ -75,7 +76,7 @@ PARTS: tuple[Part, ...] = (
         "`files.upload()`, `files.upload_file(name)`",
         "uses the files of `uploads` or of LANDFALL_UPLOAD, else prompts; returns `{name: bytes}` and copies "
         "them into the working folder",
-        action="copy the files to the folder `uploads` of the work folder, or set LANDFALL_UPLOAD",
+        action=f"{_UPLOADED}` of the work folder, or set LANDFALL_UPLOAD",
         example=Example("from google.colab import files\nnew = files.upload()"),
     ),
     Part(
@@ -165,11 +166,19 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
         for use in facts.colab.cell(source).uses:
             if _part_of(use.path) is part and not _is_plain_name(part, use):
                 match = _match(source, part, use)
+                if number := _number(use):
+                    match = replace(match, action=f"{_UPLOADED}/{number}` of the work folder")
                 if use.path == "auth.authenticate_user" and facts.drive_service:
                     match = replace(match, action=_DRIVE_SIGN_IN, keeps=Keeps.NEEDS_HUMAN)
                 yield match
 
     return find
+
+
+def _number(use: Use) -> str:
+    """The number of an upload; empty for any other use."""
+    keywords = use.call.keywords if use.call is not None else []
+    return next((ast.unparse(keyword.value) for keyword in keywords if keyword.arg == "call"), "")
 
 
 def _is_plain_name(part: Part, use: Use) -> bool:

@@ -70,6 +70,7 @@ _RUNTIME = _ABOUT_COLAB["runtime"]
 # Comments and messages about Colab, and words of which each of them contains one.
 _IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in ("runtime", "secret", "colab")), re.IGNORECASE)
 _IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_PACKAGE = re.compile(r"\bgoogle\.colab\b")
 _SAID_WORDS = ("runtime", "secret", "colab")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
@@ -180,8 +181,13 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
         row = source.line_of(start)
         if row <= mount and _SIGN_IN.search(source.text[start:end]):
             found[row], mount = (SIGN_IN_MESSAGE, _SIGN_IN_ACTION), -1  # the first one
+        elif _PACKAGE.search(source.text, start, end):
+            continue  # another rule reports it
         elif row not in rows and (match := _IN_COMMENT.search(source.text, start, end)):
             found[row] = _about(match)
+    for start, end in (literal.body for literal in read_cell(source)[0]) if source.index in facts.signed_in else ():
+        if " " in source.text[start:end] and (match := SAYS_MOUNT.search(source.text, start, end)):
+            found.setdefault(source.line_of(match.start()), (SIGN_IN_MESSAGE, _SIGN_IN_ACTION))
     for match in _said(source) if is_said and source.is_python else ():
         found.setdefault(source.line_of(match.start()), _about(match))
     while rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from core.secrets.finding import Secret, find_secrets, variable_for
 from core.secrets.names import is_secret_name
@@ -29,7 +29,7 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     edits = {secret: _edit(source, secret) for secret in found}
     if source.tree is not None and CellSource(edited(source.text, set(edits.values()))).tree is None:
         edits = {secret: Edit(secret.start, secret.end, f"<{_variable(source, secret)}>") for secret in found}
-    imported = _import_edit(source, list(edits.values()))
+    imported = _import_edit(source, list(edits.values())) if source.index <= facts.imports_os else None
     for secret, edit in edits.items():
         variable = _variable(source, secret)
         action = f"set {variable} in the environment that the notebook runs in, and revoke the secret written here"
@@ -38,6 +38,15 @@ def _find_secrets(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         both = (imported, edit) if imported else (edit,)
         imported = None
         yield Match(secret.start, secret.end, f"{secret.kind} written in the notebook", both, action)
+
+
+def written_secrets(cells: Iterable[CellSource]) -> Iterator[str]:
+    """The variables that replace the secrets in the code of a notebook."""
+    for source in cells:
+        for secret in _own_secrets(source):
+            variable = _variable(source, secret)
+            if f"<{variable}>" not in _edit(source, secret).text:
+                yield variable
 
 
 def _own_secrets(source: CellSource) -> list[Secret]:

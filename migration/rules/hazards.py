@@ -60,14 +60,11 @@ _COLAB_MACHINE = re.compile(
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )
-# Folders that a user makes at the root on Colab, and the root as the current folder; not the routes of a web server,
-# and no text appended to another.
+# The root as the current folder.
 _AT_ROOT = re.compile(
-    r"(?:(?<!get)(?<!post)(?<!route)[=(:,]\s*[rf]?[\"'](?=/(?:models|outputs|checkpoints)/)|\bchdir\(\s*[\"'](?=/[\"'])"
-    r"|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
+    r"(?:\bchdir\(\s*[\"'](?=/[\"'])|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
     re.MULTILINE,
 )
-_ROOT_WORDS = ("/models/", "/outputs/", "/checkpoints/", "chdir", "cd")
 # A search path with a folder that does not exist still works.
 _EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
@@ -126,7 +123,7 @@ def _change(command: shell.Command) -> str:
         return f"`{program} install` changes the system outside the work folder"
     if _MANAGERS.fullmatch(program) and _installs(program, {word.value for word in command.arguments}):
         return f"installs a program with {program} for the whole machine"
-    target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
+    target = next((path for path in written_paths(command) if _OUTSIDE.match(path)), "")
     return f"`{program or 'a redirection'}` changes {target}, outside the work folder" if target else ""
 
 
@@ -136,7 +133,7 @@ def _installs(program: str, arguments: set[str]) -> bool:
     return program == "easy_install" or not arguments.isdisjoint({"install", "global", "add", "-S"})
 
 
-def _written(command: shell.Command) -> Iterator[str]:
+def written_paths(command: shell.Command) -> Iterator[str]:
     """The paths that a command writes to, according to its options."""
     for redirection in command.redirections:
         if ">" in redirection.operator and redirection.target is not None:
@@ -160,13 +157,12 @@ def _written(command: shell.Command) -> Iterator[str]:
 
 def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     found = outside_comments(source, _COLAB_MACHINE)
-    if any(word in source.text for word in _ROOT_WORDS):
-        found += outside_comments(source, _AT_ROOT)
-    found += outside_comments(source, _CLIMB)
+    at_root = [*outside_comments(source, _AT_ROOT), *_named_at_root(source, facts)]
+    found += [*at_root, *outside_comments(source, _CLIMB)]
     by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
         action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
-        if match.re is _AT_ROOT:
+        if match in at_root:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
         elif match.re is _CLIMB:
             action = "use a path below WORK_DIR: the notebook's folder is not directly below the root of this machine"
@@ -176,6 +172,14 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
         line = source.text[source.text.rfind("\n", 0, match.start()) + 1 : match.start("path")]
         keeps = Keeps.EQUIVALENT if _EXTENDS.search(line) else None
         yield Match(*match.span("path"), message, (), action, keeps)
+
+
+def _named_at_root(source: CellSource, facts: NotebookFacts) -> list[re.Match[str]]:
+    """The strings of a cell that name a path below the root; none that is appended to another text."""
+    if not (paths := facts.root_paths.get(source.index)):
+        return []
+    named = "|".join(map(re.escape, sorted(paths)))
+    return outside_comments(source, re.compile(rf"""(?<![\w+])(?<!\+ )\w{{0,2}}["']+(?P<path>{named})["']"""))
 
 
 RULES: tuple[Rule, ...] = (
@@ -206,13 +210,13 @@ RULES: tuple[Rule, ...] = (
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
         "`/usr/local/envs/x/bin/python`, "
-        "`/usr/lib/jvm/…`, `/opt/bin`, `'/models/x'`, `%cd /`, `'../' * depth`",
+        "`/usr/lib/jvm/…`, `/opt/bin`, `open('/data/x')`, `out_dir = '/x'`, `%cd /`, `'../' * depth`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_machine_paths,
         holding(
             *("/root", "/usr/", "/opt/", "/tools/node", "/datalab", "/env/python", "/var/colab", "../content"),
-            *("/models/", "/outputs/", "/checkpoints/", "%cd /", "chdir(", '../" *', "../' *"),
+            *('"/', "'/", "%cd /", '../" *', "../' *"),
         ),
         example=Example('open("/root/.config/x")'),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.shell_texts import ShellText, shell_texts, simple_line
+from migration.python.shell_texts import ShellText, list_commands, shell_texts, simple_line
 from migration.python.source import CellSource, once_a_cell
 from migration.rules.rule import Example, Match, Rule
 from migration.rules.system_installs import as_comment
@@ -21,6 +22,7 @@ _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "
 _KERNEL_PYTHON = ' --python "$(which python)"'
 _PIP = holding("pip", like=r"\bpip")
 _COLAB = re.compile(r"google[-_.]+colab(?![\w.-])", re.IGNORECASE)
+_OWN_PACKAGE = "`google-colab` is Colab's own package, which pip cannot install here"
 _NAMES_PACKAGES = frozenset({"", "--editable", "--requirement"})
 
 
@@ -69,7 +71,7 @@ def _find_lines(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 # ------------------------------------------------------------------------------------------------------------------- uv
 def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in _pip_calls(source):
-        if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words:
+        if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words or _colab_words(call)[1]:
             continue
         edits = [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
         if not (found.magic or found.automagic):
@@ -86,17 +88,34 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 # ------------------------------------------------------------------------------------------------- Colab's own package
 def _find_colab(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in _pip_calls(source):
-        items = [item for item in call.items if item.option in _NAMES_PACKAGES and call.installs]
-        words = [item.words[0] for item in items if not item.option and _COLAB.match(item.value)]
+        words, is_alone = _colab_words(call)
         if not words:
             continue
-        if len(words) == len(items):
+        if is_alone:
             edits = _disabled(source, found, call)
         else:
             edits = tuple(filter(None, (_without(found, word) for word in words)))
         if edits:
-            message = "`google-colab` is Colab's own package, which pip cannot install here"
-            yield Match(*found.span(call.command), message, edits)
+            yield Match(*found.span(call.command), _OWN_PACKAGE, edits)
+    for listed in list_commands(source):
+        call = pip_call(listed.command)
+        elements = listed.words.elts if isinstance(listed.words, ast.List) else []
+        words, is_alone = _colab_words(call) if call and len(elements) == len(listed.command.words) else ([], False)
+        spans = [source.span(element) for element in elements]
+        if is_alone:
+            edits = (Edit(spans[0][0], spans[0][0], '"true", '),)
+        else:
+            gone = [at for at, word in enumerate(listed.command.words) if word in words]
+            edits = tuple(Edit(spans[at - 1][1], spans[at][1], "") for at in gone)
+        if words:
+            yield Match(*source.span(listed.words), _OWN_PACKAGE, edits)
+
+
+def _colab_words(call: PipCall) -> tuple[list[shell.Word], bool]:
+    """The words of an installation that name Colab's package, and whether it installs nothing else."""
+    items = [item for item in call.items if item.option in _NAMES_PACKAGES and call.installs]
+    words = [item.words[0] for item in items if not item.option and _COLAB.match(item.value)]
+    return words, bool(words) and len(words) == len(items)
 
 
 def _disabled(source: CellSource, found: ShellText, call: PipCall) -> tuple[Edit, ...]:

@@ -37,7 +37,9 @@ _NOTEBOOK_URL = re.compile(_URL)
 _LINKS = re.compile(rf"{_PICTURE.pattern}|\[[^\]\n]*\]\([^)\n]*\)|<a\b[^>]*>[^<]*</a>|<br\s*/?>", re.IGNORECASE)
 _HTML_AROUND = re.compile(r"\s*</?(?!(?:a|img|br)\b)\w", re.IGNORECASE)
 _NAMES_BADGE = re.compile(
-    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab)",
+    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}"
+    r"\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab|colab\W{1,4}(?:icon|button|logo)\b"
+    r"|open in (?:google )?colab)",
     re.IGNORECASE,
 )
 _INTRODUCES = re.compile(r"\b(?:run|open|try|launch|execute)\b.*\bcolab\b", re.IGNORECASE)

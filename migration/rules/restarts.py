@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
 from migration.python.source import CellSource
 from migration.python.statements import Block, blocks, place_of, take_out
+from migration.python.strings import comments
 from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
@@ -41,7 +42,20 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             place = place_of(source, start)
             is_guarded = place is not None and any(isinstance(node, ast.If) for node in place.around)
             action, keeps = (_GUARD_ACTION, Keeps.NEEDS_HUMAN) if is_guarded else (_ACTION, None)
-            yield Match(start, end, message, take_out(source, found, _NOTE, always=True), action, keeps)
+            note = "\n".join([_NOTE, *_comment_after(source, block, found)])
+            yield Match(start, end, message, take_out(source, found, note, always=True), action, keeps)
+
+
+def _comment_after(source: CellSource, block: Block, found: Sequence[ast.stmt]) -> list[str]:
+    """The comment after statements that a note replaces with their line, as a line of its own."""
+    if block.owner is not None and len(found) == len(block.statements):
+        return []
+    start, at = source.span(found[0])[0], source.span(found[-1])[1]
+    end = source.line_span(at, at)[1]
+    indent = source.text[source.line_span(start, start)[0] : start]
+    return [
+        f"{indent}{source.text[low:high]}" for low, high in comments(source) if at <= low < end and not indent.strip()
+    ]
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:

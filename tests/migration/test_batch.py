@@ -128,6 +128,12 @@ def test_the_report_names_packages_without_the_comments_of_the_file():
     assert report.requirements.python == ("numpy==1.26.4", "opencv-python")
 
 
+def test_the_report_says_where_uploads_go():
+    assert "`uploads`" in one(save(Path("a.ipynb"), code(UPLOAD))).uploads
+    assert "`uploads/1`" in one(save(Path("b.ipynb"), code(UPLOAD), code(UPLOAD))).uploads
+    assert one(save(Path("c.ipynb"), code("x = '/content/x'"))).uploads == ""
+
+
 def test_a_notebook_without_installs_has_no_requirements_file():
     one(save(Path("a.ipynb"), code("x = '/content/x'")))
     assert files() == ["a.ipynb", "local_a.ipynb"]

@@ -537,3 +537,9 @@ def test_tensorflow_1_is_required_where_the_notebook_chooses_it(line, tmp_path):
 @pytest.mark.parametrize("line", ["%tensorflow_version 2.x", "# %tensorflow_version 1.x", "x = 1"])
 def test_tensorflow_2_is_required_otherwise(line):
     assert _python(line, "import tensorflow as tf")[1:] == ["tensorflow"]
+
+
+def test_an_import_in_a_text_that_is_a_statement_is_not_required():
+    assert _python('"""\nimport scipy\n"""\nimport numpy')[1:] == ["numpy"]
+    assert _python('def f():\n    """\n    import scipy\n    """')[1:] == []
+    assert _python('code = """\nimport scipy\n"""')[1:] == ["scipy"]

@@ -43,6 +43,10 @@ def _listed(*texts):
         f"OUT = '{FILE}'\nframe.to_csv(OUT)\nprint(os.listdir(OUT))\n!ls {{OUT}}",
         f"path = '{FILE}'\nframe.to_csv(path)\npd.read_csv(path)",
         f"path = '{FILE}'\nframe.to_csv(path)\n!cat {{path}}",
+        f"path = '{FILE}'",
+        f"path = '{FILE}'\nother = path",
+        f"path = '{FILE}'\nframe.to_csv(path)\nos.path.isdir(self.path)",
+        "made = '/content/drive/MyDrive/d'\nif not os.path.exists(made):\n    os.makedirs(made)\nload(made)",
     ],
 )
 def test_a_file_that_is_written_first(text):
@@ -69,8 +73,9 @@ def test_a_path_ends_before_a_line_break_or_a_full_stop():
         f"frame.to_csv(first_of(pd.read_csv('{FILE}')))",
         f"!cp {FILE} .",
         f"!mv {FILE}",
-        f"path = '{FILE}'",
-        f'path = "\\"{FILE}\\""',
+        f"class A:\n    path = '{FILE}'\nload(A.path)",
+        "!cp /content/drive/'My Drive'/a.csv .",
+        '!cp /content/drive/"MyDrive"/a.csv .',
         f"files.download('{FILE}')",
         f"path = '{FILE}'\nfiles.download(path)",
         f"path = '{FILE}'\nframe = pd.read_csv(path)\nframe.to_csv(path)",
@@ -126,6 +131,24 @@ def test_a_name_joined_with_a_text_names_a_file(use):
     assert _listed("BASE = '/content/drive/MyDrive/in/'", use, "print(os.listdir(BASE))\nload(BASE)") == (
         "MyDrive/in", "MyDrive/in/a.csv",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "load(os.path.join('/content/drive/MyDrive', 'a.csv'))",
+        "p = '/content/drive/MyDrive'\nload(os.path.join(p, 'a.csv'))",
+        "p = '/content/drive/MyDrive'\nload(p + '/a.csv')",
+        "p = '/content/drive/MyDrive'\nload(f'{p}/a.csv')",
+    ],
+)
+def test_a_file_of_the_root_of_the_drive_is_listed(use):
+    assert _listed(use) == ("MyDrive/a.csv",)
+
+
+def test_a_folder_that_another_value_of_a_name_creates_is_listed():
+    first, second = (f"d = '/content/drive/MyDrive/{name}'" for name in ("a", "b"))
+    assert _listed(first, "os.makedirs(d)", second, "load(d)") == ("MyDrive/a", "MyDrive/b")
 
 
 def test_a_name_with_two_values_is_not_joined():

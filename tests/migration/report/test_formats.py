@@ -83,7 +83,7 @@ def test_the_summary_says_where_files_of_content_belong():
     [
         (r"!unzip -q /content/drive/My\ Drive/a\ b/x.zip -d /content", ["MyDrive/a b/x.zip"]),
         ('!cp "/content/drive/My Drive/a b.csv" .', ["MyDrive/a b.csv"]),
-        ("a = '/content/drive/MyDrive/q/r.csv'; b = '/content/gdrive/MyDrive/z'", ["MyDrive/q/r.csv", "MyDrive/z"]),
+        ("a('/content/drive/MyDrive/q/r.csv'); b('/content/gdrive/MyDrive/z')", ["MyDrive/q/r.csv", "MyDrive/z"]),
         ("f'/content/drive/MyDrive/runs/{name}/x.csv'", ["MyDrive/runs"]),
         ("'/content/drive/MyDrive/' + name", []),
         ("'/content/drive/Shareddrives/team/b.csv'", ["Shareddrives/team/b.csv"]),

@@ -91,6 +91,24 @@ def test_a_name_that_nothing_uses_is_not_imported(before, after):
     assert _one(before)[0] == after
 
 
+def test_each_of_several_uploads_whose_result_is_used_has_a_number():
+    new, _ = _rewrite(
+        "from google.colab import files\na = files.upload()",
+        "files.upload()\nb = list(files.upload('x'))",
+        "files.upload_file('a',)\nc = files.upload(paths='b')",
+    )
+    assert new == [
+        "from landfall_runtime import files\na = files.upload(call=1)",
+        "files.upload()\nb = list(files.upload('x', call=2))",
+        "files.upload_file('a', call=3)\nc = files.upload(paths='b')",
+    ]
+
+
+def test_one_upload_has_no_number():
+    new, _ = _rewrite("from google.colab import files\nfiles.upload()", "a = files.upload()")
+    assert new[1] == "a = files.upload()"
+
+
 @pytest.mark.parametrize("text", ["# files.upload()", "!echo {files}", "%%bash\nfiles"])
 def test_a_name_in_any_other_text_is_imported(text):
     assert _one("from google.colab import files", text)[0] == "from landfall_runtime import files"

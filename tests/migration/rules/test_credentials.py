@@ -1,7 +1,7 @@
 import pytest
 
 from core.secrets.finding import find_secrets
-from migration.analysis.facts import NotebookFacts
+from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
 from migration.rules import credentials
 from migration.rules.rewriting import rewrite
@@ -54,6 +54,21 @@ def test_a_secret_becomes_an_environment_lookup(before, after):
     assert [finding.rule for finding in found] == ["LF801"]
     assert compiles(new) == compiles(before)
     assert _rewrite(new)[0] == new
+
+
+def test_os_is_not_imported_again_below_another_cell():
+    cells = [CellSource(text, index=index) for index, text in enumerate(("import sys, os", f"a = '{_TOKEN}'"))]
+    for imports, below in ((0, ""), (2, "import os\n")):
+        facts = NotebookFacts(imports_os=imports)
+        new, _ = rewrite(cells[1], cell_type="code", rules=credentials.RULES, facts=facts)
+        assert new.text == f'{below}a = os.environ["HF_TOKEN"]'
+    assert collect_facts(cells).imports_os == 0
+    assert collect_facts([CellSource("import os.path\nimport os as o\n# import os")]).imports_os > 0
+
+
+def test_the_variables_of_written_secrets_are_named():
+    texts = [f"a = '{_TOKEN}'\n# '{_GITHUB}'", f"!x {_TOKEN}", f"b = 'x {_GITHUB}'"]
+    assert list(credentials.written_secrets(map(CellSource, texts))) == ["HF_TOKEN", "HF_TOKEN"]
 
 
 def test_several_secrets_import_os_once():

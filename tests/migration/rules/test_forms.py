@@ -34,6 +34,8 @@ def _rewrite(text, *, facts=None):
         ("#@markdown A\n#@markdown\n#@markdown <br>\n#@markdown\n#@markdown B", "# A\n#\n#\n# B"),
         ("#@markdown A\n\n#@markdown\n\nx = 1\n\n#@markdown ---\ny = 2", "# A\n\nx = 1\n\ny = 2"),
         ("#@markdown <br><hr/>\n#@markdown Text<br>\n", "# Text<br>\n"),
+        ("#@markdown <hr size=2>\n#@markdown <b>Text</b>\n#@markdown <font size=1>&nbsp;</font>\n", "# <b>Text</b>"),
+        ("#@markdown <img src=a.png>\n", "# <img src=a.png>\n"),
         ("#@markdown ##Text\n#@markdown #Text\n#@markdown #1 of 2\n", "# Text\n# Text\n# #1 of 2\n"),
         ("#@title ## Part #1 in C# too {run: 'auto'}", "# Part #1 in C# too"),
         ("#@title #@markdown A", "# # A"),

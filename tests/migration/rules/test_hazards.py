@@ -1,6 +1,7 @@
 import pytest
 
 from migration.analysis.facts import NotebookFacts, collect_facts
+from migration.analysis.root_paths import root_paths
 from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.rules import hazards
@@ -10,7 +11,9 @@ _HOME = "/ro" + "ot"
 
 
 def _found(text):
-    source, found = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
+    cell = CellSource(text)
+    facts = NotebookFacts(root_paths=root_paths([cell], ()))
+    source, found = rewrite(cell, cell_type="code", rules=hazards.RULES, facts=facts)
     assert source.text == text
     assert all(finding.action for finding in found)
     return [(finding.rule, finding.line) for finding in found]
@@ -66,7 +69,8 @@ def _found(text):
         ("home = 'source /usr/local/amber.sh'", ["LF831"]),
         ("!/usr/local/envs/a/bin/python b.py", ["LF831"]),
         ("!cd a && /usr/local/envs/a/bin/python b.py", ["LF831"]),
-        ("folder = f'/models/{name}_epochs'", ["LF831"]),
+        ("folder = f'/models/{name}_epochs'\nos.makedirs(folder)", ["LF831"]),
+        ("model.save('/x/a.h5')  # '/y'", ["LF831"]),
         ("args = {'output_dir': '/outputs/'}", ["LF831"]),
         ("%cd /\nopen('a', 'w')", ["LF831"]),
         ("os.chdir('/')", ["LF831"]),
@@ -119,7 +123,7 @@ def test_a_script_from_the_web_is_a_decision_only_where_it_changes_the_machine(t
         "# !sudo ls",
         "x = 'usr/local/cuda'",
         "%cd /\n%cd a",
-        "x = base + '/models/x'",
+        "x = base + '/models/x'; open(x)",
         "x = 'models/x', './outputs/y'",
         "@app.get('/models/{name}')\ndef f(): pass",
         f"url = 'https://a.example{_HOME}/b'",

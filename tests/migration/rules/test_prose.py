@@ -91,7 +91,16 @@ def test_a_logo_with_a_longer_name_stays(name):
     assert _rewrite(text) == (text, [])
 
 
-@pytest.mark.parametrize("text", ["Click the icon to run it in Colab.", "Use the badge below.", "Click on this badge."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Click the icon to run it in Colab.",
+        "Use the badge below.",
+        "Click on this badge.",
+        'Please click the "Open in Colab" button.',
+        "Click *Open in Colab* above.",
+    ],
+)
 def test_a_badge_that_a_text_names_stays(text):
     cells = [{"cell_type": "markdown", "metadata": {}, "source": text}]
     facts = NotebookFacts(names_badge=names_badge(cells))
@@ -187,6 +196,9 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
         ("Google Colab: go to colab.research.google.com and upload it.", "LF704"),
         ("Now mount your Google Drive.", "LF704"),
         ("By mounting your gdrive, you keep the data.", "LF704"),
+        ("# Mount GoogleDrive", "LF704"),
+        ("Unmount your drive and flush it.", "LF704"),
+        ("Wait until the drive is mounted.", "LF704"),
         ("Do this every time you restart Colab.", "LF704"),
         ("Add the key in the Secrets panel.", "LF704"),
         ('Click on the "Folder" icon, then on "Copy Path".', "LF704"),
@@ -271,6 +283,18 @@ def test_a_string_about_the_menu_of_colab_is_reported(text, lines):
     source = CellSource(text)
     assert [found.line for found in _comments(source, NotebookFacts())] == lines
     assert _comments(source, NotebookFacts(), CellSource("a = 1")) == []
+
+
+def test_a_message_about_a_removed_mount_is_reported():
+    text = "from google.colab import drive\ndrive.mount('/content/drive')\nprint('Google Drive mounted')"
+    source = CellSource(text)
+    (found,) = _comments(source, collect_facts([source]))
+    assert (found.line, found.message) == (3, SIGN_IN_MESSAGE)
+    assert _comments(CellSource("print('Google Drive mounted')"), NotebookFacts()) == []
+
+
+def test_an_import_that_is_a_comment_is_reported_by_one_rule():
+    assert _comments(CellSource("# from google.colab import output  # Needed for Google Colab"), NotebookFacts()) == []
 
 
 def test_a_text_about_a_restart_names_the_added_cells():

@@ -26,7 +26,8 @@ def _one(text):
         ("os.kill( os.getpid(),\n  signal.SIGKILL )\na()", f"{NOTE}\na()"),
         ("import os; os._exit(0); a()", "import os; a()"),
         ("!pip install a\nexit()\n", f"!pip install a\n{NOTE}\n"),
-        ("quit(0)  # restart", NOTE),
+        ("quit(0)  # restart", f"{NOTE}\n# restart"),
+        ("with a:\n    b()\n    os._exit(0)  # c", f"with a:\n    b()\n    {NOTE}\n    # c"),
         ("get_ipython().kernel.do_shutdown(restart=True)", NOTE),
         (
             "app = Application.instance()\napp.kernel.do_shutdown(True)\nprint(app)",

@@ -166,6 +166,7 @@ class Machines:
             (drive, case.drive),
             (drive / "Shareddrives", case.shared),
             (work / "uploads", case.uploads),
+            *((work / "uploads" / str(number), case.uploads) for number in range(1, 10) if case.uploads),
         ):
             if files:
                 _write(folder, files)

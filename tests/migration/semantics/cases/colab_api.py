@@ -28,7 +28,7 @@ found
 files.upload_file('/content/kept.csv')
 open('kept.csv').read()
 """),
-        ("LF201", "LF402"),
+        ("LF201", "LF205", "LF402"),
         uploads={"data.csv": "a,b\n1,2\n"},
     ),
     Case(
