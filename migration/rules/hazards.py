@@ -123,7 +123,7 @@ def _change(command: shell.Command) -> str:
         return f"`{program} install` changes the system outside the work folder"
     if _MANAGERS.fullmatch(program) and _installs(program, {word.value for word in command.arguments}):
         return f"installs a program with {program} for the whole machine"
-    target = next((path for path in written_paths(command) if _OUTSIDE.match(path)), "")
+    target = next((path for path in _written(command) if _OUTSIDE.match(path)), "")
     return f"`{program or 'a redirection'}` changes {target}, outside the work folder" if target else ""
 
 
@@ -133,7 +133,7 @@ def _installs(program: str, arguments: set[str]) -> bool:
     return program == "easy_install" or not arguments.isdisjoint({"install", "global", "add", "-S"})
 
 
-def written_paths(command: shell.Command) -> Iterator[str]:
+def _written(command: shell.Command) -> Iterator[str]:
     """The paths that a command writes to, according to its options."""
     for redirection in command.redirections:
         if ">" in redirection.operator and redirection.target is not None:
