@@ -13,6 +13,7 @@ import numpy as np
 
 from core.config.overrides import list_override
 from core.config.schema import AnyConfig
+from core.data.courses import have_same_course
 from core.data.dataset import path_shown
 from core.data.files import FORMATS_HINT, folder_of, matches, other_files
 from core.data.labels import labels_of
@@ -173,6 +174,19 @@ def of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyC
         override = list_override("data.context_channels", found)
         hint = f"{override} compares recordings with what is usual at their operating point"
         yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
+
+
+def of_courses(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:
+    """Runs of a recipe of which each split has a segment: calibration on the end of a run knows nothing about the
+    rest."""
+    train, calibration = config.data.splits.train, config.data.splits.calibration
+    if config.stream != "patchtst" or train.by != "time" or train.files != calibration.files or train.stop == 1.0:
+        return
+    runs = [recording for recording, _ in training]
+    if have_same_course(runs):
+        text = f"the {len(runs)} recordings take the same course, as runs of a recipe do, and each is divided by time"
+        hint = "add runs and set `by: recording` in data.splits, so that each run is in one split"
+        yield Finding("warn", f"{text}: the calibration data is only the end of this course", hint)
 
 
 def of_channels(

@@ -38,6 +38,7 @@ from pipelines.data_findings import (
     Finding,
     of_channels,
     of_counters,
+    of_courses,
     of_decimals,
     of_labels,
     of_operating_points,
@@ -123,6 +124,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [
+        *of_courses(training, config),
         *of_channels(training, channels, config),
         *of_counters(training, channels, config),
         *of_decimals(training, recordings, config),

@@ -136,6 +136,21 @@ def test_few_short_runs_need_longer_or_more_files(workspace, capsys):
     assert write(8)[0] == EXIT_OK
 
 
+def test_runs_of_a_recipe_that_are_divided_by_time_are_named(workspace, capsys):
+    for number in range(5):
+        frame = pump(1_000, seed=number)
+        frame["timestamp"] += pd.Timedelta(hours=number)
+        (workspace / "data/fdc").mkdir(parents=True, exist_ok=True)
+        frame.to_csv(workspace / f"data/fdc/train_{number}.csv", index=False)
+    frame.to_csv(workspace / "data/fdc/test_1.csv", index=False)
+    overrides = [f"data.splits.{name}.by=recording" for name in ("train", "validation", "calibration")]
+    for given, is_named in (([], True), (overrides, False)):
+        _, found = check(capsys, workspace, "--stream", "patchtst", "--no-time", *given)
+        findings = [each for each in found["patchtst"]["findings"] if "take the same course" in each["text"]]
+        assert bool(findings) == is_named
+        assert all("by: recording" in each["hint"] for each in findings)
+
+
 def test_a_stream_without_data_is_left_out(workspace, capsys):
     write_process_data(workspace / "data/fdc")
     code, found = check(capsys, workspace, "--no-time")
