@@ -33,6 +33,8 @@ _COARSE = 0.05
 _MOST_DECIMALS = 6
 # Channels with a higher correlation contain the same information.
 _SAME = 0.99999
+# A channel that never decreases is a meter if it increases so often; a recipe has fewer steps.
+_MANY_INCREASES = 20
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
 # Findings of one quality rule, or channels, that are named one by one.
@@ -217,18 +219,29 @@ def of_channels(
 def of_counters(
     training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
 ) -> Iterator[Finding]:
-    """Channels that only increase, such as a time or a meter: every later value is outside of the training data."""
-    counts_c = np.full(len(channels), len(training) > 0)
-    for recording, span in training:
-        step = max(1, (span.stop - span.start) // _COMPARED_ROWS)
-        change_nc = np.diff(recording.values_tc[span.start : span.stop : step].astype(np.float64), axis=0)
-        num_known_c = np.isfinite(change_nc).sum(axis=0)
-        counts_c &= ~(change_nc < 0).any(axis=0) & (2 * (change_nc > 0).sum(axis=0) > num_known_c)
+    """Channels that only increase, such as a time or a meter: every later value is outside of the training data. Most
+    steps increase in each recording, or many in all of them: a meter may be rounded."""
+    values = [
+        recording.values_tc[span.start : span.stop : max(1, (span.stop - span.start) // _COMPARED_ROWS)]
+        for recording, span in sorted(training, key=lambda each: each[0].time_ns[0])
+    ]
+    counts_c = np.array([_counts([values_nc[:, c] for values_nc in values]) for c in range(len(channels))], dtype=bool)
     names = [name for name, counts in zip(channels, counts_c, strict=True) if counts]
     if names:
         override = _excluding(names, config)
         hint = f"{override} leaves out what new data cannot repeat; data.timestamp names a time column"
         yield Finding("warn", f"only increasing, as a time or a meter: {', '.join(names)}", hint)
+
+
+def _counts(values: Sequence[np.ndarray]) -> bool:
+    """values: of one channel in each recording, in order of time."""
+    known = [values_n[np.isfinite(values_n)].astype(np.float64) for values_n in values]
+    changes = [np.diff(values_n) for values_n in known]
+    if not changes or any((change_n < 0).any() for change_n in changes):
+        return False
+    change_n = np.diff(np.concatenate(known))
+    is_meter = not (change_n < 0).any() and (change_n > 0).sum() >= _MANY_INCREASES
+    return is_meter or all(2 * (change_n > 0).sum() > len(change_n) for change_n in changes)
 
 
 def of_decimals(

@@ -534,8 +534,12 @@ def test_a_channel_that_only_increases_is_named(workspace, tmp_path, capsys):
         frame["meter"] = np.cumsum(np.maximum(frame["flow"], 0))
         frame.loc[100, "meter"] = np.nan
         frame["valve"] = (frame["Zeit"] > 500).astype(int)
+        frame["hours"] = (7000 + (frame["Zeit"] + 1000 * number) / 360).round(1)
+        frame["step"] = frame["Zeit"] // 90
         frame.to_csv(tmp_path / f"train_{number}.csv", index=False)
     _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
-    assert "only increasing, as a time or a meter: Zeit, meter" in texts(found["patchtst"], "warn").splitlines()
-    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter]")
+    assert "only increasing, as a time or a meter: Zeit, meter, hours" in texts(found["patchtst"], "warn").splitlines()
+    _, found = check(
+        capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter,hours]"
+    )
     assert "only increasing" not in texts(found["patchtst"], "warn")
