@@ -15,8 +15,17 @@ import numpy as np
 from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
-from core.data.dataset import common_shape, copies, copy_in_words, files_of, path_shown, read_file, with_recipe
-from core.data.quality import QualityReport, judge
+from core.data.dataset import (
+    common_shape,
+    copies,
+    copy_in_words,
+    files_of,
+    path_shown,
+    read_file,
+    reference_ids,
+    with_recipe,
+)
+from core.data.quality import QualityReport, judge, with_long_runs
 from core.data.recording import NS_PER_S, Recording
 from core.data.segments import lengths_of, num_rows, offsets_of
 from core.data.splits import (
@@ -158,7 +167,7 @@ def _read(
             if report.decision == "drop":
                 continue
         recordings += reading.recordings
-    return recordings, reports
+    return recordings, with_long_runs(reports, reference_ids(config, data_root))
 
 
 # -------------------------------------------------------------------------------------------------------------- splits
