@@ -492,6 +492,27 @@ def test_files_of_other_formats_are_named(workspace, capsys):
     assert "data/vib/train_1.wav: not read" in texts(found["swinmae"], "warn")
 
 
+def test_files_that_need_another_format_or_name_are_named_where_nothing_can_be_read(workspace, tmp_path, capsys):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    (tmp_path / "export").mkdir()
+    for number in (1, 2):
+        (tmp_path / f"export/Batch_{number}.xlsx").write_bytes(b"PK")
+        (folder / f"Batch_{number}.xlsx").write_bytes(b"PK")
+    assert check_data.main([str(tmp_path / "export"), "--repo-root", str(workspace)]) == EXIT_DATA
+    assert "has no sensor file; Batch_1.xlsx and 1 more have another format" in capsys.readouterr().err
+
+    def named() -> str:
+        _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+        (first, *_) = [f"{each['text']}: {each['hint']}" for each in found["patchtst"]["findings"]]
+        return first
+
+    assert "no sensor file train_*; Batch_1.xlsx and 1 more have another format" in named()
+    assert "Excel" in named()
+    (folder / "Batch_1.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    assert "no sensor file train_*; Batch_1.csv has another name" in named()
+
+
 def test_files_that_belong_to_no_split_are_named(workspace, capsys):
     folder = workspace / "data/fdc"
     (folder / "line_2").mkdir(parents=True)
