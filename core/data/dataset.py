@@ -173,12 +173,14 @@ def load_stream_data(
 def check_quality(
     config: AnyConfig, *, root: Path, run_id: str = "", splits: Sequence[SplitName] = SPLIT_NAMES
 ) -> list[QualityReport]:
-    """Checks every file of the splits and writes its report. Raises QualityError when no file passes."""
+    """Checks every file of the splits and writes its report. Raises QualityError when no file passes, DataError for
+    files with different channels or sampling rates."""
     data_root = (root / config.data.root).resolve()
     files = {file for name in splits for file in files_of(config, name, data_root)}
     store = Store.of(config, root)
-    reports = read_all(sorted(files), config, root, run_id, store)[1]
+    recordings, reports = read_all(sorted(files), config, root, run_id, store)
     store.forget_oldest()
+    common_shape(recordings, config)
     return reports
 
 

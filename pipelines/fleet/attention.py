@@ -53,7 +53,7 @@ def _machine(machine: Machine, root: Path, now: datetime, limit: timedelta) -> F
         failed=[
             FailedJob(command=each.command, reason=each.reason, at=each.at)
             for each in outcomes
-            if each.ending in ("failed", "stopped")
+            if each.ending in ("failed", "stopped") and not _is_over(each, outcomes, machine, stream)
         ],
         page=f"{FOLDER}/{machine.id}/" if state is not None else None,
     )
@@ -64,6 +64,17 @@ def _machine(machine: Machine, root: Path, now: datetime, limit: timedelta) -> F
     return row.model_copy(
         update={"state": needs[0][0] if needs else "no event", "attention": [text for _, text in needs]}
     )
+
+
+def _is_over(failed: Outcome, outcomes: Sequence[Outcome], machine: Machine, stream: StreamState | None) -> bool:
+    """Whether a failure has been corrected, also by another command: the files have been read since, or there is a
+    newer model, or none is needed."""
+    if failed.command == "quality":
+        return any(each.ending == "completed" and each.at > failed.at for each in outcomes)
+    if failed.command != "train":
+        return False
+    since = stream.checkpoint.since if stream is not None and stream.checkpoint is not None else None
+    return machine.detector == "charts" or (since is not None and since > datetime.fromisoformat(failed.at))
 
 
 def _attention(

@@ -28,8 +28,9 @@ def machine(name):
     return Machine(id=name, stream="patchtst", data=".")
 
 
-def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hours=1.0, newest_at=None):
-    """A machine that was scored a minute ago, with a file of some age. newest_at: its newest time stamp."""
+def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hours=1.0, newest_at=None, since=None):
+    """A machine that was scored a minute ago, with a file of some age. newest_at: its newest time stamp.
+    since: since when its model is in use."""
     workspace = workspace_of(machine(name), root)
     data = workspace / "data/test_1.csv"
     data.parent.mkdir(parents=True)
@@ -46,6 +47,7 @@ def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hou
     stream = {
         "title": "", "subject": "", "state": "completed", "light": {"state": "no event", "detail": ""},
         "scores": {"scored_at": NOW - 60, "newest_at": newest_at, "events": len(events), "threshold": threshold},
+        "checkpoint": {"path": "model.pt", "present": True, "since": since} if since else None,
         "detections": {"total": len(events), "acknowledged": acknowledged, "events": events},
     }  # fmt: skip
     state = {
@@ -86,6 +88,28 @@ def test_machines_are_ranked_by_what_needs_attention(plant):
     assert rows["copied"].attention == ["no new data for 29 days"]
     assert rows["silent"].attention == ["no new data for 2.1 days"]
     assert (rows["new"].page, rows["fine"].page) == (None, "machines/fine/")
+
+
+@pytest.mark.parametrize(
+    ("command", "since", "later", "is_shown"),
+    [
+        ("train", NOW - 1800, "score", True),
+        ("train", NOW + 1800, "score", False),  # trained again by hand
+        ("quality", None, "score", False),
+        ("quality", None, None, True),
+        ("score", None, "quality", True),
+    ],
+)
+def test_a_failure_is_shown_until_it_is_corrected(workspace, command, since, later, is_shown):
+    exported(workspace, "press", since=since)
+    folder = workspace_of(machine("press"), workspace)
+    for file in (folder / "artifacts/fleet").iterdir():
+        file.unlink()
+    Outcome("press", command, "failed", "no rows", 3).write(folder)
+    if later:
+        Outcome("press", later, "completed", at="2999-01-01T00:00:00+00:00").write(folder)
+    (row,) = fleet_state(Fleet((machine("press"),), 24.0), workspace, [machine("press")]).machines
+    assert bool(row.failed) == is_shown
 
 
 def test_the_report_writes_the_document_of_the_dashboard(plant, capsys):
