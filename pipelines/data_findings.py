@@ -107,9 +107,12 @@ def of_reports(
             if warning.channel not in never_change:
                 warned[warning.rule].append(_InFile(file, warning))
     for of_rule in failed.values():
-        yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
+        yield from (
+            Finding("stop", text, "correct it, or change dqvl.hard")
+            for text in _of_rule(of_rule, config.dqvl.report_dir)
+        )
     for of_rule in warned.values():
-        yield from (Finding("warn", text) for text in _of_rule(of_rule))
+        yield from (Finding("warn", text) for text in _of_rule(of_rule, config.dqvl.report_dir))
     yield from _of_constants(constant, recordings, len(reports), config)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
@@ -153,7 +156,7 @@ def _values_of(channel: str, recordings: Sequence[Recording]) -> set[float]:
     return firsts
 
 
-def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
+def _of_rule(found: Sequence[_InFile], report_dir: str) -> Iterator[str]:
     """The findings of one quality rule in words; of many, the one with the largest value, and the number of others."""
     if len(found) <= _NAMED:
         yield from (f"{file}: {each.message}" for file, each in found)
@@ -164,7 +167,7 @@ def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
     if channels:
         others = f" and {len(channels) - _NAMED} more" if len(channels) > _NAMED else ""
         text += f", of {', '.join(channels[:_NAMED])}{others}"
-    yield f"{text}; `landfall quality` lists all"
+    yield f"{text}; `landfall quality` writes all to {report_dir}"
 
 
 def of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:

@@ -104,7 +104,7 @@ RULES = (
     Rule("stuck", "warn", _of_channels("stuck_ratio"), lambda q: q.warn.stuck_ratio,
          "one value repeats without a break for {value:.2%} of the file (limit {limit:.2%})"),
     Rule("jumps", "warn", _of_channels("largest_jump_sigma"), lambda q: q.warn.jump_sigma,
-         "the largest step is {value:.4g} robust standard deviations of the channel's steps (limit {limit:.4g})"),
+         "the largest step is {value:,.5g} robust standard deviations of the channel's steps (limit {limit:.4g})"),
     Rule("clipping", "warn", _of_channels("clipping_ratio"), lambda q: q.warn.clipping_ratio,
          "{value:.2%} of the values are exactly the minimum or maximum (limit {limit:.2%})"),
     Rule("flat", "warn", _of_channels("flat_ratio"), lambda q: q.warn.flat_ratio,

@@ -109,7 +109,7 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
     assert "each recording belongs to one split" in text
     (stuck,) = [line for line in text.splitlines() if "one value repeats" in line]
     assert "data/fdc/test_29.csv: flow: one value repeats without a break for 81.82 %" in stuck
-    assert "29 more in 30 files, of flow; `landfall quality` lists all" in stuck
+    assert "29 more in 30 files, of flow; `landfall quality` writes all to artifacts/dqvl/fdc" in stuck
     for line in (
         "train_0.csv and 29 more: constant: unused",
         "'data.exclude=[unused]' leaves them out",

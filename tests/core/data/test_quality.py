@@ -178,6 +178,9 @@ def test_one_jump_of_a_constant_channel_is_reported():
     values_tc = np.full((1000, 1), 20.0)
     values_tc[500] = 21
     assert "jumps" in fired(judge(recording(values_tc)))
+    switch_tc = (np.arange(1000) > 990).astype(float)[:, None]
+    (found,) = [each for each in judge(recording(switch_tc)).warnings if each.rule == "jumps"]
+    assert found.value == pytest.approx(10_000), "the scale of a channel that is mostly 0 is not 0"
 
 
 def test_regular_switching_is_not_a_jump_but_an_outlier_is():
