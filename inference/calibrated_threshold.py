@@ -101,8 +101,7 @@ def departure(
         f"{percent(found.rate)} of the scores are alarms; at most {percent(threshold.expected.high)} are expected if "
         f"the process has not changed. The median score is {ratio_in_words(times)} times that of the "
         "calibration data. Either there are lasting faults, or the process has changed since the calibration. In the "
-        f"second case the stated rates do not hold: {remedy}. `landfall check` names files that are "
-        "rounded to fewer decimals"
+        f"second case the stated rates do not hold: {remedy}"
     )
 
 

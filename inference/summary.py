@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from pydantic import Field
 
 from core.checkpoint import detector_path
 from core.config.schema import AnyConfig, Scoring
+from core.data.recording import NS_PER_S
 from core.documents import SCHEMA_VERSION, Document, Number, Text, Time
 from core.numbers import counted, finite, plain
 from core.reading import json_object_or_none
@@ -52,6 +54,7 @@ Summary = dict[str, Any]
 class ScoreSummary(Document):
     run_id: Text | None = Field(None, description="Run whose model scored.")
     scored_at: Time | None = Field(None, description="Time of the scoring.")
+    newest_at: Time | None = Field(None, description="Newest time stamp of the scored data; null without time stamps.")
     scores: int = Field(0, description="Number of scores: of rows for process sensors, of windows for vibration.")
     recordings: int = Field(0, description="Number of recordings.")
     alarms: int = Field(0, description="Scores above the threshold.")
@@ -137,6 +140,7 @@ def summary_of(
         "checkpoint": relative(model.path, root) if model is not None else None,
         "checkpoint_sha256": model.sha256 if model is not None else None,
         "scored_at": utc_now(),
+        "newest_at": _newest_at(recordings),
         "device": inputs.plan.to_json(),
         "scores": num_scored,
         "recordings": int(scores["recording"].nunique()),
@@ -162,6 +166,11 @@ def summary_of(
         "charts_alone": _charts_alone(scores, charts_alone, detector, settings),
         "timeline": {"png": relative(ScoringPaths.of(inputs.config, root=root).timeline, root)},
     }
+
+
+def _newest_at(recordings: Sequence[Recording]) -> str | None:
+    newest_ns = [int(each.time_ns[-1]) for each in recordings if each.time_source == "timestamp" and len(each)]
+    return datetime.fromtimestamp(max(newest_ns) / NS_PER_S, UTC).isoformat() if newest_ns else None
 
 
 def _charts_alone(

@@ -73,7 +73,8 @@ def _unlike(median: float) -> str:
     return (
         "The calibration data is unlike the other reference data, as at another operating point: half of its scores "
         f"are {ratio_in_words(median)} or more, where about 1 is usual. The threshold is above nearly all of them, so "
-        "faults with lower scores raise no alarm. Add data of this operating point to data.splits.train"
+        "faults with lower scores raise no alarm. Add data of this operating point to data.splits.train, or if each "
+        "file is a run of a recipe, set `by: recording` in data.splits"
     )
 
 

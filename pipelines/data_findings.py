@@ -13,6 +13,7 @@ import numpy as np
 
 from core.config.overrides import list_override
 from core.config.schema import AnyConfig
+from core.data.courses import have_same_course
 from core.data.dataset import path_shown
 from core.data.files import FORMATS_HINT, folder_of, matches, other_files
 from core.data.labels import labels_of
@@ -32,6 +33,8 @@ _COARSE = 0.05
 _MOST_DECIMALS = 6
 # Channels with a higher correlation contain the same information.
 _SAME = 0.99999
+# A channel that never decreases is a meter if it increases so often; a recipe has fewer steps.
+_MANY_INCREASES = 20
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
 # Findings of one quality rule, or channels, that are named one by one.
@@ -104,9 +107,12 @@ def of_reports(
             if warning.channel not in never_change:
                 warned[warning.rule].append(_InFile(file, warning))
     for of_rule in failed.values():
-        yield from (Finding("stop", text, "correct it, or change dqvl.hard") for text in _of_rule(of_rule))
+        yield from (
+            Finding("stop", text, "correct it, or change dqvl.hard")
+            for text in _of_rule(of_rule, config.dqvl.report_dir)
+        )
     for of_rule in warned.values():
-        yield from (Finding("warn", text) for text in _of_rule(of_rule))
+        yield from (Finding("warn", text) for text in _of_rule(of_rule, config.dqvl.report_dir))
     yield from _of_constants(constant, recordings, len(reports), config)
     notes = {note: recording.file_id for recording in reversed(recordings) for note in recording.notes}
     yield from (Finding("note", f"{path_shown(file_id, config)}: {note}") for note, file_id in notes.items())
@@ -150,7 +156,7 @@ def _values_of(channel: str, recordings: Sequence[Recording]) -> set[float]:
     return firsts
 
 
-def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
+def _of_rule(found: Sequence[_InFile], report_dir: str) -> Iterator[str]:
     """The findings of one quality rule in words; of many, the one with the largest value, and the number of others."""
     if len(found) <= _NAMED:
         yield from (f"{file}: {each.message}" for file, each in found)
@@ -161,7 +167,7 @@ def _of_rule(found: Sequence[_InFile]) -> Iterator[str]:
     if channels:
         others = f" and {len(channels) - _NAMED} more" if len(channels) > _NAMED else ""
         text += f", of {', '.join(channels[:_NAMED])}{others}"
-    yield f"{text}; `landfall quality` lists all"
+    yield f"{text}; `landfall quality` writes all to {report_dir}"
 
 
 def of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:
@@ -173,6 +179,19 @@ def of_operating_points(training: Sequence[tuple[Recording, Span]], config: AnyC
         override = list_override("data.context_channels", found)
         hint = f"{override} compares recordings with what is usual at their operating point"
         yield Finding("note", f"the sidecars have operating points: {ranges}", hint)
+
+
+def of_courses(training: Sequence[tuple[Recording, Span]], config: AnyConfig) -> Iterator[Finding]:
+    """Runs of a recipe of which each split has a segment: calibration on the end of a run knows nothing about the
+    rest."""
+    train, calibration = config.data.splits.train, config.data.splits.calibration
+    if config.stream != "patchtst" or train.by != "time" or train.files != calibration.files or train.stop == 1.0:
+        return
+    runs = list({recording.file_id: recording for recording, _ in training}.values())
+    if have_same_course(runs):
+        text = f"the {len(runs)} recordings take the same course, as runs of a recipe do, and each is divided by time"
+        hint = "add runs and set `by: recording` in data.splits, so that each run is in one split"
+        yield Finding("warn", f"{text}: the calibration data is only the end of this course", hint)
 
 
 def of_channels(
@@ -203,18 +222,29 @@ def of_channels(
 def of_counters(
     training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
 ) -> Iterator[Finding]:
-    """Channels that only increase, such as a time or a meter: every later value is outside of the training data."""
-    counts_c = np.full(len(channels), len(training) > 0)
-    for recording, span in training:
-        step = max(1, (span.stop - span.start) // _COMPARED_ROWS)
-        change_nc = np.diff(recording.values_tc[span.start : span.stop : step].astype(np.float64), axis=0)
-        num_known_c = np.isfinite(change_nc).sum(axis=0)
-        counts_c &= ~(change_nc < 0).any(axis=0) & (2 * (change_nc > 0).sum(axis=0) > num_known_c)
+    """Channels that only increase, such as a time or a meter: every later value is outside of the training data. Most
+    steps increase in each recording, or many in all of them: a meter may be rounded."""
+    values = [
+        recording.values_tc[span.start : span.stop : max(1, (span.stop - span.start) // _COMPARED_ROWS)]
+        for recording, span in sorted(training, key=lambda each: each[0].time_ns[0])
+    ]
+    counts_c = np.array([_counts([values_nc[:, c] for values_nc in values]) for c in range(len(channels))], dtype=bool)
     names = [name for name, counts in zip(channels, counts_c, strict=True) if counts]
     if names:
         override = _excluding(names, config)
         hint = f"{override} leaves out what new data cannot repeat; data.timestamp names a time column"
         yield Finding("warn", f"only increasing, as a time or a meter: {', '.join(names)}", hint)
+
+
+def _counts(values: Sequence[np.ndarray]) -> bool:
+    """values: of one channel in each recording, in order of time."""
+    known = [values_n[np.isfinite(values_n)].astype(np.float64) for values_n in values]
+    changes = [np.diff(values_n) for values_n in known]
+    if not changes or any((change_n < 0).any() for change_n in changes):
+        return False
+    change_n = np.diff(np.concatenate(known))
+    is_meter = not (change_n < 0).any() and (change_n > 0).sum() >= _MANY_INCREASES
+    return is_meter or all(2 * (change_n > 0).sum() > len(change_n) for change_n in changes)
 
 
 def of_decimals(

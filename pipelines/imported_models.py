@@ -77,7 +77,7 @@ def measure_quality(config: AnyConfig, root: Path) -> None:
     try:
         reports = check_quality(config, root=root, splits=splits)
     except LandfallError as error:
-        log.warning("%s: the quality reports cannot be written: %s", config.stream, error)
+        log.warning("%s: the quality check failed: %s", config.stream, error)
         return
     log.info("%s: the quality of %d files was checked in this workspace", config.stream, len(reports))
 

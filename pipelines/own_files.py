@@ -19,6 +19,7 @@ from core.data.files import (
     FORMATS_HINT,
     data_stem,
     data_suffix,
+    have,
     matches,
     other_files,
     refuse_other_kinds,
@@ -45,11 +46,12 @@ def sensor_files(paths: Sequence[Path]) -> list[Path]:
             raise DataError("does not exist", path=path, hint=hint)
         where = ("**/*", path.resolve()) if path.is_dir() else (glob.escape(path.name), path.parent)
         refuse_other_kinds(*where)
-        files = matches(*where)
+        files, others = matches(*where), other_files(*where)
         if not files:
-            raise DataError("has no sensor file", path=path, hint=FORMATS_HINT)
-        if others := other_files(*where):
-            log.warning("%s and %d more have another format and are not read", others[0], len(others) - 1)
+            named = f"; {have(others, 'another format')}" if others else ""
+            raise DataError(f"has no sensor file{named}", path=path, hint=FORMATS_HINT)
+        if others:
+            log.warning("%s: %s and are not read", path, have(others, "another format"))
         found += [file.absolute() for file in files]
     return sorted(set(found))
 

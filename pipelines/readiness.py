@@ -15,8 +15,17 @@ import numpy as np
 from core.config import recipe
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
-from core.data.dataset import common_shape, copies, copy_in_words, files_of, path_shown, read_file, with_recipe
-from core.data.quality import QualityReport, judge
+from core.data.dataset import (
+    common_shape,
+    copies,
+    copy_in_words,
+    files_of,
+    path_shown,
+    read_file,
+    reference_ids,
+    with_recipe,
+)
+from core.data.quality import QualityReport, judge, with_long_runs
 from core.data.recording import NS_PER_S, Recording
 from core.data.segments import lengths_of, num_rows, offsets_of
 from core.data.splits import (
@@ -38,6 +47,7 @@ from pipelines.data_findings import (
     Finding,
     of_channels,
     of_counters,
+    of_courses,
     of_decimals,
     of_labels,
     of_operating_points,
@@ -123,6 +133,7 @@ def readiness(config: AnyConfig, *, root: Path, splits: Sequence[SplitName] = SP
     findings += [_too_short(config, each, each.name in may_be_whole) for each in states if not each.is_enough]
     training = [(recordings[span.recording], span) for span in spans.get("train", [])]
     findings += [
+        *of_courses(training, config),
         *of_channels(training, channels, config),
         *of_counters(training, channels, config),
         *of_decimals(training, recordings, config),
@@ -156,7 +167,7 @@ def _read(
             if report.decision == "drop":
                 continue
         recordings += reading.recordings
-    return recordings, reports
+    return recordings, with_long_runs(reports, reference_ids(config, data_root))
 
 
 # -------------------------------------------------------------------------------------------------------------- splits

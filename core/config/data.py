@@ -24,7 +24,8 @@ class Split(Section):
         "time",
         description="`time`: `start` and `stop` select a segment of each recording. `recording`: they select files in "
         "the order of their time stamps or names, and records from each `.npz` file. `auto`: `recording` for many "
-        "recordings of process sensors and for recordings that are too short to be divided, else `time`.",
+        "recordings of process sensors, for some that take the same course, as runs of a recipe do, and for recordings "
+        "that are too short to be divided, else `time`.",
     )
     start: Bound = Field(
         0.0, ge=0, description="Start of the segment: a float is a fraction (0 to 1), an integer is a row or record."

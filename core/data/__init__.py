@@ -32,6 +32,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `scaling`: centre and scale of each channel
 - `store`: files after ingest, on disk
 - `windows`: windows over concatenated recordings
+- `courses`: whether recordings are runs of the same recipe
 - `splits`: which rows belong to which split
 - `scalogram`: images of vibration
 - `figures`: tables and figures of a split, for notebooks

@@ -59,10 +59,15 @@ def _in_order(recording: Recording, scratch: Path | None) -> Recording:
     )
 
 
+def is_clock_set_back(seconds: float) -> bool:
+    """Whether a time stamp that is so much older than the one before may be of local time in autumn."""
+    return _CLOCK_SET_BACK[0] < seconds <= _CLOCK_SET_BACK[1]
+
+
 def _as_a_clock_set_back(back_n: np.ndarray) -> str:
     """A remark on a single step back of up to an hour."""
     seconds = -float(back_n.min(initial=0)) / NS_PER_S
-    if len(back_n) != 1 or not _CLOCK_SET_BACK[0] < seconds <= _CLOCK_SET_BACK[1]:
+    if len(back_n) != 1 or not is_clock_set_back(seconds):
         return ""
     return (
         f": one step goes back by {duration_in_words(seconds)}, as local time does in autumn; the rows of two hours "

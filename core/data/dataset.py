@@ -19,10 +19,10 @@ from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
 from core.data.figures import channels_figure, recording_frame, scalogram_figure
-from core.data.files import expand, folder_of
+from core.data.files import expand, folder_of, matches
 from core.data.ingest import Reading
 from core.data.operating_points import with_operating_points
-from core.data.quality import QualityReport, judge, write_report
+from core.data.quality import QualityReport, judge, with_long_runs, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
 from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS, SplitName, divided, no_rows, spans_of, splits_of, windows_of
@@ -173,12 +173,14 @@ def load_stream_data(
 def check_quality(
     config: AnyConfig, *, root: Path, run_id: str = "", splits: Sequence[SplitName] = SPLIT_NAMES
 ) -> list[QualityReport]:
-    """Checks every file of the splits and writes its report. Raises QualityError when no file passes."""
+    """Checks every file of the splits and writes its report. Raises QualityError when no file passes, DataError for
+    files with different channels or sampling rates."""
     data_root = (root / config.data.root).resolve()
     files = {file for name in splits for file in files_of(config, name, data_root)}
     store = Store.of(config, root)
-    reports = read_all(sorted(files), config, root, run_id, store)[1]
+    recordings, reports = read_all(sorted(files), config, root, run_id, store)
     store.forget_oldest()
+    common_shape(recordings, config)
     return reports
 
 
@@ -241,6 +243,13 @@ def read_all(
             if report is None or report.decision == "keep":
                 kept += reading.recordings
             progress.advance()
+    compared = with_long_runs(reports, reference_ids(config, data_root))
+    for before, report in zip(reports, compared, strict=True):
+        if report is not before and write_reports:
+            write_report(report, root / config.dqvl.report_dir)
+            stuck = [warning.message for warning in report.warnings if warning not in before.warnings]
+            log.warning("%s: %s", path_shown(report.file_id, config), "; ".join(stuck[:_NAMED]))
+    reports = compared
     if store.num_cached:
         log.info("%d of %d files are cached in %s", store.num_cached, len(files), config.data.store_dir)
     _log_decisions(notes, reports if write_reports else [], config)
@@ -253,6 +262,12 @@ def read_all(
             hint=f"see {config.dqvl.report_dir}, correct the data or change dqvl.hard",
         )
     return kept, reports
+
+
+def reference_ids(config: AnyConfig, data_root: Path) -> set[str]:
+    """The file ids of all splits of normal data."""
+    globs = {glob for name in SPLIT_NAMES if name != "test" for glob in config.data.splits[name].files}
+    return {relative(path, data_root) for glob in globs for path in matches(glob, data_root)}
 
 
 def path_shown(file_id: str, config: AnyConfig) -> str:

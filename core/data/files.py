@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +19,10 @@ Part = TypeVar("Part")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 PLAIN_TEXT_SUFFIXES = (".csv", ".txt")
 ARRAY_SUFFIXES = (".npy", ".npz")
-FORMATS_HINT = "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz; docs/data-formats.md converts wav and mat"
+FORMATS_HINT = (
+    "sensor files are .csv, .csv.gz, .txt, .parquet, .npy or .npz; docs/data-formats.md, Other formats, converts "
+    "Excel, wav and mat"
+)
 
 _LABEL_FILE = re.compile(r"[._](?:run_)?labels\.", re.IGNORECASE)
 
@@ -45,8 +48,13 @@ def expand(patterns: Iterable[str], root: Path, *, hint: str = "correct data.spl
             name = pattern.removeprefix(f"{folder_of(pattern)}/")
             is_there = folder.is_dir()
             problem = f"{folder} has no sensor file {name}" if is_there else f"the folder {folder} does not exist"
+            everything = f"{folder_of(pattern)}/*"
             if others := other_files(pattern, root):
-                problem, hint = f"{problem}; {others[0].name} has another format", FORMATS_HINT
+                problem, hint = f"{problem}; {have(others, 'another format')}", FORMATS_HINT
+            elif others := matches(everything, root):
+                problem = f"{problem}; {have(others, 'another name')}"
+            elif others := other_files(everything, root):
+                problem, hint = f"{problem}; {have(others, 'another format')}", f"{hint}; {FORMATS_HINT}"
             raise DataError(f"no data: {problem}", hint=hint)
         found.update(sensors)
     for path in found:
@@ -72,6 +80,13 @@ def other_files(pattern: str, root: Path) -> list[Path]:
     ignored = (".", "~")
     files = (path for path in _glob(pattern, root) if path.is_file() and not path.name.startswith(ignored))
     return sorted(path for path in files if not data_suffix(path) and path.suffix.lower() != ".json")
+
+
+def have(files: Sequence[Path], what: str) -> str:
+    """Such as `a.xlsx and 2 more have another format`."""
+    return (
+        f"{files[0].name} and {len(files) - 1:,} more have {what}" if len(files) > 1 else f"{files[0].name} has {what}"
+    )
 
 
 def refuse_other_kinds(pattern: str, root: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -104,7 +104,7 @@ RULES = (
     Rule("stuck", "warn", _of_channels("stuck_ratio"), lambda q: q.warn.stuck_ratio,
          "one value repeats without a break for {value:.2%} of the file (limit {limit:.2%})"),
     Rule("jumps", "warn", _of_channels("largest_jump_sigma"), lambda q: q.warn.jump_sigma,
-         "the largest step is {value:.4g} robust standard deviations of the channel's steps (limit {limit:.4g})"),
+         "the largest step is {value:,.5g} robust standard deviations of the channel's steps (limit {limit:.4g})"),
     Rule("clipping", "warn", _of_channels("clipping_ratio"), lambda q: q.warn.clipping_ratio,
          "{value:.2%} of the values are exactly the minimum or maximum (limit {limit:.2%})"),
     Rule("flat", "warn", _of_channels("flat_ratio"), lambda q: q.warn.flat_ratio,
@@ -128,6 +128,53 @@ def judge(metrics: dict[str, Any], limits: Quality, *, stream: Stream, file_id: 
     )
     log.debug("%s: %s, %d warnings", report.file_id, report.decision, len(report.warnings))
     return report
+
+
+# A run of one value that is so many times as long as any in the reference files, and at least so many rows, is not due
+# to chance or rounding. Channels that hold their value in most steps, such as switches, may rest at any time.
+_LONG_RUN, _LONG_RUN_ROWS, _RESTS = 10, 30, 0.5
+
+
+def with_long_runs(reports: Sequence[QualityReport], reference: Collection[str]) -> list[QualityReport]:
+    """The reports, with a warning for each channel that repeats one value far longer than in the reference files.
+
+    reference: file ids; other files are compared with them.
+    """
+    of_reference = [each.metrics for each in reports if each.file_id in reference and each.decision == "keep"]
+    longest: dict[str, int] = {}
+    for metrics in of_reference:
+        for name in metrics["channels"]:
+            longest[name] = max(longest.get(name, 0), _longest_run(metrics, name))
+    rests = {
+        name
+        for metrics in of_reference
+        for name, values in metrics["channels"].items()
+        if values["constant"] or (values["flat_ratio"] or 0.0) > _RESTS
+    }
+    compared = {name: rows for name, rows in longest.items() if name not in rests}
+    return [each if each.file_id in reference else _with_long_runs(each, compared) for each in reports]
+
+
+def _with_long_runs(report: QualityReport, reference: dict[str, int]) -> QualityReport:
+    known = {warning.channel for warning in report.warnings if warning.rule == "stuck"}
+    found = []
+    for name, most in reference.items():
+        if name in known or name not in report.metrics["channels"]:
+            continue
+        rows, limit = _longest_run(report.metrics, name), max(_LONG_RUN * most, _LONG_RUN_ROWS)
+        if rows >= limit:
+            message = (
+                f"{name}: one value repeats for {rows:,} rows, in the reference data for {max(most, 1):,} at most: the "
+                "sensor may be stuck"
+            )
+            found.append(QualityFinding(rule="long_run", value=rows, limit=limit, channel=name, message=message))
+    return report.model_copy(update={"warnings": (*report.warnings, *found)}) if found else report
+
+
+def _longest_run(metrics: dict[str, Any], channel: str) -> int:
+    """Rows of the longest run of one value. The metric is a share of the rows that cleaning kept."""
+    kept = metrics["rows"] * (1.0 - metrics["invalid_timestamp_ratio"]) * (1.0 - metrics["duplicate_ratio"])
+    return round(metrics["channels"][channel]["stuck_ratio"] * kept)
 
 
 def _findings(rule: Rule, metrics: dict[str, Any], limit: float) -> list[QualityFinding]:

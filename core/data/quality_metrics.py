@@ -115,7 +115,7 @@ def channel_metrics(values_t: np.ndarray, gap_g: np.ndarray) -> dict[str, Any]:
         metrics["constant"] = num_observed > 1
         return metrics
     if num_steps:
-        level = abs(median(observed, num_observed))
+        level = abs(median(observed, num_observed)) or float(max(abs(low), abs(high)))  # a switch is mostly 0
         metrics["largest_jump_sigma"] = _largest_jump(differences, num_steps, level)
     clipped = sum(int(((block == low) | (block == high)).sum()) for block in observed()) / num_observed
     metrics["clipping_ratio"] = None if _is_discrete(observed, clipped) else clipped

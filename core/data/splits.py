@@ -18,6 +18,7 @@ from core.config.compose import with_values
 from core.config.data import Split
 from core.config.recipe import AUTO, smallest_window, usual_window
 from core.config.schema import AnyConfig
+from core.data.courses import have_same_course
 from core.data.files import matches
 from core.data.recording import Recording
 from core.data.segments import lengths_of, window_starts
@@ -127,9 +128,9 @@ def divided(config: AnyConfig, recordings: Sequence[Recording], data_root: Path)
     """The configuration with `time` or `recording` instead of `by: auto`: the same for all splits of the same files.
 
     Many recordings of process sensors are divided by recording, because each may be a run of a recipe, whose end
-    differs from its beginning; also many recordings of vibration whose parts would be shorter than a usual window, such
-    as a snapshot every ten minutes, and recordings that are too short for any window. The others are divided by time,
-    so that each load of a vibration test is in each split.
+    differs from its beginning; a few, if they take the same course; also many recordings of vibration whose parts would
+    be shorter than a usual window, such as a snapshot every ten minutes, and recordings that are too short for any
+    window. The others are divided by time, so that each load of a vibration test is in each split.
     """
     of_files: dict[tuple[str, ...], list[SplitName]] = defaultdict(list)
     for name in SPLIT_NAMES:
@@ -160,6 +161,8 @@ def _division(
     many = fewest >= _MANY_RECORDINGS
     if many and config.stream == "patchtst":
         return "recording", f"each has {_MANY_RECORDINGS} or more of the {num_recordings:,} recordings"
+    if config.stream == "patchtst" and fewest >= 1 and have_same_course([recordings[i] for g in groups for i in g]):
+        return "recording", f"the {num_recordings:,} recordings take the same course, as runs of a recipe do"
     rate_hz = recordings[groups[0][0]].sampling_rate_hz
     window = usual_window(config, rate_hz) if many and rate_hz else smallest_window(config)
     needed = max(_rows_for(config, split, window, window) for split in splits)

@@ -49,7 +49,7 @@ from core.workspace import json_digest, relative, sha256_of, write_json
 log = logging.getLogger(__name__)
 
 # Increases whenever readers, cleaning or metrics change their result for the same file.
-VERSION = 9
+VERSION = 10
 
 # A file written less than this before it was digested may be written again without a change of its times.
 _SETTLED_NS = 2 * 10**9

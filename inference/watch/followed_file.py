@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from core.data.cleaning import is_clock_set_back
 from core.data.recording import NS_PER_S
 from core.errors import DataError
 from inference.detector.split_scores import SplitScores
@@ -108,6 +109,8 @@ class FollowedFile(Running):
             kind = "repeated" if repeated else "late"
             problem = "repeats the time stamp of the newest row" if repeated else "is older than the newest row"
             hint = "write each row once" if repeated else "write rows in order of time"
+            if is_clock_set_back(float(newest_n[at] - rows.time_n[at]) / NS_PER_S):
+                hint += "; if local time was set back in autumn, write UTC, or the offset in each time stamp (+01:00)"
             row = int(rows.line_n[at])
             self._log(kind, DataError(f"{problem}: it is left out", path=self.path, row=row, hint=hint))
         return NewRows(rows.values_nc[kept_n], rows.time_n[kept_n], rows.line_n[kept_n])

@@ -30,7 +30,11 @@ class FleetMachine(Document):
     attention: list[Text] = Field(default_factory=list, description="What needs attention, the most urgent first.")
     open_events: int = Field(0, description="Events that are not acknowledged.")
     severity: Number = Field(None, description="Highest score of an open event, divided by the threshold.")
-    data_at: Time | None = Field(None, description="When the newest data file changed; null if there is none.")
+    data_at: Time | None = Field(
+        None,
+        description="Newest time stamp of the scored data, or when the newest file changed if that is earlier or there "
+        "are no time stamps; null without data.",
+    )
     scored_at: Time | None = Field(None, description="When the machine was scored; null if it never was.")
     failed: list[FailedJob] = Field(default_factory=list, description="Jobs whose last run failed or was stopped.")
     page: Text | None = Field(None, description="The machine's own page; null before its first job completed.")

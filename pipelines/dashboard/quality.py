@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from core.config.schema import AnyConfig, Stream
+from core.data.files import matches
+from core.workspace import relative
 from pipelines.dashboard.detail_documents import FileQuality, Quality
 from pipelines.dashboard.publish import write_document
 from pipelines.dashboard.state_documents import QualityMessage, QualitySummary
@@ -19,7 +21,7 @@ WORST_MESSAGES = 5
 def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[FileQuality]:
     """The newest report of each file of the data, by file name.
 
-    Reports of other files, such as the sample data before there was any own data, are left out. If no file exists,
+    Reports of other files, such as those of a command with another folder, are left out. If no file of the data exists,
     because the model was imported without them, all reports count.
     """
     reports: dict[str, FileQuality] = {}
@@ -31,8 +33,11 @@ def read_reports(root: Path, config: AnyConfig, problems: Problems) -> list[File
         report = read_model(path, FileQuality, problems)
         if report is not None:
             reports[report.file_id] = report
-    present = [file_id for file_id in reports if has_file(root / config.data.root / file_id)]
-    return [reports[file_id] for file_id in sorted(present or reports)]
+    data_root = root / config.data.root
+    present = {file_id for file_id in reports if has_file(data_root / file_id)}
+    globs = config.data.splits.globs if present else ()  # without permission, a glob may raise
+    of_splits = {relative(path, data_root) for glob in globs for path in matches(glob, data_root)}
+    return [reports[file_id] for file_id in sorted(present & of_splits or present or reports)]
 
 
 def quality_summary(reports: Sequence[FileQuality]) -> QualitySummary | None:

@@ -39,6 +39,8 @@ def _machine(machine: Machine, root: Path, now: datetime, limit: timedelta) -> F
     found = stream.detections if stream is not None else None
     events = found.events if found is not None else []
     opened = [event for event in events if event.annotation is None or not event.annotation.acknowledged]
+    scores, changed = stream.scores if stream is not None else None, _changed_at(workspace, outcomes)
+    known = [time for time in (scores.newest_at if scores else None, changed) if time is not None]
     row = FleetMachine(
         id=machine.id,
         stream=machine.stream,
@@ -46,19 +48,33 @@ def _machine(machine: Machine, root: Path, now: datetime, limit: timedelta) -> F
         state="no event",
         open_events=found.total - found.acknowledged if found else 0,
         severity=max((event.severity for event in opened), default=None),
-        data_at=_data_at(workspace, outcomes),
-        scored_at=stream.scores.scored_at if stream is not None and stream.scores else None,
+        data_at=min(known, default=None),
+        scored_at=scores.scored_at if scores else None,
         failed=[
             FailedJob(command=each.command, reason=each.reason, at=each.at)
             for each in outcomes
-            if each.ending in ("failed", "stopped")
+            if each.ending in ("failed", "stopped") and not _is_over(each, outcomes, machine, stream)
         ],
         page=f"{FOLDER}/{machine.id}/" if state is not None else None,
     )
-    needs = sorted(_attention(row, machine, stream, now, limit), key=lambda need: _URGENCY[need[0]])
+    needs = [*_attention(row, machine, stream, now, limit)]
+    if changed is not None and row.scored_at is not None and changed > row.scored_at:
+        needs.append(("stale", "data is newer than the scores"))
+    needs.sort(key=lambda need: _URGENCY[need[0]])
     return row.model_copy(
         update={"state": needs[0][0] if needs else "no event", "attention": [text for _, text in needs]}
     )
+
+
+def _is_over(failed: Outcome, outcomes: Sequence[Outcome], machine: Machine, stream: StreamState | None) -> bool:
+    """Whether a failure has been corrected, also by another command: the files have been read since, or there is a
+    newer model, or none is needed."""
+    if failed.command == "quality":
+        return any(each.ending == "completed" and each.at > failed.at for each in outcomes)
+    if failed.command != "train":
+        return False
+    since = stream.checkpoint.since if stream is not None and stream.checkpoint is not None else None
+    return machine.detector == "charts" or (since is not None and since > datetime.fromisoformat(failed.at))
 
 
 def _attention(
@@ -74,8 +90,6 @@ def _attention(
         yield "stale", stream.light.detail
     if row.data_at is not None and now - row.data_at > limit:
         yield "stale", f"no new data for {duration_in_words((now - row.data_at).total_seconds())}"
-    if row.data_at is not None and row.scored_at is not None and row.data_at > row.scored_at:
-        yield "stale", "data is newer than the scores"
     for job in row.failed:
         yield "failed", f"{job.command}: {job.reason}"
     if row.scored_at is None:
@@ -83,7 +97,7 @@ def _attention(
         yield ("no scores", "not scored yet") if has_model else ("no model", "not trained yet")
 
 
-def _data_at(workspace: Path, outcomes: Sequence[Outcome]) -> datetime | None:
+def _changed_at(workspace: Path, outcomes: Sequence[Outcome]) -> datetime | None:
     """When the newest file of the test split changed; its patterns are those of the newest job."""
     patterns = max(outcomes, key=lambda each: each.at).test_files if outcomes else ()
     changed = [changed_at(file) for pattern in patterns for file in matches(pattern, workspace)]

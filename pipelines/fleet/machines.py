@@ -56,7 +56,7 @@ class Machine(Section):
 class _File(Section):
     machines: tuple[Any, ...] | str = Field(description="The machines, or the name of a csv file with one per line.")
     tags: Mapping[str, Tag] = Field({}, description="Settings of each tag; a tag without settings is not listed.")
-    stale_after_hours: Positive = Field(24.0, description="Age of the newest data file that needs attention.")
+    stale_after_hours: Positive = Field(24.0, description="Age of the newest data that needs attention.")
 
 
 @dataclass(frozen=True)

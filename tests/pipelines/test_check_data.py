@@ -109,7 +109,7 @@ def test_many_short_runs_are_ready_and_their_warnings_are_summarised(workspace, 
     assert "each recording belongs to one split" in text
     (stuck,) = [line for line in text.splitlines() if "one value repeats" in line]
     assert "data/fdc/test_29.csv: flow: one value repeats without a break for 81.82 %" in stuck
-    assert "29 more in 30 files, of flow; `landfall quality` lists all" in stuck
+    assert "29 more in 30 files, of flow; `landfall quality` writes all to artifacts/dqvl/fdc" in stuck
     for line in (
         "train_0.csv and 29 more: constant: unused",
         "'data.exclude=[unused]' leaves them out",
@@ -134,6 +134,21 @@ def test_few_short_runs_need_longer_or_more_files(workspace, capsys):
         EXIT_DATA, True,
     )  # fmt: skip
     assert write(8)[0] == EXIT_OK
+
+
+def test_runs_of_a_recipe_that_are_divided_by_time_are_named(workspace, capsys):
+    for number in range(5):
+        frame = pump(1_000, seed=number)
+        frame["timestamp"] += pd.Timedelta(hours=number)
+        (workspace / "data/fdc").mkdir(parents=True, exist_ok=True)
+        frame.to_csv(workspace / f"data/fdc/train_{number}.csv", index=False)
+    frame.to_csv(workspace / "data/fdc/test_1.csv", index=False)
+    overrides = [f"data.splits.{name}.by=recording" for name in ("train", "validation", "calibration")]
+    for given, is_named in (([], True), (overrides, False)):
+        _, found = check(capsys, workspace, "--stream", "patchtst", "--no-time", *given)
+        findings = [each for each in found["patchtst"]["findings"] if "take the same course" in each["text"]]
+        assert bool(findings) == is_named
+        assert all("by: recording" in each["hint"] for each in findings)
 
 
 def test_a_stream_without_data_is_left_out(workspace, capsys):
@@ -477,6 +492,27 @@ def test_files_of_other_formats_are_named(workspace, capsys):
     assert "data/vib/train_1.wav: not read" in texts(found["swinmae"], "warn")
 
 
+def test_files_that_need_another_format_or_name_are_named_where_nothing_can_be_read(workspace, tmp_path, capsys):
+    folder = workspace / "data/fdc"
+    folder.mkdir(parents=True)
+    (tmp_path / "export").mkdir()
+    for number in (1, 2):
+        (tmp_path / f"export/Batch_{number}.xlsx").write_bytes(b"PK")
+        (folder / f"Batch_{number}.xlsx").write_bytes(b"PK")
+    assert check_data.main([str(tmp_path / "export"), "--repo-root", str(workspace)]) == EXIT_DATA
+    assert "has no sensor file; Batch_1.xlsx and 1 more have another format" in capsys.readouterr().err
+
+    def named() -> str:
+        _, found = check(capsys, workspace, "--no-time", "--stream", "patchtst")
+        (first, *_) = [f"{each['text']}: {each['hint']}" for each in found["patchtst"]["findings"]]
+        return first
+
+    assert "no sensor file train_*; Batch_1.xlsx and 1 more have another format" in named()
+    assert "Excel" in named()
+    (folder / "Batch_1.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    assert "no sensor file train_*; Batch_1.csv has another name" in named()
+
+
 def test_files_that_belong_to_no_split_are_named(workspace, capsys):
     folder = workspace / "data/fdc"
     (folder / "line_2").mkdir(parents=True)
@@ -519,8 +555,12 @@ def test_a_channel_that_only_increases_is_named(workspace, tmp_path, capsys):
         frame["meter"] = np.cumsum(np.maximum(frame["flow"], 0))
         frame.loc[100, "meter"] = np.nan
         frame["valve"] = (frame["Zeit"] > 500).astype(int)
+        frame["hours"] = (7000 + (frame["Zeit"] + 1000 * number) / 360).round(1)
+        frame["step"] = frame["Zeit"] // 90
         frame.to_csv(tmp_path / f"train_{number}.csv", index=False)
     _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst")
-    assert "only increasing, as a time or a meter: Zeit, meter" in texts(found["patchtst"], "warn").splitlines()
-    _, found = check(capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter]")
+    assert "only increasing, as a time or a meter: Zeit, meter, hours" in texts(found["patchtst"], "warn").splitlines()
+    _, found = check(
+        capsys, workspace, tmp_path, "--no-time", "--stream", "patchtst", "data.exclude=[Zeit,meter,hours]"
+    )
     assert "only increasing" not in texts(found["patchtst"], "warn")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from core.config.data import Data, Split, Splits
 from core.owner import Owner
 from core.run_status import StepPoint
 from core.workspace import write_json
@@ -20,6 +21,7 @@ from pipelines.dashboard.run_documents import RunRecord
 from pipelines.dashboard.runs import decimate, read_history
 from pipelines.export_training_dashboard_state import export_state, main
 from pipelines.problems import Problems
+from pipelines.stream_configs import CONTRACT
 from tests.dashboard import builders
 from tests.dashboard.builders import (
     FIRST,
@@ -162,11 +164,18 @@ def test_a_checklist_older_than_the_scores_does_not_count(root):
 
 
 def test_quality_is_that_of_the_present_files(workspace):
-    """Reports of the sample data stay on disk when a user adds data of their own."""
-    own = workspace / "lot_stuck.csv"
-    own.write_text("timestamp,a\n")
+    """Reports of the sample data, and of a command with another folder, stay on disk."""
+    other = workspace / "lot_stuck.csv"
+    other.write_text("timestamp,a\n")
     quality = export_state(workspace).streams["patchtst"].quality
-    assert (quality.files, [message.file_id for message in quality.worst]) == (1, [own.name])
+    assert (quality.files, [message.file_id for message in quality.worst]) == (1, [other.name])
+    write(workspace / "data/fdc/train_1.csv", "timestamp,a\n")
+    report = {"file_id": "data/fdc/train_1.csv", "decision": "keep", "hard_fails": [], "warnings": []}
+    write(workspace / "artifacts/dqvl/fdc/own.json", report)
+    split = Split(files=("data/fdc/train_*",))
+    config = CONTRACT["patchtst"].model_copy(update={"data": Data(splits=Splits(train=split))})
+    quality = export_state(workspace, configs={**CONTRACT, "patchtst": config}).streams["patchtst"].quality
+    assert (quality.files, quality.warned) == (1, 0)
 
 
 def test_quality_counts_files_and_puts_the_gravest_first(workspace):

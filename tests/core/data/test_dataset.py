@@ -313,6 +313,15 @@ def test_when_every_file_is_dropped_the_first_reasons_are_reported(tmp_path):
             judge(tmp_path, make_config())
 
 
+def test_files_with_other_channels_are_an_error_of_the_quality_check_too(tmp_path):
+    write_ramp(tmp_path, "one.csv", 400)
+    write_ramp(tmp_path, "two.csv", 400, columns=("a", "other"))
+    config = make_config()
+    with pytest.raises(DataError, match="channels differ"):
+        check_quality(config, root=tmp_path)
+    assert len(list((tmp_path / config.dqvl.report_dir).glob("*.json"))) == 2, "both have a report"
+
+
 def test_a_linked_data_folder_keeps_its_name_in_reports(tmp_path):
     plant, root = tmp_path / "drive", tmp_path / "workspace"
     plant.mkdir()

@@ -126,6 +126,24 @@ def test_each_rule_is_triggered_by_its_defect(rule):
     assert report.decision == ("drop" if severity == "hard" else "keep")
 
 
+def test_a_value_that_repeats_far_longer_than_in_the_reference_is_a_stuck_sensor():
+    def report(name, rows):
+        values_tc = np.random.default_rng(0).standard_normal((1_000, 4)).round(1)
+        values_tc[100 : 100 + rows] = values_tc[100]  # all channels
+        values_tc[:, 2] = np.arange(1_000) % 100 > 60 if name != "test" else 1  # a switch
+        values_tc[:, 3] = 0.0 if name == "train_1" else values_tc[:, 3]
+        return judge(recording(values_tc, file_id=name))
+
+    train = [report("train_1", 4), report("train_2", 6)]
+    for rows, expected in ((150, {"a", "b"}), (50, set())):
+        *same, compared = quality.with_long_runs([*train, report("test", rows)], {"train_1", "train_2"})
+        assert same == train
+        found = [each for each in compared.warnings if each.rule == "long_run"]
+        assert {each.channel for each in found} == expected
+        assert all((each.value, each.limit) == (150, 60) for each in found)
+    assert quality.with_long_runs([report("test", 150)], ()) == [report("test", 150)], "nothing to compare with"
+
+
 def test_every_rule_is_tested():
     vibration = {"sampling_rate", "rms_low", "rms_high", "flat"}
     assert {rule.id for rule in RULES} == DEFECTS.keys() | vibration
@@ -160,6 +178,9 @@ def test_one_jump_of_a_constant_channel_is_reported():
     values_tc = np.full((1000, 1), 20.0)
     values_tc[500] = 21
     assert "jumps" in fired(judge(recording(values_tc)))
+    switch_tc = (np.arange(1000) > 990).astype(float)[:, None]
+    (found,) = [each for each in judge(recording(switch_tc)).warnings if each.rule == "jumps"]
+    assert found.value == pytest.approx(10_000), "the scale of a channel that is mostly 0 is not 0"
 
 
 def test_regular_switching_is_not_a_jump_but_an_outlier_is():

@@ -36,6 +36,24 @@ def write_runs(root: Path, count: int, rows: int, *, first: int = 0) -> None:
         frame.to_csv(folder / f"train_{500 - number}.csv", index=False)
 
 
+def write_batches(root: Path, count: int, *, shift: float = 0.0) -> None:
+    """Runs that heat, react for different times and cool; each begins later in this course by `shift` of it."""
+    folder = root / "data/fdc"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        generator = np.random.default_rng(number)
+        heat, react, cool = np.linspace(20, 80, 300), np.full(int(generator.integers(500, 700)), 80.0), [20.0] * 300
+        values_tc = np.concatenate([heat, react, cool])[:, None] + generator.normal(size=(len(react) + 600, 2))
+        times = (
+            pd.Timestamp("2026-01-01") + pd.Timedelta(hours=number) + pd.to_timedelta(np.arange(len(values_tc)), "s")
+        )
+        frame = pd.DataFrame(
+            np.roll(values_tc, int(shift * number * len(values_tc)), axis=0), columns=["inner", "jacket"]
+        )
+        frame.insert(0, "timestamp", times)
+        frame.to_csv(folder / f"train_{number:02}.csv", index=False)
+
+
 def by_split(config: AnyConfig, root: Path) -> tuple[AnyConfig, dict[str, list[str]]]:
     """The configuration that was chosen, and the names of the recordings in each split, in order."""
     data = load_stream_data(config, root=root, splits=SPLITS)
@@ -65,6 +83,24 @@ def test_few_recordings_are_divided_by_time_if_they_are_long_enough(tmp_path, co
     config, found = by_split(local(tmp_path, "patchtst", "data.window=16", f"data.guard={guard}"), tmp_path)
     assert config.data.splits.validation.by == by
     assert (set(found["train"]) == set(found["calibration"])) == (by == "time")
+
+
+@pytest.mark.parametrize(
+    ("count", "shift", "by"),
+    [
+        pytest.param(10, 0.0, "recording", id="ten runs"),
+        pytest.param(10, 0.3, "time", id="ten files of a repeated recipe, not cut at its beginning"),
+        pytest.param(5, 0.0, "time", id="too few runs for each split"),
+    ],
+)
+def test_a_few_runs_of_a_recipe_are_divided_by_recording(tmp_path, caplog, count, shift, by):
+    caplog.set_level(logging.INFO)
+    write_batches(tmp_path, count, shift=shift)
+    config, found = by_split(local(tmp_path), tmp_path)
+    assert {config.data.splits[name].by for name in SPLITS} == {by}
+    assert ("take the same course" in caplog.text) == (by == "recording")
+    if by == "recording":
+        assert [len(found[name]) for name in SPLITS] == [6, 2, 2]
 
 
 def test_numbers_of_rows_divide_each_recording(tmp_path):

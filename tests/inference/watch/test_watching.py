@@ -248,14 +248,17 @@ def test_late_repeated_and_bad_rows_are_left_out_and_named(trained, live, caplog
     with live.open("a") as file:
         file.write(rows(19, 1, 9.0) + rows(5, 1, 9.0) + "2026-02-01 00:00:20,1,2,3,4,5\n" + "soon,1,2,3,4\n")
         file.write("2026-02-01 00:00:21,1,none,3,4\n" + "2026-02-01 00:00:22,1,2\n" + rows(23, 2))
+        file.write(rows(30, 1, start="2026-01-31 23:00"))
     assert watch_once(trained, "--detector", "charts", LIVE) == EXIT_OK
     found = lines_of(trained, "scores")
     assert [line["row"] for line in found] == list(range(24))
     assert [line["time"][-6:-4] for line in found[-4:]] == ["21", "22", "23", "24"]
     for row, words in {
-        22: "repeats the time stamp", 23: "older than", 24: "6 cells", 25: "'soon'", 26: "'none'", 27: "3 cells"
+        22: "repeats the time stamp", 23: "older than", 24: "6 cells", 25: "'soon'", 26: "'none'", 27: "3 cells",
+        30: "local time was set back",
     }.items():  # fmt: skip
         assert any(f"{live}, row {row}" in said and words in said for said in caplog.messages), words
+    assert sum("local time" in said for said in caplog.messages) == 1
 
 
 @pytest.mark.slow

@@ -28,8 +28,9 @@ def machine(name):
     return Machine(id=name, stream="patchtst", data=".")
 
 
-def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hours=1.0):
-    """A machine that was scored an hour ago, with data of some age."""
+def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hours=1.0, newest_at=None, since=None):
+    """A machine that was scored a minute ago, with a file of some age. newest_at: its newest time stamp.
+    since: since when its model is in use."""
     workspace = workspace_of(machine(name), root)
     data = workspace / "data/test_1.csv"
     data.parent.mkdir(parents=True)
@@ -45,7 +46,8 @@ def exported(root, name, *, severities=(), acknowledged=0, departure="", age_hou
     threshold = {**THRESHOLD, "departure": departure}
     stream = {
         "title": "", "subject": "", "state": "completed", "light": {"state": "no event", "detail": ""},
-        "scores": {"scored_at": NOW - 60, "events": len(events), "threshold": threshold},
+        "scores": {"scored_at": NOW - 60, "newest_at": newest_at, "events": len(events), "threshold": threshold},
+        "checkpoint": {"path": "model.pt", "present": True, "since": since} if since else None,
         "detections": {"total": len(events), "acknowledged": acknowledged, "events": events},
     }  # fmt: skip
     state = {
@@ -64,24 +66,50 @@ def plant(workspace):
     exported(workspace, "large", severities=[9.0, 5.0, 3.0], acknowledged=1)
     exported(workspace, "drifting", departure="the level rose")
     exported(workspace, "silent", age_hours=50)
+    exported(workspace, "copied", newest_at=NOW - 3600 * 29 * 24)
+    exported(workspace, "ahead", newest_at=NOW + 3600)  # local time
     exported(workspace, "failing")
     Outcome("failing", "train", "failed", "no rows", 3).write(workspace_of(machine("failing"), workspace))
     return workspace
 
 
 def test_machines_are_ranked_by_what_needs_attention(plant):
-    names = ("fine", "silent", "failing", "new", "small", "large", "drifting", "seen")
+    names = ("fine", "silent", "failing", "new", "small", "large", "drifting", "seen", "copied", "ahead")
     fleet = Fleet(tuple(map(machine, names)), 24.0)
     state = fleet_state(fleet, plant, fleet.machines)
     assert [(row.id, row.state) for row in state.machines] == [
-        ("large", "open events"), ("small", "open events"), ("drifting", "drift"), ("silent", "stale"),
-        ("failing", "failed"), ("new", "no model"), ("fine", "no event"), ("seen", "no event"),
+        ("large", "open events"), ("small", "open events"), ("drifting", "drift"), ("copied", "stale"),
+        ("silent", "stale"), ("failing", "failed"), ("new", "no model"), ("ahead", "no event"),
+        ("fine", "no event"), ("seen", "no event"),
     ]  # fmt: skip
     rows = {row.id: row for row in state.machines}
     assert (rows["large"].open_events, rows["large"].severity) == (2, 5.0)
     assert rows["failing"].failed[0].reason == "no rows"
+    assert rows["copied"].attention == ["no new data for 29 days"]
     assert rows["silent"].attention == ["no new data for 2.1 days"]
     assert (rows["new"].page, rows["fine"].page) == (None, "machines/fine/")
+
+
+@pytest.mark.parametrize(
+    ("command", "since", "later", "is_shown"),
+    [
+        ("train", NOW - 1800, "score", True),
+        ("train", NOW + 1800, "score", False),  # trained again by hand
+        ("quality", None, "score", False),
+        ("quality", None, None, True),
+        ("score", None, "quality", True),
+    ],
+)
+def test_a_failure_is_shown_until_it_is_corrected(workspace, command, since, later, is_shown):
+    exported(workspace, "press", since=since)
+    folder = workspace_of(machine("press"), workspace)
+    for file in (folder / "artifacts/fleet").iterdir():
+        file.unlink()
+    Outcome("press", command, "failed", "no rows", 3).write(folder)
+    if later:
+        Outcome("press", later, "completed", at="2999-01-01T00:00:00+00:00").write(folder)
+    (row,) = fleet_state(Fleet((machine("press"),), 24.0), workspace, [machine("press")]).machines
+    assert bool(row.failed) == is_shown
 
 
 def test_the_report_writes_the_document_of_the_dashboard(plant, capsys):
