@@ -308,7 +308,7 @@ const channelsOf = ({ channels = [] }) => channels.map(({ name }) => name);
 
 function figures({ threshold, scores, recordings, alarms, events, detection: found }) {
   const { calibration_scores: calibration, false_alarm_rate: meant } = threshold ?? {};
-  const basis = `conformal quantile, from ${plural(calibration, "normal score")}, ${percent(meant)} false alarms allowed`;
+  const basis = `from ${plural(calibration, "normal score")}; limit: ${percent(meant)} false alarms`;
   const shares =
     found &&
     [
