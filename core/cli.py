@@ -195,6 +195,11 @@ def root_of(arguments: argparse.Namespace) -> Path:
     return root
 
 
+def root_words(arguments: argparse.Namespace) -> list[str]:
+    """The option of `add_root_argument` as it was passed, for the next command in a message."""
+    return ["--repo-root", str(arguments.repo_root)] if arguments.repo_root else []
+
+
 def _path(text: str) -> Path:
     """For `type=Path`: `Path("")` would be the current folder."""
     if not text:  # a variable of a script that is not set

@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.checkpoint import describe, detector_path
-from core.cli import add_checkpoint_argument, add_config_arguments, print_json, root_of, run_command, with_config
+from core.cli import (
+    add_checkpoint_argument,
+    add_config_arguments,
+    print_json,
+    root_of,
+    root_words,
+    run_command,
+    with_config,
+)
 from core.config.compose import LoadedConfig
 from core.config.data import Splits
 from core.config.former_keys import current_key
@@ -251,8 +259,10 @@ def _calibrate(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         outcome = calibrate(loaded, root=root)
     print_json(outcome, indent=2)
     named = ["--config", arguments.config] if arguments.config else []
+    checkpoint = ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
     others = [override for override in arguments.overrides if not current_key(override).startswith(_SPLIT)]
-    log.info("next: %s", shlex.join(["landfall", "score", "--stream", arguments.stream, *named, *others]))
+    words = ["--stream", arguments.stream, *named, *checkpoint, *root_words(arguments), *others]
+    log.info("next: %s", shlex.join(["landfall", "score", *words]))
     return EXIT_OK
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +22,13 @@ from core.cli import (
     add_detector_arguments,
     check_detector_arguments,
     root_of,
+    root_words,
     run_command,
     with_config,
 )
 from core.config.compose import LoadedConfig, load_config, local_config_file
-from core.config.schema import STREAMS, AnyConfig
+from core.config.overrides import CONFIG_FLAGS
+from core.config.schema import STREAMS, AnyConfig, Stream
 from core.config.scoring import DetectorKind
 from core.data.in_use import streams_off
 from core.errors import EXIT_OK, UsageError
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
     from inference.calibrated_threshold import CalibratedThreshold
 
 log = logging.getLogger(__name__)
+
+# Overrides that `landfall export` needs to find the same files.
+_READ_BY_EXPORT = ("data.root=", "logging.", "dqvl.report_dir=")
 
 
 @dataclass(frozen=True)
@@ -246,9 +252,21 @@ def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
         from inference.score_text import score_text
 
         events_file = relative(result.paths.events, root)
-        text = score_text(result.summary, result.events, config=loaded.config, events_file=events_file)
+        text = score_text(
+            result.summary, result.events, config=loaded.config, events_file=events_file,
+            next_command=next_command(arguments, loaded.config.stream),
+        )  # fmt: skip
     sys.stdout.write(text + "\n")
     return EXIT_OK
+
+
+def next_command(arguments: argparse.Namespace, stream: Stream) -> str:
+    """The commands that show the scores. The export reads the folders and files that the configuration names."""
+    root = root_words(arguments)
+    named = [CONFIG_FLAGS[stream], arguments.config] if arguments.config else []
+    of_files = [word for word in arguments.overrides if word.startswith(_READ_BY_EXPORT)]
+    export = shlex.join(["landfall", "export", *named, *root, *of_files])
+    return f"{export} && {shlex.join(['landfall', 'dashboard', *root])}"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,14 @@ _MOST_EVENTS, _MOST_CHANNELS, _MOST_MISSED = 10, 3, 3
 _HEAD = ("event", "start", "duration", "peak", "top channels", "recording")
 
 
-def score_text(summary: Summary, events: pd.DataFrame, *, events_file: str, config: AnyConfig | None = None) -> str:
+def score_text(
+    summary: Summary,
+    events: pd.DataFrame,
+    *,
+    events_file: str,
+    config: AnyConfig | None = None,
+    next_command: str = "landfall export && landfall dashboard",
+) -> str:
     """events: as `inference.events.finding.find_events` returns them. Peaks are multiples of the threshold. Recordings
     are paths relative to the workspace if `config` is given, otherwise relative to `data.root`."""
     lines = [title_of(summary), *(f"  {name:<13} {text}" for name, text in against_labels(summary))]
@@ -28,7 +35,7 @@ def score_text(summary: Summary, events: pd.DataFrame, *, events_file: str, conf
         lines += ["", *(f"  {line}" for line in aligned(rows))]
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
-    lines += ["", "next: landfall export && landfall dashboard"]
+    lines += ["", f"next: {next_command}"]
     return "\n".join(printable(redacted_text(line)) for line in lines)
 
 

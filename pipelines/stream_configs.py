@@ -10,6 +10,7 @@ from pathlib import Path
 from core.cli import add_root_argument, run_name
 from core.config.compose import LoadedConfig, load_config, local_config_file
 from core.config.data import Quality
+from core.config.overrides import CONFIG_FLAGS
 from core.config.schema import REPORT_DIRS, SCHEMAS, STREAMS, AnyConfig, Logging, Stream
 from pipelines.imported_models import streams_off_here
 
@@ -24,19 +25,17 @@ CONTRACT: Mapping[Stream, AnyConfig] = {
     )
     for stream, schema in SCHEMAS.items()
 }
-# For commands on both streams: the option for the configuration of each stream.
-FLAGS: Mapping[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}
 
 
 # --------------------------------------------------------------------------------------------------------- both streams
 def add_stream_config_arguments(parser: argparse.ArgumentParser) -> None:
-    for stream, flag in FLAGS.items():
+    for stream, flag in CONFIG_FLAGS.items():
         text = f"configuration of {stream} (default: {LOCAL_FILES[stream]})"
         parser.add_argument(flag, default=LOCAL_FILES[stream], metavar="FILE", dest=stream, help=text)
 
 
 def config_files(arguments: argparse.Namespace) -> dict[Stream, str]:
-    return {stream: getattr(arguments, stream) for stream in FLAGS}
+    return {stream: getattr(arguments, stream) for stream in CONFIG_FLAGS}
 
 
 def configs_in_use(

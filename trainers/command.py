@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import checkpoint
-from core.cli import add_config_arguments, config_of, print_config, print_json, root_of, run_command, run_name
+from core.cli import add_config_arguments, config_of, print_config, print_json, root_of, root_words, run_command, run_name
 from core.config.compose import LoadedConfig, local_config_file
 from core.config.schema import AnyConfig, Stream
 from core.errors import EXIT_OK, UsageError
@@ -85,11 +85,11 @@ def main_for(stream: Stream, title: str, argv: Sequence[str] | None) -> int:
 def next_command(arguments: argparse.Namespace, stream: Stream, *, is_promoted: bool) -> str:
     """The command after a training. Scoring reads the sensor files again, so the overrides of `data` are repeated."""
     if not is_promoted:
-        return "landfall runs"
+        return shlex.join(["landfall", "runs", *root_words(arguments)])
     is_default = arguments.config in (None, local_config_file(stream))
     source = ["--stream", stream] if is_default else ["--config", arguments.config]
     of_data = [word for word in arguments.overrides if word.startswith("data.")]
-    return shlex.join(["landfall", "score", *source, *of_data])
+    return shlex.join(["landfall", "score", *source, *root_words(arguments), *of_data])
 
 
 def _refuse_used_name(arguments: argparse.Namespace, config: AnyConfig) -> None:

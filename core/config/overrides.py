@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config.schema import STREAMS
+from core.config.schema import STREAMS, Stream
 from core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _WORD = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 CONFIG_DIR = "configs"
 # The machines of a plant (`landfall fleet`): the one file of `configs/` that no run is composed of.
 FLEET_FILE = f"{CONFIG_DIR}/fleet.yaml"
+# For commands on both streams: the option for the configuration of each stream.
+CONFIG_FLAGS: Mapping[Stream, str] = {"patchtst": "--patch-config", "swinmae": "--swin-config"}
 PROFILE_DIR = f"{CONFIG_DIR}/local/devices"
 ENVIRONMENT_PREFIX = "LANDFALL_"
 # For migrated notebooks (`landfall_runtime`), not for configurations.

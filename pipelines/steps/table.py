@@ -9,6 +9,7 @@ from typing import Any
 
 from core import checkpoint
 from core.config.compose import LoadedConfig
+from core.config.overrides import CONFIG_FLAGS
 from core.config.schema import Stream
 from core.data.scaling import scaler_path
 from core.page import SINGLE_FILE, has_page
@@ -17,7 +18,6 @@ from core.workspace import relative
 from inference.summary import ScoringPaths
 from pipelines.checklist import REPORT
 from pipelines.steps.stages import StageId
-from pipelines.stream_configs import FLAGS
 
 
 @dataclass(frozen=True)
@@ -200,4 +200,4 @@ def _dashboard(order: Order, root: Path, earlier: Sequence[Step]) -> Step:
 def _config_arguments(order: Order) -> list[str]:
     """The configurations of all streams: each command determines which are not in use."""
     files = {stream: loaded.source for stream, loaded in order.configs.items()} | order.files_off
-    return [word for stream, flag in FLAGS.items() for word in (flag, files[stream])]
+    return [word for stream, flag in CONFIG_FLAGS.items() for word in (flag, files[stream])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 from core.errors import EXIT_DATA, EXIT_OK, EXIT_OUTPUT, EXIT_USAGE
 from core.numbers import counted
-from inference.run_scoring_example import main, read_summary, score_stream
+from inference.run_scoring_example import main, next_command, read_summary, score_stream
 from inference.score_text import detection_table, score_text
 from tests.inference.trained_workspace import FAULT, OVERRIDES, SHARED, configuration
 from tests.support import REPO_ROOT
@@ -38,6 +39,18 @@ def test_the_text_lists_the_worst_events_and_the_next_step(trained, capsys):
     assert worst["recording"] in first
     assert worst["top_channels"].split("; ")[0] in first
     assert lines[-1].startswith("next: landfall export")
+
+
+def test_the_next_command_exports_what_was_scored():
+    arguments = argparse.Namespace(
+        config="configs/my line.yaml",
+        repo_root=Path("machines/K2"),
+        overrides=["data.root=plant", "scoring.event_gap=9"],
+    )
+    assert next_command(arguments, "patchtst") == (
+        "landfall export --patch-config 'configs/my line.yaml' --repo-root machines/K2 data.root=plant "
+        "&& landfall dashboard --repo-root machines/K2"
+    )
 
 
 @pytest.mark.slow

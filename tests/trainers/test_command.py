@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -68,8 +69,10 @@ def test_an_option_sets_its_key(workspace, capsys, monkeypatch, words, key, valu
     ],
 )
 def test_the_next_command_can_read_the_same_data(config, overrides, is_promoted, expected):
-    arguments = argparse.Namespace(config=config, overrides=overrides)
+    arguments = argparse.Namespace(config=config, overrides=overrides, repo_root=None)
     assert next_command(arguments, "swinmae", is_promoted=is_promoted) == expected
+    arguments.repo_root = Path("line 2")
+    assert "--repo-root 'line 2'" in next_command(arguments, "swinmae", is_promoted=is_promoted)
 
 
 def test_an_unknown_device_is_refused_with_the_known_ones(workspace, capsys):
