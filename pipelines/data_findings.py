@@ -187,7 +187,7 @@ def of_courses(training: Sequence[tuple[Recording, Span]], config: AnyConfig) ->
     train, calibration = config.data.splits.train, config.data.splits.calibration
     if config.stream != "patchtst" or train.by != "time" or train.files != calibration.files or train.stop == 1.0:
         return
-    runs = [recording for recording, _ in training]
+    runs = list({recording.file_id: recording for recording, _ in training}.values())
     if have_same_course(runs):
         text = f"the {len(runs)} recordings take the same course, as runs of a recipe do, and each is divided by time"
         hint = "add runs and set `by: recording` in data.splits, so that each run is in one split"

@@ -243,9 +243,8 @@ def read_all(
             if report is None or report.decision == "keep":
                 kept += reading.recordings
             progress.advance()
-    for before, report in zip(
-        reports, compared := with_long_runs(reports, reference_ids(config, data_root)), strict=True
-    ):
+    compared = with_long_runs(reports, reference_ids(config, data_root))
+    for before, report in zip(reports, compared, strict=True):
         if report is not before and write_reports:
             write_report(report, root / config.dqvl.report_dir)
             stuck = [warning.message for warning in report.warnings if warning not in before.warnings]
