@@ -27,7 +27,7 @@ def test_the_anomalies_view_shows_statement_figures_and_threshold(opened):
         "5,120 scores in 14 recordings",
         "93 alarms in 7 events",
         "0.8317",
-        "quantile, from 2,140 normal scores, 1 % false alarms",
+        "from 2,140 normal scores; limit: 1 % false alarms",
     ):
         assert expected in text
     show(opened, "anomalies?stream=swinmae")
