@@ -133,7 +133,7 @@ def _by_charts(loaded: LoadedConfig, *, root: Path) -> ScoringInputs:
 
 
 def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> ScoringResult:
-    from inference.detector.score_table import score_table, write_scores
+    from inference.detector.score_table import ranked_recordings, score_table, write_scores
     from inference.events.finding import LINES, attribute_of, find_events
     from inference.events.panels import write_panels
     from inference.events.timeline import plot_timeline
@@ -163,6 +163,8 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     write_text(
         paths.events_json, table.to_json(orient="records", date_format="iso", indent=2, force_ascii=False) + "\n"
     )
+    ranked = ranked_recordings(scores, events)
+    write_text(paths.recordings, ranked.to_csv(index=False, float_format="%.4g", lineterminator="\n"))
     plot_timeline(
         paths.timeline, scores, events, channel_error_sc=test.channel_error_sc, channels=data.channels,
         threshold=threshold.value, title=title_of(summary),
@@ -251,9 +253,9 @@ def _score(arguments: argparse.Namespace, loaded: LoadedConfig) -> int:
     else:
         from inference.score_text import score_text
 
-        events_file = relative(result.paths.events, root)
+        events_file, ranking_file = (relative(path, root) for path in (result.paths.events, result.paths.recordings))
         text = score_text(
-            result.summary, result.events, config=loaded.config, events_file=events_file,
+            result.summary, result.events, config=loaded.config, events_file=events_file, ranking_file=ranking_file,
             next_command=next_command(arguments, loaded.config.stream),
         )  # fmt: skip
     sys.stdout.write(text + "\n")

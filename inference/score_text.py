@@ -24,6 +24,7 @@ def score_text(
     events: pd.DataFrame,
     *,
     events_file: str,
+    ranking_file: str = "",
     config: AnyConfig | None = None,
     next_command: str = "landfall export && landfall dashboard",
 ) -> str:
@@ -35,6 +36,8 @@ def score_text(
         lines += ["", *(f"  {line}" for line in aligned(rows))]
     if len(events) > _MOST_EVENTS:
         lines.append(f"  and {len(events) - _MOST_EVENTS} more in {events_file}")
+    if ranking_file and summary["recordings"] > 1:
+        lines += ["", f"  the {summary['recordings']:,} recordings are ranked in {ranking_file}"]
     lines += ["", f"next: {next_command}"]
     return "\n".join(printable(redacted_text(line)) for line in lines)
 

@@ -71,6 +71,7 @@ class ScoringPaths:
     scores: Path
     events: Path
     events_json: Path
+    recordings: Path
     event_documents: Path
     timeline: Path
     summary: Path
@@ -78,7 +79,7 @@ class ScoringPaths:
     @property
     def tables(self) -> tuple[Path, ...]:
         """The files of every scoring, except the summary."""
-        return self.scores, self.events, self.events_json, self.timeline
+        return self.scores, self.events, self.events_json, self.recordings, self.timeline
 
     @classmethod
     def of(cls, config: AnyConfig, *, root: Path) -> ScoringPaths:
@@ -87,6 +88,7 @@ class ScoringPaths:
             scores=folder / f"{stream}_scores.parquet",
             events=folder / f"{stream}_events.csv",
             events_json=folder / f"{stream}_events.json",
+            recordings=folder / f"{stream}_recordings.csv",
             event_documents=folder / f"{stream}_events",
             timeline=folder / f"{stream}_timeline.png",
             summary=folder / f"{stream}_summary.json",

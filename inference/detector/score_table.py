@@ -57,6 +57,17 @@ def score_table(
     )
 
 
+def ranked_recordings(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """A row for each recording of a score table, the least normal first: `median` and `highest` score as multiples of
+    the threshold, the share of `alarms`, and the number of `events`. Recordings without a score are last."""
+    ratio = table["score"] / table["threshold"]
+    of_recording = table.assign(ratio=ratio).groupby("recording", observed=True, sort=False)
+    found = of_recording["ratio"].agg(median="median", highest="max")
+    found["alarms"] = of_recording["alarm"].mean()
+    found["events"] = events.groupby("recording", observed=True).size().reindex(found.index, fill_value=0)
+    return found.sort_values(["median", "highest"], ascending=False, kind="stable").reset_index()
+
+
 def sample_of(table: pd.DataFrame, *, span: int) -> CalibrationSample:
     """The scores of a table, without NaN, in order of time. span: smoothing span of the scores."""
     known = table[table["score"].notna()]

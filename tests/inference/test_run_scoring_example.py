@@ -74,8 +74,10 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (folder / f"{stream}_timeline.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in folder.glob(f"{stream}*")} - {path.name for path in folder.glob("*_event_*.png")} == {
         f"{stream}_{name}"
-        for name in ("events", "events.csv", "events.json", "scores.parquet", "summary.json", "timeline.png")
-    }
+        for name in (
+            "events", "events.csv", "events.json", "recordings.csv", "scores.parquet", "summary.json", "timeline.png"
+        )
+    }  # fmt: skip
     output = json.loads((folder / f"{stream}_events.json").read_text())
     assert [event["sentence"] for event in output] == events["sentence"].tolist()
 
@@ -90,6 +92,9 @@ def test_every_output_agrees_with_every_other(trained, stream, capsys):
     assert (scores["alarm"] == (scores["score"] > summary["threshold"]["value"])).all()
     assert (summary["alarms"], summary["events"]) == (scores["alarm"].sum(), len(events))
     assert summary["recordings"] == scores["recording"].nunique() == 2
+    ranked = pd.read_csv(folder / f"{stream}_recordings.csv")
+    assert ranked["events"].sum() == len(events)
+    assert ranked["median"].is_monotonic_decreasing
     assert set(summary["detection"]) >= {
         "auroc", "average_precision", "f1", "precision", "recall", "false_alarm_rate", "prevalence",
         "event_precision", "event_recall", "faults_total", "faults_found", "false_events", "recorded_hours",

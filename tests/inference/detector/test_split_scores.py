@@ -16,7 +16,7 @@ from core.data import blocks
 from core.data.segments import window_starts
 from core.data.windows import WindowSet
 from inference.detector import split_scores
-from inference.detector.score_table import score_table, write_scores
+from inference.detector.score_table import ranked_recordings, score_table, write_scores
 from inference.detector.split_scores import BASELINE_FLOOR, LARGEST_RAISE, channel_baseline, score_split
 from inference.entries import SplitErrors
 from inference.model_errors import split_errors
@@ -303,3 +303,21 @@ def test_a_window_is_anomalous_if_half_of_its_rows_are(monkeypatch):
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip
+
+
+def test_recordings_are_ranked_from_the_least_normal_one():
+    names = ["a.csv", "b.csv", "c.csv"]
+    scores = pd.DataFrame(
+        {
+            "recording": pd.Categorical([name for name in names for _ in range(3)]),
+            "score": [1.0, 1.0, 9.0, 3.0, 4.0, 4.0, np.nan, np.nan, np.nan],
+            "threshold": 2.0,
+            "alarm": [False, False, True, True, True, True, False, False, False],
+        }
+    )
+    found = ranked_recordings(scores, pd.DataFrame({"recording": ["a.csv", "b.csv", "b.csv"]}))
+    assert found["recording"].tolist() == ["b.csv", "a.csv", "c.csv"]
+    assert found["median"].tolist()[:2] == [2.0, 0.5]
+    assert found["highest"].tolist()[:2] == [2.0, 4.5]
+    assert found["alarms"].round(2).tolist() == [1.0, 0.33, 0.0]
+    assert found["events"].tolist() == [2, 1, 0]
