@@ -13,6 +13,7 @@ import numpy as np
 
 from core.config.overrides import list_override
 from core.config.schema import AnyConfig
+from core.data.counters import counters
 from core.data.courses import have_same_course
 from core.data.dataset import path_shown
 from core.data.files import FORMATS_HINT, folder_of, matches, other_files
@@ -33,8 +34,6 @@ _COARSE = 0.05
 _MOST_DECIMALS = 6
 # Channels with a higher correlation contain the same information.
 _SAME = 0.99999
-# A channel that never decreases is a meter if it increases so often; a recipe has fewer steps.
-_MANY_INCREASES = 20
 # Steps that differ from the median by more than this share are irregular; they are reported above this share of steps.
 _IRREGULAR, _MENTIONED = 0.1, 0.01
 # Findings of one quality rule, or channels, that are named one by one.
@@ -222,29 +221,11 @@ def of_channels(
 def of_counters(
     training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig
 ) -> Iterator[Finding]:
-    """Channels that only increase, such as a time or a meter: every later value is outside of the training data. Most
-    steps increase in each recording, or many in all of them: a meter may be rounded."""
-    values = [
-        recording.values_tc[span.start : span.stop : max(1, (span.stop - span.start) // _COMPARED_ROWS)]
-        for recording, span in sorted(training, key=lambda each: each[0].time_ns[0])
-    ]
-    counts_c = np.array([_counts([values_nc[:, c] for values_nc in values]) for c in range(len(channels))], dtype=bool)
-    names = [name for name, counts in zip(channels, counts_c, strict=True) if counts]
-    if names:
+    """Channels that only increase."""
+    if names := counters(training, channels):
         override = _excluding(names, config)
         hint = f"{override} leaves out what new data cannot repeat; data.timestamp names a time column"
         yield Finding("warn", f"only increasing, as a time or a meter: {', '.join(names)}", hint)
-
-
-def _counts(values: Sequence[np.ndarray]) -> bool:
-    """values: of one channel in each recording, in order of time."""
-    known = [values_n[np.isfinite(values_n)].astype(np.float64) for values_n in values]
-    changes = [np.diff(values_n) for values_n in known]
-    if not changes or any((change_n < 0).any() for change_n in changes):
-        return False
-    change_n = np.diff(np.concatenate(known))
-    is_meter = not (change_n < 0).any() and (change_n > 0).sum() >= _MANY_INCREASES
-    return is_meter or all(2 * (change_n > 0).sum() > len(change_n) for change_n in changes)
 
 
 def of_decimals(

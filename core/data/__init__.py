@@ -34,6 +34,7 @@ Layers, lowest first; each module imports only modules above it in this list:
 - `windows`: windows over concatenated recordings
 - `courses`: whether recordings are runs of the same recipe
 - `splits`: which rows belong to which split
+- `counters`: channels that only increase
 - `scalogram`: images of vibration
 - `figures`: tables and figures of a split, for notebooks
 - `dataset`: the data of a stream

@@ -18,6 +18,7 @@ from core.config.overrides import list_override
 from core.config.recipe import History
 from core.config.schema import AnyConfig
 from core.data.annotations import with_annotations
+from core.data.counters import counters
 from core.data.figures import channels_figure, recording_frame, scalogram_figure
 from core.data.files import expand, folder_of, matches
 from core.data.ingest import Reading
@@ -25,7 +26,17 @@ from core.data.operating_points import with_operating_points
 from core.data.quality import QualityReport, judge, with_long_runs, write_report
 from core.data.recording import RATE_TOLERANCE, Recording
 from core.data.scaling import Scaler
-from core.data.splits import SPLIT_NAMES, TRAINING_SPLITS, SplitName, divided, no_rows, spans_of, splits_of, windows_of
+from core.data.splits import (
+    SPLIT_NAMES,
+    TRAINING_SPLITS,
+    Span,
+    SplitName,
+    divided,
+    no_rows,
+    spans_of,
+    splits_of,
+    windows_of,
+)
 from core.data.store import Store
 from core.data.windows import Series, WindowSet
 from core.errors import DataError, LandfallError, QualityError, first_line
@@ -147,6 +158,8 @@ def load_stream_data(
     for name in splits:
         if not spans[name]:
             raise no_rows(config, name)
+    if config.stream == "patchtst":
+        _warn_of_counters([(recordings[span.recording], span) for span in spans.get("train", ())], channels, config)
     if scaler is None:
         rows = [(recordings[span.recording], span.start, span.stop) for span in spans["train"]]
         training = [recording.values_tc[start:stop] for recording, start, stop in rows]
@@ -168,6 +181,17 @@ def load_stream_data(
     store.forget_oldest()
     windows = {name: windows_of(name, spans[name], series, config) for name in splits}
     return StreamData(windows, scaler, channels, rate_hz, tuple(reports), config)
+
+
+def _warn_of_counters(training: Sequence[tuple[Recording, Span]], channels: Sequence[str], config: AnyConfig) -> None:
+    """Says which channels hide faults of the others, because every later value is larger than those to learn from."""
+    if names := counters(training, channels):
+        override = list_override("data.exclude", [*config.data.exclude, *names])
+        log.warning(
+            "only increasing, as a time or a meter: %s. New data is outside of what was learned, which hides faults of "
+            "other channels: %s leaves it out",
+            ", ".join(names), override,
+        )  # fmt: skip
 
 
 def check_quality(
