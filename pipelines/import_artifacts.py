@@ -168,7 +168,7 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf"(?P<name>{_STREAM}_loss_(?:history\.csv|curve\.png))", "artifacts/loss/{name}"),
         (rf"(?P<name>scaler_{_STREAM}\.json)", "artifacts/{name}"),
         (
-            rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.(?:csv|json)|(?:timeline|event_\d+)\.png|summary\.json))",
+            rf"(?P<name>{_STREAM}_(?:scores\.parquet|events\.(?:csv|json)|recordings\.csv|(?:timeline|event_\d+)\.png|summary\.json))",
             "artifacts/scores/{name}",
         ),
         (rf"{_STREAM}_events/(?P<name>\d+\.json)", "artifacts/scores/{stream}_events/{name}"),
