@@ -1,4 +1,5 @@
-"""Whether recordings take the same course, as runs of a recipe do: their beginnings are alike, and unlike their ends.
+"""Whether recordings take the same course, as runs of a recipe do: their beginnings are similar, and differ from
+their ends.
 
 Suffixes: r recordings, p positions, c channels, n rows.
 """
@@ -19,7 +20,7 @@ _POSITIONS, _ROWS = 16, 256
 # The course of the other recordings explains at least this share of the variance of these means, in half of the
 # channels: a value depends more on its position than on its recording. Without a common course, the share is negative.
 _EXPLAINED = 0.5
-# Two recordings may be alike by chance.
+# Two recordings may be similar by chance.
 _FEWEST = 3
 
 
