@@ -113,7 +113,7 @@ class Data(Section):
         256,
         description="Samples in a window. `auto` uses the largest of 256, 128 and 64 rows that fits three times into a "
         "split, for short segments one of 64, 32 and 16 that fits three times into those of train; for "
-        "vibration one second, at most 2048 samples, or a complete record if records are short.",
+        "vibration about one second, less if the splits are short, or a complete record if records are short.",
     )
     stride: CountOrAuto = Field(
         64,

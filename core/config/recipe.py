@@ -34,9 +34,10 @@ _OF_THE_DATA = ("data.stride", "training.windows_per_epoch")
 _WINDOWS, _SHORT_WINDOWS, _WINDOWS_PER_SPLIT = (256, 128, 64), (64, 32, 16), 3
 # Patches of process sensors: 16 to a window, but neither shorter nor longer than these.
 _PATCHES, _SHORTEST_PATCH, _LONGEST_PATCH = 16, 8, 16
-# A window of vibration lasts a second, but has at most this many samples. A record shorter than two windows is one
-# window, or two if there are few.
-_MAX_VIBRATION_WINDOW = 2048
+# A window of vibration lasts about a second, but has at most the second number of samples: with less noise, fainter
+# impacts of bearings show (dev/LOG.md). It is shorter, down to the first number, if a split would have fewer windows
+# than a threshold needs scores. A record shorter than two windows is one window, or two if there are few records.
+_VIBRATION_WINDOWS = (2048, 65_536)
 # The shortest window of vibration, in columns of an image.
 _SAMPLES_PER_COLUMN = 2
 # The lowest wavelet has this many cycles in a window; its width is about one cycle (`scalogram.omega0` / 2π).
@@ -108,7 +109,7 @@ def usual_window(config: AnyConfig, rate_hz: float) -> int:
     set."""
     if config.data.window != AUTO:
         return config.data.window
-    window = _MAX_VIBRATION_WINDOW
+    window = _VIBRATION_WINDOWS[-1]
     while window > 1.5 * rate_hz and window >= 2 * smallest_window(config):
         window //= 2
     return window
@@ -210,21 +211,7 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
     window, why = _get(config, "data.window"), ""
     rate_hz = history.sampling_rate_hz
     if window == AUTO:
-        window, why = usual_window(config, rate_hz), f"at most one second at {rate_hz:g} Hz"
-        if window < rate_hz / 2:
-            why = (
-                f"at most {_MAX_VIBRATION_WINDOW} samples at {rate_hz:g} Hz; impacts of bearings less than "
-                f"{2 * rate_hz / window:.2g} Hz apart need longer ones, such as data.window={round(rate_hz)}, a second"
-            )
-        rows, _ = history.shortest()
-        if rows < 2 * window and history.guard < 0:
-            window = max(rows // 2, smallest_window(config))
-            why = f"segments of {rows} samples are a guard and one window"
-        elif rows < 2 * window:
-            window, why = rows, f"records of {rows} samples are one window"
-            least = _MIN_TRAINING_WINDOWS["swinmae"]
-            if len(history.splits["train"]) < least and rows >= 2 * smallest_window(config):
-                window, why = rows // 2, f"fewer than {least} records of {rows} samples for training"
+        window, why = _vibration_window(config, history)
     return {
         "data.window": (window, why),
         "data.stride": _stride(config, window, history),
@@ -235,6 +222,33 @@ def _vibration(config: AnyConfig, history: History) -> dict[str, _Choice]:
             f"{_CYCLES} cycles per window",
         ),
     }
+
+
+def _vibration_window(config: AnyConfig, history: History) -> tuple[int, str]:
+    rate_hz, smallest = history.sampling_rate_hz, smallest_window(config)
+    window = usual_window(config, rate_hz)
+    why = f"about a second at {rate_hz:g} Hz, but at most {_VIBRATION_WINDOWS[-1]:,} samples"
+    rows, _ = history.shortest()
+    shares_recordings = history.guard < 0
+    if rows < 2 * window and not shares_recordings:
+        window = min(each for rows_s in history.splits.values() for each in rows_s if 2 * each >= rows)
+        why = f"records of {window} samples or more are one window"
+        least = _MIN_TRAINING_WINDOWS["swinmae"]
+        if len(history.splits["train"]) < least and window >= 2 * smallest:
+            window, why = window // 2, f"fewer than {least} records of {window} samples for training"
+    fewest, name = min((sum(rows_s), name) for name, rows_s in history.splits.items())
+    needed = config.scoring.threshold.min_calibration
+    while window >= 2 * _VIBRATION_WINDOWS[0]:
+        if needed * window <= fewest and (2 * window <= rows or not shares_recordings):
+            break
+        window //= 2
+        why = (
+            f"the split {name} has {fewest / rate_hz:.3g} s, for {needed} windows without overlap; more data allows "
+            "longer windows, which show fainter impacts of bearings"
+        )
+    if shares_recordings and rows < 2 * window:
+        return max(rows // 2, smallest), f"segments of {rows} samples are a guard and one window"
+    return window, why
 
 
 def _stride(config: AnyConfig, window: int, history: History) -> _Choice:

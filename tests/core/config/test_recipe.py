@@ -77,14 +77,33 @@ def test_a_score_without_look_ahead_has_a_window_for_each_patch():
 @pytest.mark.parametrize(
     ("rows", "rate_hz", "count", "window", "lowest_hz"),
     [
-        (96_000, 48_000, 4, 2048, 94.0), (5_000, 1_000, 4, 1024, 3.9), (200, 200, 4, 200, 4.0),
-        (2_560, 25_600, 128, 2560, 40.0), (2_560, 25_600, 127, 1280, 80.0),
+        (96_000, 48_000, 4, 6000, 32.0), (5_000, 1_000, 4, 1024, 3.9), (200, 200, 4, 200, 4.0),
+        (2_560, 25_600, 128, 2560, 40.0), (2_560, 25_600, 127, 1280, 80.0), (25_600, 25_600, 128, 25_600, 4.0),
+        (1_000_000, 12_800, 1, 16_384, 3.1), (1_000_000, 192_000, 4, 65_536, 12.0),
     ],
 )  # fmt: skip
 def test_a_window_of_vibration_is_a_second_or_a_record(rows, rate_hz, count, window, lowest_hz):
     config = vibration(rows, rate_hz, count=count)
     assert config.data.window == window
     assert config.scalogram.frequency_min_hz == lowest_hz
+
+
+@pytest.mark.parametrize(("seconds", "window"), [(64, 16_384), (63, 8_192), (20, 4_096), (4, 2_048)])
+def test_each_split_has_as_many_windows_as_a_threshold_needs_scores(seconds, window):
+    history = History({"train": [10**6], "validation": [seconds * 12_800]}, 1, sampling_rate_hz=12_800)
+    config, reasons = resolved(local("swinmae"), history)
+    assert config.data.window == window
+    assert ("more data allows longer windows" in reasons[0]) == (window < 16_384)
+
+
+def test_a_window_and_its_guard_fit_into_segments_of_a_shared_recording():
+    history = History({"train": [70_000] * 9, "validation": [15_000] * 90}, 1, guard=-1, sampling_rate_hz=12_800)
+    assert resolved(local("swinmae"), history)[0].data.window == 4_096
+
+
+def test_a_window_leaves_out_only_records_of_less_than_half_the_usual_length():
+    history = History({"train": [24_000] * 100 + [20_000] * 99 + [9_000]}, 1, sampling_rate_hz=25_600)
+    assert resolved(local("swinmae"), history)[0].data.window == 20_000
 
 
 def test_every_choice_has_its_reason():
