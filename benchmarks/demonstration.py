@@ -50,9 +50,7 @@ def demonstration(stream: Stream, seed: int, *, is_trained: bool = False) -> dic
             detector, data, errors = _charts_alone(stream, root)
         config, windows, threshold = data.config, data.splits["test"], detector.threshold.value
         scores = detector.score(errors, windows)
-        table = score_table(
-            scores, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold
-        )
+        table = score_table(scores, windows, channels=data.channels, threshold=threshold)
     evaluated = table[table["label"].notna() & table["score"].notna()]
     healthy = evaluated[evaluated.groupby("recording", observed=True)["label"].transform("max") == 0]
     return {

@@ -144,9 +144,7 @@ def _score_stream(loaded: LoadedConfig, *, root: Path, kind: DetectorKind) -> Sc
     config, detector, data, errors, _, model, sources = inputs
     windows, threshold = data.splits["test"], detector.threshold
     test, charts_alone = detector.score_with_baseline(errors, windows)
-    scores = score_table(
-        test, windows.series, windows.segments.rows_k2, channels=data.channels, threshold=threshold.value
-    )
+    scores = score_table(test, windows, channels=data.channels, threshold=threshold.value)
     attribute = attribute_of(detector, windows, test.row_s)
     events = find_events(
         scores, config.scoring, channel_error_sc=test.channel_error_sc, channels=data.channels, attribute=attribute

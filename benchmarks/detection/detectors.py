@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -159,7 +159,8 @@ def with_weight(config: AnyConfig, weight: float | Literal["auto"]) -> AnyConfig
 def table_of(scores: SplitScores, segments_k2: np.ndarray, data: StreamData) -> pd.DataFrame:
     from inference.detector.score_table import score_table
 
-    return score_table(scores, data.splits["test"].series, segments_k2, channels=data.channels, threshold=np.inf)
+    windows = replace(data.splits["test"], segments_k2=segments_k2)
+    return score_table(scores, windows, channels=data.channels, threshold=np.inf)
 
 
 # ------------------------------------------------------------------------------------------------------ simple methods

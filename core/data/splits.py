@@ -21,7 +21,7 @@ from core.config.schema import AnyConfig
 from core.data.courses import have_same_course
 from core.data.files import matches
 from core.data.recording import Recording
-from core.data.segments import lengths_of, window_starts
+from core.data.segments import lengths_of, recording_at, window_starts
 from core.data.windows import Series, WindowSet
 from core.errors import DataError
 from core.numbers import counted
@@ -282,7 +282,7 @@ def windows_of(name: SplitName, spans: Sequence[Span], series: Series, config: A
     lengths_k, extended_k = map(lengths_of, (segments_k2, extended_k2))
     if num_lost := int(lengths_k[extended_k < window].sum()):
         first_row = segments_k2[np.argmax((extended_k < window) & (lengths_k > 0)), 0]
-        first = series.recordings[int(np.searchsorted(series.offsets_r, first_row, side="right")) - 1].file_id
+        first = series.recordings[recording_at(series.offsets_r, first_row)].file_id
         log.warning(
             "%s: %d of %d rows are in segments shorter than a window of %d and are left out, the first in %s",
             name, num_lost, int(lengths_k.sum()), window, first,

@@ -66,10 +66,7 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
         first_k = np.concatenate([[0], np.flatnonzero(ends) + 1])
         segments_k2 = np.stack([row_m[first_k], row_m[np.append(first_k[1:], len(row_m)) - 1] + 1], axis=1)
         segment_s = np.repeat(np.arange(len(segments_k2)), lengths_of(segments_k2))
-        start_w = windows.starts_w
-        segment_w = np.clip(np.searchsorted(segments_k2[:, 0], start_w, side="right") - 1, 0, None)
-        inside_w = (start_w >= segments_k2[segment_w, 0]) & (start_w + windows.window <= segments_k2[segment_w, 1])
-        windows = replace(windows, starts_w=start_w[inside_w], segments_k2=segments_k2)
+        windows = _inside(windows, replace(windows, segments_k2=segments_k2), windows.window)
     error_sc = None if errors.error_sc is None else errors.error_sc[chosen_s]
     return windows, replace(errors, error_sc=error_sc, row_s=errors.row_s[chosen_s], segment_s=segment_s)
 
@@ -77,9 +74,12 @@ def restricted(windows: WindowSet, errors: SplitErrors, chosen_s: np.ndarray) ->
 def windows_ending_in(windows: WindowSet, half: WindowSet) -> WindowSet:
     """One half of a split, with all windows of the split whose newer half is in it. These are more windows than those
     that are completely inside. For scores of process sensors that do not look ahead."""
-    start_w, segments = windows.starts_w, half.segments
-    stop_w = start_w + windows.window
+    return _inside(windows, half, windows.window // 2)
+
+
+def _inside(windows: WindowSet, part: WindowSet, rows: int) -> WindowSet:
+    """`part` of a split with those of its windows whose last `rows` rows are in one segment of the part."""
+    segments, stop_w = part.segments, windows.starts_w + windows.window
     segment_w = np.clip(segments.at(stop_w - 1), 0, None)
-    newer_w = stop_w - windows.window // 2
-    inside_w = (newer_w >= segments.start_k[segment_w]) & (stop_w <= segments.stop_k[segment_w])
-    return replace(half, starts_w=start_w[inside_w])
+    inside_w = (stop_w - rows >= segments.start_k[segment_w]) & (stop_w <= segments.stop_k[segment_w])
+    return replace(part, starts_w=windows.starts_w[inside_w])

@@ -14,7 +14,7 @@ from core.data.blocks import release_pages
 from core.data.labels import labels_of
 from core.data.recording import NS_PER_S
 from core.data.segments import recording_at
-from core.data.windows import Series
+from core.data.windows import Series, WindowSet
 from core.thinning import equal_runs
 from inference.detector.split_scores import SplitScores
 from inference.false_alarms import CalibrationSample
@@ -22,12 +22,10 @@ from inference.false_alarms import CalibrationSample
 _LINES_AT_A_TIME = 2**17
 
 
-def score_table(
-    scores: SplitScores, series: Series, segments_k2: np.ndarray, *, channels: Sequence[str], threshold: float
-) -> pd.DataFrame:
+def score_table(scores: SplitScores, windows: WindowSet, *, channels: Sequence[str], threshold: float) -> pd.DataFrame:
     """One line per score, in order of recording and row.
 
-    segments_k2: int64 (K, 2), half-open ranges of rows of the series without a gap, in order, that contain all scores.
+    windows: of the split, whose segments are in order and contain all scores.
     Columns: recording: file id · row: row in the recording, for a window its last row · segment: number of the
     segment · time: datetime64[ns], missing if the file has no time stamps · seconds: from the recording's start ·
     score: float32, NaN where unscored · threshold · alarm: score above the threshold ·
@@ -36,6 +34,7 @@ def score_table(
 
     Raises DataError for a label file that does not fit its recording.
     """
+    series = windows.series
     recording_s = recordings_of(series, scores.row_s)
     time_s = times_of(series, scores.row_s)
     start_r = start_times_of(series)
@@ -45,7 +44,7 @@ def score_table(
         {
             "recording": pd.Categorical.from_codes(recording_s, [each.file_id for each in series.recordings]),
             "row": scores.row_s - series.offsets_r[recording_s],
-            "segment": np.searchsorted(segments_k2[:, 0], scores.row_s, side="right") - 1,
+            "segment": windows.segments.at(scores.row_s),
             "time": np.where(stamped_r[recording_s], time_s.view("datetime64[ns]"), np.datetime64("NaT", "ns")),
             "seconds": (time_s - start_r[recording_s]) / NS_PER_S,
             "score": scores.score_s,

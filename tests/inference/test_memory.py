@@ -57,7 +57,7 @@ def score(num_rows):
     detector = fit(config, "0", reference_of(splits), errors)
     test = splits["test"]
     scores = detector.score(errors_of(test), test)
-    table = score_table(scores, series, test.segments.rows_k2, channels=names, threshold=detector.threshold.value)
+    table = score_table(scores, test, channels=names, threshold=detector.threshold.value)
     find_events(table, config.scoring, channel_error_sc=scores.channel_error_sc, channels=names)
 
 peaks = []

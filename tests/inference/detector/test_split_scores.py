@@ -267,7 +267,7 @@ def test_the_table_contains_recording_time_and_label():
     windows = windows_over([np.ones((20, 2)), np.ones((20, 2)), np.ones((20, 2))], window=10, stride=10)
     errors = split_errors(scoring_with(LoudnessModel(), channels=2), windows, batch_size=8)
     scores = score_split(errors, np.array([1.0, 2.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("a", "b"), threshold=0.7)
+    table = score_table(scores, windows, channels=("a", "b"), threshold=0.7)
     assert table["recording"].astype(str).tolist() == ["file_0"] * 20 + ["file_1"] * 20 + ["file_2"] * 20
     assert table["row"].tolist() == [*range(20)] * 3
     assert table["seconds"].tolist() == [float(second) for second in range(20)] * 3
@@ -284,7 +284,7 @@ def test_a_table_written_in_row_groups_is_read_completely(monkeypatch, tmp_path)
     windows = windows_over([coupled(50, seed=0), coupled(30, seed=1)], window=10, stride=5)
     scores = score_split(split_errors(scoring_with(OthersModel()), windows, batch_size=8), np.ones(6), smoothing_span=1)
     names = tuple(f"c{channel}" for channel in range(6))
-    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=names, threshold=0.7)
+    table = score_table(scores, windows, channels=names, threshold=0.7)
     table.to_parquet(tmp_path / "at_once.parquet", index=False)
     monkeypatch.setattr("inference.detector.score_table._LINES_AT_A_TIME", 7)
     write_scores(table, tmp_path / "in_groups.parquet")
@@ -299,7 +299,7 @@ def test_a_window_is_anomalous_if_half_of_its_rows_are(monkeypatch):
     windows = windows_over([np.ones((40, 1))], window=8, stride=4)
     errors = split_errors(scoring_with(LoudnessModel(), "swinmae", channels=1), windows, batch_size=8)
     scores = score_split(errors, np.array([1.0]), smoothing_span=1)
-    table = score_table(scores, windows.series, windows.segments.rows_k2, channels=("x",), threshold=2.0)
+    table = score_table(scores, windows, channels=("x",), threshold=2.0)
     assert dict(zip(table["row"], table["label"], strict=True)) == {
         7: 0, 11: 0, 15: 1, 19: 1, 23: 1, 27: 0, 31: 0, 35: 0, 39: 0
     }  # fmt: skip
