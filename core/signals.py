@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from core.errors import EXIT_INTERRUPTED, EXIT_RESUMABLE
@@ -110,16 +111,26 @@ def _send_again(lost: sys.UnraisableHookArgs) -> None:
     if isinstance(lost.exc_value, KeyboardInterrupt):
         number = getattr(lost.exc_value, "number", signal.SIGINT)
         number = signal.SIGTERM if is_hangup(number) else number  # a second SIGHUP would be ignored
-        again = threading.Timer(_AFTER_DESTRUCTOR_S, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        threading.Thread(target=_send_when_heard, args=(number,), daemon=True).start()
     else:
         _other_hook(lost)
 
 
+def _send_when_heard(number: int) -> None:
+    """Sends a signal to this process when `_send_again` has returned, because what is raised in it is dropped too."""
+    main = threading.main_thread().ident
+    while True:
+        time.sleep(_AFTER_DESTRUCTOR_S)
+        if all(frame.f_code is not _send_again.__code__ for frame in _with_callers(sys._current_frames().get(main))):
+            break
+    os.kill(os.getpid(), number)
+
+
 def _is_importing(frame: FrameType | None) -> bool:
+    return any(each.f_globals.get("__name__") in _IMPORTING for each in _with_callers(frame))
+
+
+def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if frame.f_globals.get("__name__") in _IMPORTING:
-            return True
+        yield frame
         frame = frame.f_back
-    return False

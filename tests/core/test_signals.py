@@ -54,6 +54,19 @@ def work(arguments):
     time.sleep(30)
 sys.exit(run_command(work, argparse.ArgumentParser(prog="landfall work"), None))
 """
+# Other threads keep the interpreter busy, so that the main thread has to wait.
+_IN_BUSY_DESTRUCTOR = _IN_DESTRUCTOR.replace(
+    "    Slow()\n",
+    """
+    import threading
+    def spin():
+        while True: pass
+    sys.setswitchinterval(0.1)
+    for _ in range(3):
+        threading.Thread(target=spin, daemon=True).start()
+    Slow()
+""",
+)
 _WITH_EXIT_CODE = """
 import argparse, sys
 from core.cli import run_command
@@ -102,8 +115,8 @@ def ended_by(number: int, program: str, folder: Path) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("number, code", CODES)
 @pytest.mark.parametrize(
     "program",
-    [_COMMAND, _BEFORE, _IN_COMMAND, _IN_DESTRUCTOR],
-    ids=["while it imports", "before it works", "while it works", "while an object is removed"],
+    [_COMMAND, _BEFORE, _IN_COMMAND, _IN_DESTRUCTOR, _IN_BUSY_DESTRUCTOR],
+    ids=["while it imports", "before it works", "while it works", "while an object is removed", "while threads work"],
 )
 def test_a_signal_ends_a_command_with_its_code_and_one_line(number, code, program, tmp_path):
     ended, said = ended_by(number, program, tmp_path)
