@@ -11,7 +11,7 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import holding
-from migration.python.shell_texts import list_commands, shell_texts
+from migration.python.shell_texts import ShellText, list_commands, shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
@@ -56,7 +56,7 @@ _TARGET = re.compile(
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~/-])(?<!\w:)(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python(?:[\d.*]|\$?\{\w+\})*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
-    r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/usr/lib/(?:python[\d.*]+|python/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )
@@ -65,6 +65,7 @@ _AT_ROOT = re.compile(
     r"(?:\bchdir\(\s*[\"'](?=/[\"'])|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
     re.MULTILINE,
 )
+_CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]+[\"']?(?P<folder>[^\"'\n]*)", re.MULTILINE)
 # A search path with a folder that does not exist still works.
 _EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
@@ -107,9 +108,21 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
                 if (found := folders.fullmatch(value)) and (found["named"] or not is_below):
                     what = "everything in it" if value.startswith(("/", "~", "$HOME")) else _ALL
                     yield Match(*text.span(command), f"`rm -r {value}` deletes {what}", (), _DELETES)
+            if not is_below and not command.deleted and (globs := " ".join(_globs(source, text, command, facts))):
+                yield Match(*text.span(command), f"`rm {globs}` deletes such files of yours, too", (), _DELETES)
     removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
     for match in outside_comments(source, removed) if "rmtree" in source.text else ():
         yield Match(*match.span(), f"`rmtree` deletes {_ALL}", (), _DELETES)
+
+
+def _globs(source: CellSource, text: ShellText, command: shell.Command, facts: NotebookFacts) -> list[str]:
+    """The patterns in the current folder that `rm` deletes, if the cell has changed it to the work folder."""
+    if command.program != "rm":
+        return []
+    above = [found["folder"] for found in _CHANGES_FOLDER.finditer(source.text, 0, text.start)]
+    if not above or not re.fullmatch(rf"/content/?|\$\{{?{facts.work}\}}?/?", above[-1]):
+        return []
+    return [word.value for word in command.arguments if word.value.startswith("*") and "/" not in word.value]
 
 
 def _change(command: shell.Command) -> str:
@@ -198,7 +211,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF823",
         "deletion of files that may be yours",
-        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other line names `src`",
+        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other line names `src`, "
+        "`rm *.zip` below `%cd /content`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,
@@ -209,7 +223,7 @@ RULES: tuple[Rule, ...] = (
         "LF831",
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
-        "`/usr/local/envs/x/bin/python`, "
+        "`/usr/local/envs/x/bin/python`, `/usr/lib/python3.x/…`, "
         "`/usr/lib/jvm/…`, `/opt/bin`, `open('/data/x')`, `out_dir = '/x'`, `%cd /`, `'../' * depth`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
