@@ -57,6 +57,7 @@ def test_a_badge_on_a_line_of_badges_is_removed(before, after):
         f"<table><td>{_HTML}</td></table>",
         f"<td>\n{_HTML}\n</td>",
         f"<p>{_HTML}",
+        f"{_BADGE}\nto execute or view this notebook on\n[GitHub](a)",
     ],
 )
 def test_a_badge_in_a_text_or_in_html_stays_and_is_reported(text):
