@@ -161,6 +161,8 @@ def _written(command: shell.Command) -> Iterator[str]:
         yield plain[-1]
     elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
         yield from plain[1:]
+    elif program == "aria2c" and any(before == "-o" and path[:1] in ("{", "$") for before, path in pairwise(values)):
+        return  # `-d / -o {path}`: a complete path
     elif _NAMED.fullmatch(program):
         for value, following in pairwise([*values, ""]):
             name, equals, path = value.partition("=")
