@@ -39,6 +39,10 @@ _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
 _ASSIGNED = re.compile(r"\s*(\w+)\s*=(?!=)\s*(?:[\w.]*(?:join|[Pp]ath)\()?[^()]*")
 _FOLDER = re.compile(r"""\s*(?P<name>\w+)\s*=\s*[rf]?(["'])(?P<folder>[^"'\n{}]*My ?Drive(?:/[^"'\n{}]*)?)\2\s*""")
 _STORE = re.compile(r"\s*=(?!=)")
+_CLONES, _ENTERS = (
+    r"git clone\b[^\n]*/{}(?:\.git)?/?(?=[\s\"';&|]|$)",
+    r"(?:cd\s|chdir\()[^\n]*\b{}/?[\"')]*\s*(?:\n|$)",
+)
 _DEPTH = 3  # maximum length of a chain of names
 _NEAR = 1000  # maximum distance of a path from the code that uses it
 _OPEN_END = re.compile(r"(?<=[(\[{,])[ \t]*\n\s*|\n[ \t]*(?=[)\]}])")
@@ -65,6 +69,7 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
     uses = uses_of_paths(code, _of_line)
     found = {path: kinds for path, kinds in uses.items() if path in paths or path in joined}
     needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
+    needed = [path for path in needed if not _is_cloned(path, cells)]
     there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
         folder = path.rpartition("/")[0]
@@ -104,6 +109,13 @@ def _with_joined_names(code: Sequence[str]) -> tuple[list[str], set[str]]:
     }
     kept = [line for line, found in zip(lines, assigned, strict=True) if not (found and found["name"] in only_joined)]
     return kept, {path for line in changed for path, _, _ in _of_line(line)}
+
+
+def _is_cloned(path: str, cells: Sequence[CellSource]) -> bool:
+    """Whether a notebook clones the repository of a folder's name, and makes that its current folder."""
+    name = re.escape(path.rpartition("/")[2])
+    code = "\n".join(source.text for source in cells)
+    return all(re.search(pattern.format(name), code) for pattern in (_CLONES, _ENTERS))
 
 
 def _is_below(path: str, folder: str) -> bool:
