@@ -119,7 +119,7 @@ _ALSO_NEEDED = tuple(
         (
             *("imageio", "imageio-ffmpeg", ".mp4 .m4v .mov .avi .mkv .webm .wmv .mpg .mpeg"),
             rf"{_IMAGEIO}[\s\S]*{_VIDEO}|{_VIDEO}[\s\S]*{_IMAGEIO}",
-            "av",
+            *("av", "imageio[ffmpeg]"),
         ),
         (
             *("", "torch", "transformers"),
@@ -129,7 +129,7 @@ _ALSO_NEEDED = tuple(
         (
             *("transformers diffusers", "accelerate", "device_map load_in_ TrainingArguments"),
             r"\bdevice_map[\"']?[ \t]*[=:]|\bload_in_[48]bit\b|\b(?:Seq2Seq)?TrainingArguments\b",
-            *("peft", "trl", "unsloth"),
+            *("peft", "trl", "unsloth", "transformers[torch]"),
         ),
         # The classes of transformers/utils/dummy_sentencepiece_objects.py.
         (
@@ -137,6 +137,7 @@ _ALSO_NEEDED = tuple(
             r"\b(?:Albert|Barthez|BertGeneration|BigBird|Camembert|CodeLlama|Cpm|DebertaV2|ErnieM|FNet|GPTSw3|Gemma|LayoutXLM|"
             r"Llama|M2M100|MBart|MBart50|MLuke|MT5|Marian|Nllb|PLBart|Pegasus|Reformer|RemBert|SeamlessM4T|Siglip|Speech2Text|"
             r"SpeechT5|T5|Udop|XGLM|XLMProphetNet|XLMRoberta|XLNet)Tokenizer\b",
+            "transformers[sentencepiece]",
         ),
     )
 )

@@ -65,7 +65,7 @@ _AT_ROOT = re.compile(
     r"(?:\bchdir\(\s*[\"'](?=/[\"'])|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
     re.MULTILINE,
 )
-_CHANGES_FOLDER = re.compile(r"^[ \t]*%?cd[ \t]+[\"']?(?P<folder>[^\"'\n]*)", re.MULTILINE)
+_CHANGES_FOLDER = re.compile(r"^(?P<indent>[ \t]*)%?cd[ \t]+[\"']?(?P<folder>[^\"'\n]*)", re.MULTILINE)
 # A search path with a folder that does not exist still works.
 _EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
@@ -116,11 +116,13 @@ def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]
 
 
 def _globs(source: CellSource, text: ShellText, command: shell.Command, facts: NotebookFacts) -> list[str]:
-    """The patterns in the current folder that `rm` deletes, if the cell has changed it to the work folder."""
+    """The patterns in the current folder that `rm` deletes, if the cell may have changed it to the work folder."""
     if command.program != "rm":
         return []
-    above = [found["folder"] for found in _CHANGES_FOLDER.finditer(source.text, 0, text.start)]
-    if not above or not re.fullmatch(rf"/content/?|\$\{{?{facts.work}\}}?/?", above[-1]):
+    above: list[str] = []
+    for found in _CHANGES_FOLDER.finditer(source.text, 0, text.start):
+        above = [*above, found["folder"]] if found["indent"] else [found["folder"]]
+    if not any(re.fullmatch(rf"/content/?|\$\{{?{facts.work}\}}?/?", folder) for folder in above):
         return []
     return [word.value for word in command.arguments if word.value.startswith("*") and "/" not in word.value]
 

@@ -351,6 +351,7 @@ def test_standard_modules_get_no_line(texts):
         ("import bs4\nbs4.BeautifulSoup(text, 'lxml')", ["beautifulsoup4", "lxml"]),
         ("import imageio\nimageio.get_writer(name + '.mp4', fps=1)", ["imageio", "imageio-ffmpeg"]),
         ("import imageio\nname = 'a.mp4'\nwith imageio.get_writer(name) as f: pass", ["imageio", "imageio-ffmpeg"]),
+        ("!pip install imageio[ffmpeg]\nimport imageio\nimageio.get_reader('a.mp4')", []),
         ("import imageio\nimageio.mimsave('a.gif', b)", ["imageio"]),
         ("from transformers import T5Tokenizer", ["sentencepiece", "transformers"]),
         ("from transformers import T5TokenizerFast", ["transformers"]),

@@ -60,6 +60,7 @@ def _found(text):
         ("!cd sub && ls || rm -rf ~/", ["LF822", "LF823"]),
         ("!cd /content && rm -rf *", ["LF823"]),
         ('%cd "/content"\n!rm *.zip', ["LF823"]),
+        ('if a:\n  %cd "$WORK_DIR"\nelse:\n  %cd "$WORK_DIR"/b\n!rm *.zip', ["LF823"]),
         ("%cd $WORK_DIR\n!zip -r a.zip b && rm -f *.zip", ["LF823"]),
         ("!rm -rf sample .", []),
         ("shutil.rmtree(WORK_DIR)", ["LF823"]),
