@@ -37,6 +37,7 @@ _NEVER_NEEDED = frozenset({DELETE, CALL})
 """Kinds of effects for which alone no branch for Colab is kept."""
 
 _SAMPLES = "sample_data"
+_NAMES_PATH = re.compile(r"[\w.]*(?:join|Path)\(|[rbfuRBFU]{0,2}[\"']")  # and neither creates nor fetches it
 _WORDS = re.compile(r"(?<![\w./~*$-])[\w./~*$][\w./~*$-]*")
 
 
@@ -154,9 +155,9 @@ def of_function(source: CellSource, node: ast.FunctionDef, functions: Functions 
 
 def deletes(source: CellSource, block: Sequence[ast.stmt]) -> bool:
     """Whether a block deletes files that it does not create or fetch, except Colab's samples."""
-    found = [(effect.kind == DELETE, source.text[effect.start : effect.end]) for effect in effects(source, block)]
-    others = " ".join(text for is_deletion, text in found if not is_deletion)
-    deleted = (_WORDS.findall(text.partition(",")[0])[1:] for is_deletion, text in found if is_deletion)
+    found = [(effect.kind, source.text[effect.start : effect.end]) for effect in effects(source, block)]
+    others = " ".join(text for kind, text in found if kind in (FETCH, FILES) and not _NAMES_PATH.match(text))
+    deleted = (_WORDS.findall(text.partition(",")[0])[1:] for kind, text in found if kind == DELETE)
     names = (posixpath.basename(path.rstrip("/*")) for paths in deleted for path in paths or ("",))
     return any(not name or name not in others for name in names if name != _SAMPLES)
 

@@ -169,6 +169,13 @@ def test_a_deletion_for_colab_never_runs_here(colab):
     assert (finding.rule, finding.keeps) == ("LF301", Keeps.NEEDS_HUMAN)
 
 
+def test_a_folder_that_is_only_named_is_not_created():
+    for deletion in ("shutil.rmtree(folder)", "!rm -rf /content/a"):
+        new, (finding,) = rewritten_one(f"if ASK:\n    folder = '/content/a'\n    {deletion}\n    !pip install a")
+        assert (new, finding.keeps) == ("", Keeps.NEEDS_HUMAN)
+        assert "`pip install a`" in finding.action
+
+
 @pytest.mark.parametrize("colab", ["!rm -rf b\n!git clone https://x.org/a/b", "!rm -rf sample_data\n!pip install b"])
 def test_a_deletion_of_what_the_branch_fetches_or_of_the_samples_stays_with_it(colab):
     assert rewritten_one("if ASK:\n    " + colab.replace("\n", "\n    "))[0] == colab
