@@ -39,10 +39,6 @@ _WRITTEN = re.compile(r"""["']?\)\.write_(?:text|bytes)\(""")
 _ASSIGNED = re.compile(r"\s*(\w+)\s*=(?!=)\s*(?:[\w.]*(?:join|[Pp]ath)\()?[^()]*")
 _FOLDER = re.compile(r"""\s*(?P<name>\w+)\s*=\s*[rf]?(["'])(?P<folder>[^"'\n{}]*My ?Drive(?:/[^"'\n{}]*)?)\2\s*""")
 _STORE = re.compile(r"\s*=(?!=)")
-_CLONES, _ENTERS = (
-    r"git clone\b[^\n]*/{}(?:\.git)?/?(?=[\s\"';&|]|$)",
-    r"(?:cd\s|chdir\()[^\n]*\b{}/?[\"')]*\s*(?:\n|$)",
-)
 _DEPTH = 3  # maximum length of a chain of names
 _NEAR = 1000  # maximum distance of a path from the code that uses it
 _OPEN_END = re.compile(r"(?<=[(\[{,])[ \t]*\n\s*|\n[ \t]*(?=[)\]}])")
@@ -113,9 +109,9 @@ def _with_joined_names(code: Sequence[str]) -> tuple[list[str], set[str]]:
 
 def _is_cloned(path: str, cells: Sequence[CellSource]) -> bool:
     """Whether a notebook clones the repository of a folder's name, and makes that its current folder."""
-    name = re.escape(path.rpartition("/")[2])
-    code = "\n".join(source.text for source in cells)
-    return all(re.search(pattern.format(name), code) for pattern in (_CLONES, _ENTERS))
+    name, code = re.escape(path.rpartition("/")[2]), "\n".join(source.text for source in cells)
+    clones = re.search(rf"git clone\b[^\n]*/{name}(?:\.git)?/?(?=[\s\"';&|]|$)", code)
+    return clones is not None and bool(re.search(rf"(?:cd\s|chdir\()[^\n]*\b{name}/?[\"')]*\s*(?:\n|$)", code))
 
 
 def _is_below(path: str, folder: str) -> bool:

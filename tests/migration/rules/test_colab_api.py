@@ -80,7 +80,7 @@ def test_names_are_imported_from_the_runtime(before, after):
     [
         ("from google.colab import files\nimport os", "import os"),
         ("from google.colab import files, sheets\na()", "a()"),
-        ("from google.colab import output\n!a --output b", "!a --output b"),
+        ("from google.colab import output\n!a --output b --no-output-c", "!a --output b --no-output-c"),
         ("from google.colab import drive, files\ndrive.mount('/content/drive')\na()", "a()"),
         (
             "from google.colab import files, userdata\nuserdata.get('A')",
