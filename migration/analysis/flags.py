@@ -101,9 +101,8 @@ def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions
         nodes |= new
         waiting = _called([node for _, node in new.values()]) - nodes.keys()
     found: Functions = {}
-    for name in reversed(nodes):  # the called ones first
-        source, node = nodes[name]
-        found = {**found, name: of_function(source, node, found)}
+    while (kinds := {name: of_function(*place, found) for name, place in nodes.items()}) != found:
+        found = kinds
     return found
 
 

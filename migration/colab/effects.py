@@ -143,14 +143,14 @@ def _all(source: CellSource, block: Sequence[ast.stmt], functions: Functions) ->
 
 def of_function(source: CellSource, node: ast.FunctionDef, functions: Functions = _NO_FUNCTIONS) -> tuple[str, ...]:
     """The kinds of effects that a call of a function has, except transfers in the browser and plain computation."""
-    found = effects(source, node.body, functions)
-    kinds = (
-        effect.kind
-        for effect in found
-        if not source.text.startswith("files.", effect.start)
-        and (effect.kind in {*SETS_UP, FILES} or (effect.kind == RUN and source.is_in_command(effect.start)))
-    )
-    return tuple(dict.fromkeys(kinds))
+    kinds = []
+    for effect in effects(source, node.body, functions):
+        name = source.text[effect.start : effect.end].partition("(")[0]
+        runs = effect.kind == RUN and (source.is_in_command(effect.start) or name in functions)
+        if name.partition(".")[0] != "files" and (runs or effect.kind in {*SETS_UP, *PLACES}):
+            kinds.append(effect.kind)
+    mounts = any(isinstance(part, ast.Call) and last_name(part.func) == "mount" for part in walk(node))
+    return tuple(dict.fromkeys([*kinds, *[FILES] * mounts]))
 
 
 def deletes(source: CellSource, block: Sequence[ast.stmt]) -> bool:

@@ -185,5 +185,5 @@ def test_a_function_that_only_computes_is_not_needed_here():
     define = "def inner():\n    %rm -r /root/.cache\n    gc.collect()\n\ndef run(models):\n    inner()"
     (_, new), (finding,) = rewritten(define, "if ASK:\n    run(a)")
     assert (new, finding.keeps) == ("", Keeps.NEEDS_HUMAN)
-    fetches = define.replace("gc.collect()", "!git clone https://x.org/a/b")
-    assert rewritten(fetches, "if ASK:\n    run(a)")[0][1] == "run(a)"
+    for needed in ("!git clone https://x.org/a/b", "sys.path.append('a')", "drive.mount('/content/drive')", "!./a.sh"):
+        assert rewritten(define.replace("gc.collect()", needed), "if ASK:\n    run(a)")[0][1] == "run(a)"
