@@ -20,9 +20,10 @@ from typing import Any
 from migration.analysis.flags import find_context, find_flags
 from migration.analysis.mounts import TEXT_MOUNT, introduced_mounts, is_static, last_sign_in, mount_points
 from migration.analysis.names import ColabNames, find_names
-from migration.analysis.parameters import Parameter, plan_parameters
+from migration.analysis.parameters import Parameter, is_form, plan_parameters
 from migration.analysis.root_paths import root_paths
 from migration.analysis.unused import unused_imports, uses_sys_for_tests
+from migration.colab.forms import FIELD_TRIGGER, form_fields
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
@@ -48,6 +49,12 @@ _RUN_NAME = re.compile(
     re.MULTILINE,
 )
 _IMPORTS_OS = re.compile(r"^import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*os\b(?![ \t]+as\b|\.)", re.MULTILINE)
+_ABOUT_FORM = re.compile(
+    r"\b(?:drop-?\s?downs?|sliders?|check-?\s?box(?:es)?|text (?:box|field)(?:es|s)?|fields? (?:above|below)"
+    r"|th(?:e|is) form(?! of)"
+    r"|(?:select|choose|set|edit|change|adjust|enter|fill|specify|provide|pick)\b[^.\n]{0,60}\bbelow)\b",
+    re.IGNORECASE,
+)
 _DELETES = re.compile(r"\brm\s+-")
 _RELATIVE = re.compile(r"(?!sample_data\b|__MACOSX\b)\w[\w.-]*(?:/|$)")
 _SAMPLES = r"f?[\"'](?:\./|/content/|\{\w+\}/)?sample_data/?[\"'][ \t]*"
@@ -74,8 +81,8 @@ class NotebookFacts:
     have a local version. `headings`: those of each text cell, by the id that Colab gave it.
     `first_code`: the position of the first code cell. `names_badge`: a text names the badge.
     `described`: the code cells between two text cells, without the first code cell, and those whose text is about the
-    mount in them: a text would describe nothing if they were removed. `tests`: the code cells with a test for Colab
-    that one of its branches replaces.
+    mount or the form fields in them: a text would describe nothing if they were removed. `tests`: the code cells with a
+    test for Colab that one of its branches replaces.
     `commands` are names whose text the notebook runs as a shell command.
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
@@ -128,7 +135,7 @@ def collect_facts(
     known.
     """
     first_code = min((source.index for source in cells), default=sys.maxsize)
-    known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
+    known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells, texts), "first_code": first_code}
     if language == "python":
         imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
         known["imports_os"] = min(imports, default=sys.maxsize)
@@ -221,9 +228,22 @@ def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:
     return bool(uses) and all(use.is_statement and use.path in IDLE for use in uses)
 
 
-def _described(cells: Sequence[CellSource]) -> frozenset[int]:
+def _described(cells: Sequence[CellSource], texts: Mapping[int, str]) -> frozenset[int]:
     code = {source.index for source in cells}
-    return frozenset(index for index in code - {min(code, default=0)} if not {index - 1, index + 1} & code)
+    forms = {
+        source.index
+        for source in cells
+        if FIELD_TRIGGER.fires(source.text) and is_form(source)
+        if any(_is_about_form(texts.get(source.index + step, ""), source) for step in (-1, 1))
+    }
+    between = {index for index in code if not {index - 1, index + 1} & code}
+    return frozenset((between | forms) - {min(code, default=0)})
+
+
+def _is_about_form(text: str, source: CellSource) -> bool:
+    """Whether a text names a field of a form, or what Colab shows in its place."""
+    names = "|".join(re.escape(field.name) for field in form_fields(source))
+    return bool(text and (_ABOUT_FORM.search(text) or re.search(rf"[`*\"'](?:{names})[`*\"']", text)))
 
 
 def _named_folders(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> frozenset[str]:

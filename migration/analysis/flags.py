@@ -84,20 +84,32 @@ def find_context(cells: Sequence[CellSource], colab: ColabNames, *, static_mount
 
 
 def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions:
-    """The functions of the notebook that branches call, with the kinds of their effects."""
+    """The functions of the notebook that branches call, directly or through others, with the kinds of their
+    effects."""
     choices = [choice for source in cells for choice in colab.cell(source).choices]
-    parts = (part for choice in choices for part in (*choice.kept, *choice.removed))
-    calls = (node for part in parts for node in walk(part))
-    called = {node.func.id for node in calls if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    if not called:
-        return {}
-    defines = re.compile(rf"\bdef[ \t]+(?:{'|'.join(sorted(called))})\b")
-    nodes = ((source, node) for source in cells if defines.search(source.text) for node in source.nodes)
-    return {
-        node.name: kinds
-        for source, node in nodes
-        if isinstance(node, ast.FunctionDef) and node.name in called and (kinds := of_function(source, node))
-    }
+    waiting = _called([part for choice in choices for part in (*choice.kept, *choice.removed)])
+    nodes: dict[str, tuple[CellSource, ast.FunctionDef]] = {}
+    while waiting:
+        defines = re.compile(rf"\bdef[ \t]+(?:{'|'.join(sorted(waiting))})\b")
+        new = {
+            node.name: (source, node)
+            for source in cells
+            if defines.search(source.text)
+            for node in source.nodes
+            if isinstance(node, ast.FunctionDef) and node.name in waiting
+        }
+        nodes |= new
+        waiting = _called([node for _, node in new.values()]) - nodes.keys()
+    found: Functions = {}
+    while (kinds := {name: of_function(*place, found) for name, place in nodes.items()}) != found:
+        found = kinds
+    return found
+
+
+def _called(parts: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements call."""
+    calls = (node for part in parts for node in walk(part) if isinstance(node, ast.Call))
+    return {node.func.id for node in calls if isinstance(node.func, ast.Name)}
 
 
 def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: bool) -> frozenset[str]:

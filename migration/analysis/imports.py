@@ -39,7 +39,7 @@ CALLS_PROGRAM = (
     holding(*PROGRAMS, "nbconvert"),
     holding(
         *("!", "%", "system", "subprocess", "Popen(", "run(", "call("),
-        like=rf"(?<![\w.-])(?:{_SYSTEM_PROGRAMS})(?![\w-])",
+        like=rf"(?<![\w.-])(?:{_SYSTEM_PROGRAMS}|git[ \t]+lfs)(?![\w-])",
     ),
 )
 """Triggers for cells that may call a preinstalled program."""
@@ -56,35 +56,93 @@ _OF_DATASETS = re.compile(
     r"streaming|table|tasks|utils|[A-Z]\w*|load_\w+|list_\w+|(?:concatenate|interleave)_datasets|(?:dis|en)able_\w+|"
     r"get_dataset_\w+)\b"
 )
-# Packages that an import or a call needs and that pip does not install with its package: the code that needs them, and
-# packages that may take their place.
-_ALSO_NEEDED = {
-    package: (holding(*words.split(), like=pattern), frozenset(others))
-    for package, words, pattern, *others in (
-        ("ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
-        ("lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
-        ("pillow", "load_img ImageDataGenerator", r"[.\t ]load_img\b|\bImageDataGenerator\b"),
-        ("scipy", "ImageDataGenerator", r"\bImageDataGenerator\b"),
+_SETS_BACKEND = r"\b(?:KERAS_BACKEND|keras\.config\.set_backend)\b"
+_KERAS_BACKENDS = frozenset({"jax", "tensorflow", "torch"})
+# Packages that an import or a call needs and that pip does not install with its package: the packages that the code is
+# of, if any, the code that needs them, and packages that may take their place. Those of pandas are the optional ones of
+# https://pandas.pydata.org/docs/getting_started/install.html that Colab has.
+_VIDEO = r"\.(?:mp4|m4v|mov|avi|mkv|webm|wmv|mpe?g)\b"
+_IMAGEIO = r"\b(?:get_(?:writer|reader)|mim(?:save|write|read)|imiter|imopen|iio\.im(?:read|write))\("
+_ALSO_NEEDED = tuple(
+    (package, frozenset(of.split()), holding(*words.split(), like=pattern), frozenset(others))
+    for of, package, words, pattern, *others in (
         (
-            *("graphviz", "plot_tree to_graphviz create_tree_digraph"),
+            *("pandas geopandas xarray", "matplotlib", ".plot .hist( .boxplot( plotting"),
+            r"\.plot[.(]|\.(?:hist|boxplot)\(|\bp(?:andas|d)\.plotting\b",
+        ),
+        ("", "matplotlib", "%matplotlib", r"^[ \t]*%matplotlib\b"),
+        *(
+            ("pandas", package, words, pattern)
+            for package, words, pattern in (
+                (
+                    *("jinja2", ".style .to_latex("),
+                    r"\.style\s*\.\s*(?!(?:use|context|available|library|core)\b)\w|\.to_latex\(",
+                ),
+                ("tabulate", ".to_markdown(", r"\.to_markdown\("),
+                (
+                    *("scipy", ".interpolate( .corr kind .plot."),
+                    r"\.interpolate\([^)\n]*[\"'](?:nearest|zero|slinear|quadratic|cubic|barycentric|krogh|polynomial|"
+                    r"spline|pchip|akima|cubicspline|from_derivatives)[\"']|\.corr(?:with)?\([^\n]*[\"'](?:kendall|spearman)"
+                    r"[\"']|\bkind[ \t]*=[ \t]*[\"'](?:kde|density)[\"']|\.plot\.(?:kde|density)\(",
+                ),
+                ("xarray", ".to_xarray(", r"\.to_xarray\("),
+                ("xlrd", "read_excel( ExcelFile(", r"\b(?:read_excel|ExcelFile)\([^\n]*(?:\.xls[\"']|[\"']xlrd[\"'])"),
+                ("lxml", ".to_xml(", r"\.to_xml\("),
+                ("beautifulsoup4", "read_html(", r"\bread_html\([^\n]*[\"'](?:bs4|html5lib)[\"']"),
+                ("html5lib", "read_html(", r"\bread_html\([^\n]*[\"'](?:bs4|html5lib)[\"']"),
+                ("sqlalchemy", "sql", r"\b(?:read_sql\w*|to_sql)\([^\n]*\w://"),
+                ("pyarrow", "_orc( pyarrow", r"\b(?:read|to)_orc\(|[\"'](?:string\[)?pyarrow\]?[\"']"),
+                ("pandas-gbq", "_gbq(", r"\b(?:read|to)_gbq\("),
+                ("gcsfs", "gs://", r"\b(?:read|to)_\w+\([^\n]*[\"']gs://"),
+                ("zstandard", ".zst", r"\b(?:read|to)_\w+\([^\n]*\.zst[\"']"),
+            )
+        ),
+        ("beautifulsoup4", "lxml", "BeautifulSoup(", r"\bBeautifulSoup\([^\n]*[\"'](?:lxml(?:-xml)?|xml)[\"']"),
+        ("beautifulsoup4", "html5lib", "BeautifulSoup(", r"\bBeautifulSoup\([^\n]*[\"']html5lib[\"']"),
+        ("", "ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
+        ("", "lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
+        ("", "pillow", "load_img ImageDataGenerator", r"[.\t ]load_img\b|\bImageDataGenerator\b"),
+        ("", "scipy", "ImageDataGenerator", r"\bImageDataGenerator\b"),
+        (
+            *("", "graphviz", "plot_tree to_graphviz create_tree_digraph"),
             r"\b(?:xgb|xgboost|lgb|lightgbm)\.plot_tree\(|\bto_graphviz\(|\bcreate_tree_digraph\(",
         ),
-        ("openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
-        ("pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
+        ("", "openpyxl", "_excel ExcelWriter", r"\b(?:read_excel|to_excel|ExcelWriter)\("),
+        ("", "pyarrow", "_feather _parquet", r"\b(?:read|to)_(?:feather|parquet)\(", "fastparquet"),
         (
-            *("pydot", "plot_model model_to_dot"),
+            *("", "pydot", "plot_model model_to_dot"),
             r"\bkeras\b[^\n]*\bplot_model\b|\bplot_model\([^\n]*\b(?:show_\w+|to_file)[ \t]*=|\bmodel_to_dot\b",
         ),
-        ("tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
-        ("tensorboard", "torch.utils.tensorboard", r"\btorch\.utils\.tensorboard\b"),
-        ("tensorflow", "keras", r"^[ \t]*(?:from|import)[ \t]+keras\b", "jax", "torch"),
+        ("", "tables", "_hdf HDFStore", r"\b(?:read_hdf|to_hdf|HDFStore)\("),
+        ("", "tensorboard", "torch.utils.tensorboard", r"\btorch\.utils\.tensorboard\b"),
+        *(("keras", name, "_BACKEND set_backend", rf"{_SETS_BACKEND}\W+{name}\b") for name in _KERAS_BACKENDS),
         (
-            *("torch", "transformers"),
+            *("imageio", "imageio-ffmpeg", ".mp4 .m4v .mov .avi .mkv .webm .wmv .mpg .mpeg"),
+            rf"{_IMAGEIO}[\s\S]*{_VIDEO}|{_VIDEO}[\s\S]*{_IMAGEIO}",
+            *("av", "imageio[ffmpeg]"),
+        ),
+        (
+            *("", "torch", "transformers"),
             r"\bfrom[ \t]+transformers[ \t]+import\b[^\n]*\b(?:AutoModel\w*|Trainer|pipeline)\b",
             *("tensorflow", "jax", "flax", "accelerate", "sentence-transformers"),
         ),
+        (
+            *("transformers diffusers", "accelerate", "device_map load_in_ TrainingArguments"),
+            r"\bdevice_map[\"']?[ \t]*[=:]|\bload_in_[48]bit\b|\b(?:Seq2Seq)?TrainingArguments\b",
+            *("peft", "trl", "unsloth", "transformers[torch]"),
+        ),
+        # The classes of transformers/utils/dummy_sentencepiece_objects.py.
+        (
+            *("transformers", "sentencepiece", "Tokenizer"),
+            r"\b(?:Albert|Barthez|BertGeneration|BigBird|Camembert|CodeLlama|Cpm|DebertaV2|ErnieM|FNet|GPTSw3|Gemma|LayoutXLM|"
+            r"Llama|M2M100|MBart|MBart50|MLuke|MT5|Marian|Nllb|PLBart|Pegasus|Reformer|RemBert|SeamlessM4T|Siglip|Speech2Text|"
+            r"SpeechT5|T5|Udop|XGLM|XLMProphetNet|XLMRoberta|XLNet)Tokenizer\b",
+            "transformers[sentencepiece]",
+        ),
     )
-}
+)
+_SETS_ANY_BACKEND = holding("_BACKEND", "set_backend", like=_SETS_BACKEND)
+_IMPORTS_KERAS = holding("keras", like=r"^[ \t]*(?:from|import)[ \t]+keras\b")
 # Code that needs a package of the system.
 _NEEDS_SYSTEM = {
     "ffmpeg": holding(
@@ -134,11 +192,15 @@ def preinstalled_packages(
         if name.partition(".")[0] not in own and (package := EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
+    used = found | known
     found |= {
         package
-        for package, (code, others) in _ALSO_NEEDED.items()
-        if not others & (found | known) and _is_in(code, sources)
+        for package, of, code, others in _ALSO_NEEDED
+        if (not of or of & used) and not others & used and _is_in(code, sources)
     }
+    has_backend = _KERAS_BACKENDS & (found | known) and _is_in(_SETS_ANY_BACKEND, sources)
+    if _is_in(_IMPORTS_KERAS, sources) and not has_backend:
+        found.add("tensorflow")  # Keras has it as default
     return sorted(package for package in found if _any_build(package) not in known)
 
 
@@ -156,10 +218,10 @@ def _any_build(package: str) -> str:
 
 
 def _called(command: shell.Command) -> str:
-    """The program of a command, `jupyter-nbconvert` for `jupyter nbconvert`."""
-    if command.program == "jupyter" and command.arguments:
-        return f"jupyter-{command.arguments[0].value}"
-    return command.words[command.program_at].value if command.program_at < len(command.words) else ""
+    """The program of a command, also in the system's folders, `jupyter-nbconvert` for `jupyter nbconvert`."""
+    if command.program in ("git", "jupyter") and command.arguments:
+        return f"{command.program}-{command.arguments[0].value}"
+    return command.program if not command.is_of_other_environment else ""
 
 
 def spacy_models(sources: Sequence[CellSource]) -> list[str]:

@@ -96,7 +96,8 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
                 if installs:
                     lines.add(command, text)
                 called.append(command)
-    installed = [entry.name for entry in lines.entries.values()]
+    entries = lines.entries.values()
+    installed = [name for one in entries for name in (one.name, *(f"{one.name}[{extra}]" for extra in one.extras))]
     preinstalled = preinstalled_packages(sources, called, installed)
     system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
     if "tensorflow" in preinstalled and requests_tensorflow_1(sources):

@@ -15,7 +15,7 @@ from migration.python.source import CellSource
 
 SYS = "sys"
 _SYS = re.compile(r"\bsys\b")
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"--[\w-]+|\w+")  # an option of a program names nothing
 
 
 def unused_imports(cells: Sequence[CellSource]) -> frozenset[str]:

@@ -18,9 +18,9 @@ from migration.python.statements import end_of
 from migration.python.trees import children, last_name, walk
 from migration.shell.installs import pip_call
 
-INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN = (
+INSTALL, FETCH, SECRET, FILES, FOLDER, ENVIRONMENT, RUN, DELETE, CALL = (
     *("installs", "fetches", "reads secrets", "names files", "changes folders"),
-    *("sets the environment", "runs code"),
+    *("sets the environment", "runs code", "deletes files", "calls a function of the notebook"),
 )
 PLACES = frozenset({FETCH, FILES, FOLDER})
 """Kinds of effects on which the rest of a notebook depends: if they are kept, the branch for other machines does not
@@ -33,6 +33,12 @@ _NO_EFFECT = frozenset({MAGIC, MESSAGE, ADVICE})
 """Kinds of statements that decide no branch, because they change nothing outside the notebook."""
 
 _NAMED = SETS_UP | {FOLDER} | _NO_EFFECT
+_NEVER_NEEDED = frozenset({DELETE, CALL})
+"""Kinds of effects for which alone no branch for Colab is kept."""
+
+_SAMPLES = "sample_data"
+_NAMES_PATH = re.compile(r"[\w.]*(?:join|Path)\(|[rbfuRBFU]{0,2}[\"']")  # and neither creates nor fetches it
+_WORDS = re.compile(r"(?<![\w./~*$-])[\w./~*$][\w./~*$-]*")
 
 
 def _by_name(names: Mapping[str, str]) -> dict[str, str]:
@@ -48,7 +54,8 @@ _PROGRAMS = _by_name(
         "easy_install add-apt-repository make cmake ninja",
         FETCH: "wget curl git gdown aria2c axel gsutil gcloud kaggle svn hg rsync scp rclone azcopy aws dvc "
         "huggingface-cli hf",
-        FILES: "cp mv mkdir ln unzip tar rm 7z gunzip touch",
+        FILES: "cp mv mkdir ln unzip tar 7z gunzip touch",
+        DELETE: "rm rmdir",
     }
 )
 _VERSION = frozenset({"--version", "-V", "-v", "version", "list", "freeze", "show", "check", "--help", "-h"})
@@ -58,7 +65,8 @@ _WORKING_MAGICS = _by_name(
         FOLDER: "cd pushd popd",
         ENVIRONMENT: "env set_env",
         RUN: "run system sx sh bash shell script tensorboard",
-        FILES: "mkdir cp mv rm rmdir unzip",
+        FILES: "mkdir cp mv unzip",
+        DELETE: "rm rmdir",
     }
 )
 _CALLS = _by_name(
@@ -66,9 +74,9 @@ _CALLS = _by_name(
         FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "
         "hf_hub_download load_dataset download_and_extract wget gdown clone_from",
         SECRET: "authenticate_user login notebook_login Authenticate getpass Initialize",
-        FILES: "upload upload_file download makedirs mkdir copy copy2 copyfile copytree move symlink symlink_to rmtree "
-        "rename remove unlink extractall unpack_archive make_archive write write_text write_bytes save savefig to_csv "
-        "dump",
+        FILES: "upload upload_file download makedirs mkdir copy copy2 copyfile copytree move symlink symlink_to rename "
+        "extractall unpack_archive make_archive write write_text write_bytes save savefig to_csv dump",
+        DELETE: "rmtree remove unlink rmdir",
         FOLDER: "chdir addsitedir",
         ENVIRONMENT: "putenv load_dotenv",
     }
@@ -133,10 +141,25 @@ def _all(source: CellSource, block: Sequence[ast.stmt], functions: Functions) ->
     return sorted(dict.fromkeys(found), key=lambda effect: effect.start)
 
 
-def of_function(source: CellSource, node: ast.FunctionDef) -> tuple[str, ...]:
-    """The kinds of effects that a call of a function has, except transfers in the browser."""
-    found = [effect for effect in effects(source, node.body) if not source.text.startswith("files.", effect.start)]
-    return tuple(dict.fromkeys(effect.kind for effect in found if effect.kind in {*SETS_UP, FILES}))
+def of_function(source: CellSource, node: ast.FunctionDef, functions: Functions = _NO_FUNCTIONS) -> tuple[str, ...]:
+    """The kinds of effects that a call of a function has, except transfers in the browser and plain computation."""
+    kinds = []
+    for effect in effects(source, node.body, functions):
+        name = source.text[effect.start : effect.end].partition("(")[0]
+        runs = effect.kind == RUN and (source.is_in_command(effect.start) or name in functions)
+        if name.partition(".")[0] != "files" and (runs or effect.kind in {*SETS_UP, *PLACES}):
+            kinds.append(effect.kind)
+    mounts = any(isinstance(part, ast.Call) and last_name(part.func) == "mount" for part in walk(node))
+    return tuple(dict.fromkeys([*kinds, *[FILES] * mounts]))
+
+
+def deletes(source: CellSource, block: Sequence[ast.stmt]) -> bool:
+    """Whether a block deletes files that it does not create or fetch, except Colab's samples."""
+    found = [(effect.kind, source.text[effect.start : effect.end]) for effect in effects(source, block)]
+    others = " ".join(text for kind, text in found if kind in (FETCH, FILES) and not _NAMES_PATH.match(text))
+    deleted = (_WORDS.findall(text.partition(",")[0])[1:] for kind, text in found if kind == DELETE)
+    names = (posixpath.basename(path.rstrip("/*")) for paths in deleted for path in paths or ("",))
+    return any(not name or name not in others for name in names if name != _SAMPLES)
 
 
 def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
@@ -148,7 +171,8 @@ def uncovered(colab: Sequence[Effect], local: Sequence[Effect]) -> list[Effect]:
     packages, others = (frozenset().union(*(e.about for e in part if e.kind == INSTALL)) for part in (local, colab))
     if packages & others - _INSTALLERS:
         return []
-    lost = [effect for effect in colab if not any(_stands_for(other, effect) for other in local)]
+    needed = (effect for effect in colab if effect.kind not in _NEVER_NEEDED)
+    lost = [effect for effect in needed if not any(_stands_for(other, effect) for other in local)]
     return lost if any(effect.kind != INSTALL or not set() < effect.about <= _INSTALLERS for effect in lost) else []
 
 
@@ -205,10 +229,10 @@ def _of_statement(source: CellSource, statement: ast.stmt, functions: Functions)
         elif (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Call)
-            and not functions.get(ast.unparse(node.value.func))
+            and not functions.get(name := ast.unparse(node.value.func))
             and _is_unknown(source, node.value)
         ):
-            yield Effect(RUN, *source.span(node), frozenset({ast.unparse(node)}))
+            yield Effect(CALL if name in functions else RUN, *source.span(node), frozenset({ast.unparse(node)}))
 
 
 def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
@@ -228,6 +252,8 @@ def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
         yield Effect(ADVICE if _INSTALLS.search(text) else MESSAGE, *span, frozenset({text}))
     elif name == "open" and any(text[:1] in ("w", "a", "x") and len(text) < 4 for text in _texts(node.args[1:])):
         yield Effect(FILES, *span, _about(node))
+    elif name == "remove" and function != "os.remove":
+        return  # of a list
     elif (kind := _CALLS.get(name)) and not _USER_INTERFACE.fullmatch(function):
         yield Effect(kind, *span, _about(node))
 

@@ -4,7 +4,8 @@ runs on Colab.
 The notebook must do here what it does on Colab. The branch for Colab is therefore kept in three cases: it has an effect
 (`colab.effects`: downloads, installs, reads secrets, names folders) that the other branch does not have; the other
 branch refuses to run; or the rest of the notebook needs names that only the branch for Colab binds. Otherwise the local
-branch is kept, for example for flags, settings and displays in Colab's page.
+branch is kept, for example for flags, settings and displays in Colab's page. A branch for Colab that deletes files
+which it does not create is never kept: here they may be the user's own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from migration.colab.effects import (
     Effect,
     Functions,
     clones,
+    deletes,
     different,
     effects,
     needs_colab,
@@ -176,6 +178,7 @@ class _Search:
             # On Colab the body of `if IN_COLAB or x:` always runs; here it need not if `x` asks for a missing file.
             asks = is_or and any(known is not None and known.value is False for known in answers)
             asks = asks and not all(map(asks_if_missing, without_answer(operands, answers)))
+            asks = asks and not deletes(self.source, body)
             lost = uncovered(self._effects(body), self._effects(other)) if asks else []
             return Choice(node, body, other, scope, colab=True, effects=tuple(lost)) if lost else None
         local, colab = (body, other) if found.value else (other, body)
@@ -198,7 +201,8 @@ class _Search:
             return choice
         if lost and self._is_here(choice, lost, local):
             return choice
-        if lost and not needs_colab(self.source, choice.removed) and not self._runs_elsewhere(colab, local):
+        stays_away = needs_colab(self.source, choice.removed) or deletes(self.source, choice.removed)
+        if lost and not stays_away and not self._runs_elsewhere(colab, local):
             return _for_colab(self.source, choice, effects=tuple(lost))
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
@@ -258,7 +262,7 @@ class _Search:
         missing = missing_names(self.source, choice, self.context)
         if not missing:
             return choice
-        if needs_colab(self.source, choice.removed):
+        if needs_colab(self.source, choice.removed) or deletes(self.source, choice.removed):
             return None
         return _for_colab(self.source, choice, because=", ".join(f"`{name}`" for name in sorted(missing)))
 

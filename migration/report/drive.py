@@ -65,6 +65,7 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
     uses = uses_of_paths(code, _of_line)
     found = {path: kinds for path, kinds in uses.items() if path in paths or path in joined}
     needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
+    needed = [path for path in needed if not _is_cloned(path, cells)]
     there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
         folder = path.rpartition("/")[0]
@@ -104,6 +105,13 @@ def _with_joined_names(code: Sequence[str]) -> tuple[list[str], set[str]]:
     }
     kept = [line for line, found in zip(lines, assigned, strict=True) if not (found and found["name"] in only_joined)]
     return kept, {path for line in changed for path, _, _ in _of_line(line)}
+
+
+def _is_cloned(path: str, cells: Sequence[CellSource]) -> bool:
+    """Whether a notebook clones the repository of a folder's name, and makes that its current folder."""
+    name, code = re.escape(path.rpartition("/")[2]), "\n".join(source.text for source in cells)
+    clones = re.search(rf"git clone\b[^\n]*/{name}(?:\.git)?/?(?=[\s\"';&|]|$)", code)
+    return clones is not None and bool(re.search(rf"(?:cd\s|chdir\()[^\n]*\b{name}/?[\"')]*\s*(?:\n|$)", code))
 
 
 def _is_below(path: str, folder: str) -> bool:

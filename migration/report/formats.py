@@ -60,9 +60,12 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
     if notebook.output and notebook.uploads:
         yield from wrapped(f"uploads files: {notebook.uploads}", "  ", 4)
     if notebook.output and notebook.secret_names:
-        names = ", ".join(notebook.secret_names)
-        text = f"needs secrets: set {names} in the environment; `userdata.get` also reads `.env` in the work folder"
-        yield from wrapped(text, "  ", 4)
+        names = ", ".join(name for name in notebook.secret_names if name.isidentifier())
+        others = ", ".join(name for name in notebook.secret_names if not name.isidentifier())
+        text = f"set {names} in the environment; `userdata.get` also reads `.env` in the work folder" if names else ""
+        text += "; " * bool(text and others)
+        text += f"put {others} into `.env` in the work folder, because no shell can set it" if others else ""
+        yield from wrapped(f"needs secrets: {text}", "  ", 4)
     todo = notebook.needs_human
     for item in todo[:most]:
         yield from wrapped(f"{place_of(item)}: {item.message} ({item.rule})", "  ! ", 4)

@@ -196,6 +196,8 @@ def _match(source: CellSource, part: Part, use: Use) -> Match:
     keeps, action = part.keeps, part.action
     if part.id == "LF218" and first is not None and "proxyPort" in source.segment(first):
         keeps, action, local = Keeps.EQUIVALENT, "", _PAGE_PORT
+    if part.id == "LF213" and text and not text.isidentifier():
+        action = "put {text} into the file `.env` of the work folder, because no shell can set a variable of this name"
     action = action.format(text=text or "that it asks for", path=use.path) if "{" in action else action
     return Match(start, end, f"`{use.path}`: {local}", action=action, keeps=keeps)
 

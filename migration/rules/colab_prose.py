@@ -111,6 +111,12 @@ _SIGN_IN = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS})")
 _MOUNT = re.compile(rf"{_OTHER_SERVICE}(?:{_WORDS}|{_MOUNTS})")
 SIGN_IN_MESSAGE = "this text describes a mount or sign-in that does not happen here"
 _SIGN_IN_ACTION = "reword it: the drive is a folder of this machine, and nothing asks for an account"
+_TABLE = re.compile(
+    r"\binteractive\b[^.\n]{0,20}\b(?:data[ -]?frame|table)|\b(?:data[ -]?frame|table)s?\b[^.\n]{0,30}\binteractive",
+    re.IGNORECASE,
+)
+TABLE_MESSAGE = "this text describes Colab's interactive table, but a data frame is a plain table here"
+_TABLE_ACTION = "reword it, or show the data frame with a package such as itables"
 
 
 def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
@@ -123,8 +129,14 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     by_line = {source.line_of(match.start()): match for match in reversed(_about_colab(source.text))}
     if mount is not None:
         by_line[source.line_of(mount.start())] = mount
+    paths = (path or "" for places in facts.colab.bindings.values() for _, path in places)
+    table = _TABLE.search(source.text) if any(path.startswith("data_table") for path in paths) else None
+    if table is not None:
+        by_line[source.line_of(table.start())] = table
     for _, match in sorted(item for item in by_line.items() if item[0] not in tests):
         message, action = _about(match) if match is not mount else (SIGN_IN_MESSAGE, _SIGN_IN_ACTION)
+        if match is table:
+            message, action = TABLE_MESSAGE, _TABLE_ACTION
         yield Match(*match.span(), message, (), action)
 
 

@@ -29,11 +29,11 @@ _EXPANSION = re.compile(r"\{[^{}\s'\"]*(?:,|\.\.)[^{}\s'\"]*\}")
 
 
 def needs_bash(source: CellSource) -> bool:
-    """Whether a `!` line of the cell needs bash: IPython runs it with the shell in `$SHELL`, by default `sh`; Colab
-    uses bash."""
+    """Whether a `!` line or `%pip` of the cell needs bash: IPython runs it with the shell in `$SHELL`, by default `sh`;
+    Colab uses bash."""
     if not _MAYBE_ONLY_BASH.fires(source.text):
         return False
-    return any(map(_is_only_bash, _lines(source)))
+    return any(_is_only_bash(text) for text in shell_texts(source) if text.command is not None)
 
 
 def _lines(source: CellSource) -> list[ShellText]:

@@ -243,7 +243,8 @@ RULES: tuple[Rule, ...] = (
         '`if "google.colab" in sys.modules:`, `if IN_COLAB:`, `if os.getenv("COLAB_RELEASE_TAG"):` and the like, with '
         "`not`, `and`, `or`, `elif` and `else`; `a if IN_COLAB else b`",
         "the branch that runs outside Colab, instead of the whole statement or expression, if the other one only sets "
-        "flags and values or shows something; the user decides if both install or run different things.",
+        "flags and values, shows something, calls functions of the notebook that compute, or deletes what it does not "
+        "create; the user decides if both install or run different things.",
         Keeps.EQUIVALENT,
         _find_ifs,
         of_colab=True,

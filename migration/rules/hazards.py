@@ -56,7 +56,7 @@ _TARGET = re.compile(
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~/-])(?<!\w:)(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python(?:[\d.*]|\$?\{\w+\})*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
-    r"|/usr/lib/(?:python[\d.*]*/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/usr/lib/(?:python[\d.*]+|python/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )
@@ -65,6 +65,7 @@ _AT_ROOT = re.compile(
     r"(?:\bchdir\(\s*[\"'](?=/[\"'])|^[ \t]*%cd[ \t]+(?=/[ \t]*(?:\n(?!\s*%?cd\b)|\Z)))(?P<path>/[^\"'\s]*)",
     re.MULTILINE,
 )
+_CHANGES_FOLDER = re.compile(r"^(?P<indent>[ \t]*)%?cd[ \t]+[\"']?(?P<folder>[^\"'\n]*)", re.MULTILINE)
 # A search path with a folder that does not exist still works.
 _EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
@@ -93,23 +94,57 @@ def _web_script(start: int, end: int, address: str) -> Match:
 
 
 def _find_deletions(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    folders = re.compile(rf"(?P<named>\$\{{?{facts.work}\}}?/?|/content/?|/|~/?|\$HOME/?)?(?:\.{{1,2}}/?)?(?:\*|\.\*)?")
-    for text in shell_texts(source):
+    mounts = "|".join(map(re.escape, facts.mounts))
+    drive = rf"(?:\$\{{?{facts.drive}\}}?|{mounts})(?:/My ?Drive)?/?"
+    folders = re.compile(
+        rf"(?P<named>\$\{{?{facts.work}\}}?/?|/content/?|{drive}|/|~/?|\$HOME/?)?(?:\.{{1,2}}/?)?(?:\*|\.\*)?"
+    )
+    for start, commands in _deleting(source):
         is_below = False
-        for command in text.commands if "rm" in text.text else ():
+        for command, span in commands:
             is_below |= command.program == "cd" and not folders.fullmatch(
                 " ".join(word.value for word in command.arguments)
             )
             if unknown := " ".join(value for value in command.deleted if value in facts.deletes_unknown):
                 what = f"`rm -r {unknown}` deletes what no cell creates"
-                yield Match(*text.span(command), what, (), _DELETES_UNKNOWN)
+                yield Match(*span, what, (), _DELETES_UNKNOWN)
             for value in command.deleted:
                 if (found := folders.fullmatch(value)) and (found["named"] or not is_below):
-                    what = "everything in it" if value.startswith(("/", "~", "$HOME")) else _ALL
-                    yield Match(*text.span(command), f"`rm -r {value}` deletes {what}", (), _DELETES)
-    removed = re.compile(rf"\brmtree\(\s*(?:{facts.work}|[\"'](?:/content/?|\.{{1,2}}/?|/)[\"'])\s*[,)]")
-    for match in outside_comments(source, removed) if "rmtree" in source.text else ():
-        yield Match(*match.span(), f"`rmtree` deletes {_ALL}", (), _DELETES)
+                    is_other = value.startswith(("/", "~", "$HOME")) or re.match(drive, value)
+                    what = "everything in it" if is_other else _ALL
+                    yield Match(*span, f"`rm -r {value}` deletes {what}", (), _DELETES)
+            if not is_below and not command.deleted and (globs := " ".join(_globs(source, start, command, facts))):
+                yield Match(*span, f"`rm {globs}` deletes such files of yours, too", (), _DELETES)
+    if "rmtree" in source.text:
+        folder = rf"{facts.work}|{facts.drive}|[\"'](?:/content/?|\.{{1,2}}/?|/|(?:{mounts})(?:/My ?Drive)?/?)[\"']"
+        named = re.findall(rf"^[ \t]*(\w+)[ \t]*=[ \t]*(?:{folder})[ \t]*(?:#|$)", source.text, re.MULTILINE)
+        removed = re.compile(rf"\brmtree\(\s*(?:{'|'.join([folder, *named])})\s*[,)]")
+        for match in outside_comments(source, removed):
+            what = "everything in the folder of the drive" if re.search("rive|mount", match[0]) else _ALL
+            yield Match(*match.span(), f"`rmtree` deletes {what}", (), _DELETES)
+
+
+def _deleting(source: CellSource) -> Iterator[tuple[int, list[tuple[shell.Command, tuple[int, int]]]]]:
+    """The texts that may run `rm`, by their start in the cell, with their commands and the positions of those."""
+    for text in shell_texts(source):
+        if "rm" in text.text:
+            yield text.start, [(command, text.span(command)) for command in text.commands]
+    for magic in source.commands:
+        if magic.kind == "magic" and magic.name == "rm":
+            commands = shell.commands(source.text[magic.body : magic.end])
+            yield magic.start, [(command, (magic.start, magic.end)) for command in commands]
+
+
+def _globs(source: CellSource, start: int, command: shell.Command, facts: NotebookFacts) -> list[str]:
+    """The patterns in the current folder that `rm` deletes, if the cell may have changed it to the work folder."""
+    if command.program != "rm":
+        return []
+    above: list[str] = []
+    for found in _CHANGES_FOLDER.finditer(source.text, 0, start):
+        above = [*above, found["folder"]] if found["indent"] else [found["folder"]]
+    if not any(re.fullmatch(rf"/content/?|\$\{{?{facts.work}\}}?/?", folder) for folder in above):
+        return []
+    return [word.value for word in command.arguments if word.value.startswith("*") and "/" not in word.value]
 
 
 def _change(command: shell.Command) -> str:
@@ -148,6 +183,8 @@ def _written(command: shell.Command) -> Iterator[str]:
         yield plain[-1]
     elif program == "sed" and any(value.startswith(("-i", "--in-place")) for value in values):
         yield from plain[1:]
+    elif program == "aria2c" and any(before == "-o" and path[:1] in ("{", "$") for before, path in pairwise(values)):
+        return  # `-d / -o {path}`: a complete path
     elif _NAMED.fullmatch(program):
         for value, following in pairwise([*values, ""]):
             name, equals, path = value.partition("=")
@@ -198,7 +235,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF823",
         "deletion of files that may be yours",
-        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other line names `src`",
+        "`rm -rf *`, `%rm -r /content`, `rm -r /content/drive/*`, `shutil.rmtree(WORK_DIR)`, "
+        "`rm -r src` if no other line names `src`, "
+        "`rm *.zip` below `%cd /content`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,
@@ -209,7 +248,7 @@ RULES: tuple[Rule, ...] = (
         "LF831",
         "path of another machine",
         "`/root/…`, `/usr/local/lib/python3.x/dist-packages`, `/usr/local/cuda`, `/usr/local/x.sh`, "
-        "`/usr/local/envs/x/bin/python`, "
+        "`/usr/local/envs/x/bin/python`, `/usr/lib/python3.x/…`, "
         "`/usr/lib/jvm/…`, `/opt/bin`, `open('/data/x')`, `out_dir = '/x'`, `%cd /`, `'../' * depth`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,

@@ -20,6 +20,7 @@ from migration.python.strings import outside_comments
 from migration.python.trees import last_name
 from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
+from migration.shell.installs import pip_call
 
 _LOGINS = {
     **dict.fromkeys(
@@ -126,6 +127,10 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
             if command.program in _SHELLS and is_open and _ALONE.fullmatch(" ".join(values)):
                 action = "write its commands into cells and delete the line: papermill does not answer prompts"
                 yield Match(*text.span(command), f"`{command.program}` waits for commands", (), action)
+            call = pip_call(command) if is_open or text.magic else None
+            if call is not None and call.subcommand == "uninstall" and not (call.uv or call.option("--yes")):
+                action = "add `-y`: the question cannot be answered here, and without an answer pip uninstalls nothing"
+                yield Match(*text.span(command), "`pip uninstall` asks for confirmation", (), action)
             words = [command.program, *values]
             # `uv run wandb login`, `python -m wandb login`
             words = words[2:] if words[1:2] in (["run"], ["-m"]) else words
@@ -228,11 +233,14 @@ LOGIN_RULES: tuple[Rule, ...] = (
         "LF811",
         "prompt or log-in",
         "`input(…)`, `getpass(…)`, `notebook_login()`, `wandb.login()`, `!huggingface-cli login`, "
-        "`!gcloud auth login`, `!bash` alone",
+        "`!gcloud auth login`, `!bash` alone, `!pip uninstall a` without `-y`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_attended,
-        holding("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth", "bash", "zsh", "python"),
+        holding(
+            *("login", "uthenticate", "input", "getpass", "gcloud", "rclone", "hf auth", "bash", "zsh", "python"),
+            "uninstall",
+        ),
         example=Example('name = input("Name: ")'),
     ),
 )

@@ -22,6 +22,7 @@ _RUNS_SHELL = frozenset({"system", "popen", "getoutput", "getstatusoutput", "cre
 _MAY_RUN_SHELL = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _SPLIT = re.compile(r"\s*\)?\s*\.\s*split\(\s*\)")
 _IS_PART = re.compile(r"[=(\[,+:%]\s*$")
+_ESCAPED_BLANK = re.compile(r"/My\\+ Drive\b")
 _IN_TAG = re.compile(r"<[a-zA-Z][^<>]*[\w-]=[ \t]*$")
 Use = OneOf["value", "text", "shell", "appended"]
 
@@ -45,15 +46,17 @@ def _is_markup(before: str) -> bool:
 
 
 def _command_strings(source: CellSource, facts: NotebookFacts) -> set[int]:
-    """The starts of the strings in the values of names that the notebook runs as shell commands; a value without a
-    blank may be the path of a program that is used elsewhere. No string of a sum is one if another opens a quotation
-    mark, nor is one that `%` inserts: the author may have quoted it."""
+    """The starts of the strings in the values of names that the notebook runs as shell commands, or that escape the
+    blank of `My Drive` for a shell; another value without a blank may be the path of a program that is used elsewhere.
+    No string of a sum is one if another opens a quotation mark, nor is one that `%` inserts: the author may have quoted
+    it."""
     found: set[int] = set()
-    for node in source.nodes if facts.commands else ():
+    for node in source.nodes if facts.commands or _ESCAPED_BLANK.search(source.text) else ():
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id in facts.commands for target in targets):
-            value = getattr(node, "value", None)
-            parts = _summands(value) if value is not None and " " in source.segment(value) else []
+        value, names = getattr(node, "value", None), [target.id for target in targets if isinstance(target, ast.Name)]
+        text = source.segment(value) if names and value is not None else ""
+        if _ESCAPED_BLANK.search(text) or (" " in text and not facts.commands.isdisjoint(names)):
+            parts = _summands(value)
             if len(parts) == 1 or all(map(_closes_quotes, parts)):
                 found |= {source.span(part)[0] for part in parts if isinstance(part, ast.Constant | ast.JoinedStr)}
     return found

@@ -77,8 +77,8 @@ def _badges(text: str) -> list[tuple[int, int]]:
 
 
 def _is_alone(text: str, start: int, end: int) -> bool:
-    """Whether the line of a badge contains only other badges and links, no HTML is directly around it, and no text
-    introduces it: its removal leaves nothing that speaks of it, and no gap."""
+    """Whether the line of a badge contains only other badges and links, no HTML is directly around it, no text
+    introduces it, and no sentence continues below it: its removal leaves nothing that speaks of it, and no gap."""
     before, after = _around(text, start, end)
     rest = _LINKS.sub("", before + after)
     if re.search(r"[\w|<>]", re.sub(r"^[ \t]*(?:>|\d+[.)])", "", rest)):
@@ -86,7 +86,8 @@ def _is_alone(text: str, start: int, end: int) -> bool:
     above, below = text[: start - len(before)], text[end + len(after) + 1 :]
     near = above.removesuffix("\n").rpartition("\n")[2], below.partition("\n")[0]
     introduces = above.rstrip().endswith(":") or _INTRODUCES.search(_LINKS.sub("", above.rstrip().rpartition("\n")[2]))
-    return not any(map(_HTML_AROUND.match, near)) and not introduces
+    continues = near[1].lstrip()[:1].islower()
+    return not (continues or introduces or any(map(_HTML_AROUND.match, near)))
 
 
 def names_badge(cells: Sequence[Mapping[str, Any]]) -> bool:
@@ -162,7 +163,7 @@ RULES: tuple[Rule, ...] = (
         "badge",
         "`[![Open In Colab](…)](https://colab.research.google.com/…)`, also in HTML",
         "nothing above the first code cell, if its line contains only badges and links, and no text names or "
-        "introduces it; other badges are reported",
+        "introduces it or continues below it; other badges are reported",
         Keeps.EXACT,
         _find_badges,
         _TRIGGER,

@@ -35,7 +35,8 @@ _CREATES = (
 _HARMLESS = frozenset({"command", "which", "type", "hash", "test", "[", "[[", "true", ":"})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
-_SAMPLES = re.compile(r"rm(?:\s+-\w+)+\s+([\"']?)(?:/content/|\./)?sample_data(?:/\*?)?\1/?")
+_DELETES = r"rm(?:\s+-\w+)+\s+([\"']?)(?:{})(?:/\*?)?\1/?"
+_SAMPLES = re.compile(_DELETES.format(r"(?:/content/|\./)?sample_data"))
 
 
 def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
@@ -161,16 +162,19 @@ def _find_conda(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 
 def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Lines that only delete Colab's samples, which are not on this machine, unless a cell creates the folder: then it
-    is the notebook's own."""
-    removed = [
-        found.command
-        for found in shell_texts(source)
-        if found.is_line and found.command is not None and _SAMPLES.fullmatch(found.text.strip())
-        if not facts.makes_samples
-    ]
-    for command in removed:
-        edits = as_comment(source, command, needs_pass=_needs_pass(source, facts, command, removed))
-        message = "deletes Colab's samples: here it would delete a folder of yours with their name"
+    is the notebook's own; or what is at the mount point before a mount."""
+    mount = re.compile(_DELETES.format("|".join(map(re.escape, facts.mounts))))
+    samples = "deletes Colab's samples: here it would delete a folder of yours with their name"
+    drive = "deletes the mount point of the drive: here it would delete your files"
+    found = {
+        text.command: samples if is_samples else drive
+        for text in shell_texts(source)
+        if text.is_line and text.command is not None
+        if (is_samples := _SAMPLES.fullmatch(text.text.strip()) and not facts.makes_samples)
+        or mount.fullmatch(text.text.strip())
+    }
+    for command, message in found.items():
+        edits = as_comment(source, command, needs_pass=_needs_pass(source, facts, command, list(found)))
         yield Match(command.start, command.end, message, edits)
 
 
@@ -182,13 +186,13 @@ _SYSTEM = holding(
 RULES: tuple[Rule, ...] = (
     Rule(
         id="LF524",
-        name="deletion of Colab's samples",
+        name="deletion of Colab's samples or mount point",
         matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, if no cell creates the "
-        "folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do",
+        "folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do; `!rm -rf /content/drive`",
         writes="a comment",
         keeps=Keeps.EQUIVALENT,
         find=_find_samples,
-        trigger=holding("sample_data"),
+        trigger=holding("sample_data", "rm", like=r"\brm[ \t]+-"),
         example=Example("!rm -r /content/sample_data", "# !rm -r /content/sample_data"),
     ),
     Rule(

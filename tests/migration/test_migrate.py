@@ -359,6 +359,9 @@ def test_a_text_keeps_the_cell_that_it_describes():
     fields = "b = 1 #@param\nc = 2 #@param\nd = 3 #@param"
     assert last("a = 0", text, fields, text) == "`b`, `c` and `d` are set in the parameters cell above."
     assert last("a = 0", text, "b = 1 #@param", "print(b)") == text["source"]
+    for above in ("Use the dropdowns below.", "Set `b`.", "Select your data below"):
+        cells = "a = 0", {**text, "source": above}, "b = 1 #@param", "print(b)"
+        assert last(*cells) == "`b` is set in the parameters cell above."
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,9 @@ def test_a_folder_that_another_value_of_a_name_creates_is_listed():
 def test_a_name_with_two_values_is_not_joined():
     cells = ["BASE = '/content/drive/MyDrive/'", "BASE = '/content/drive/MyDrive/x/'", "load(BASE + 'a.csv')"]
     assert _listed(*cells) == ("MyDrive/x",)
+
+
+def test_a_folder_that_the_notebook_clones_and_enters_is_not_listed():
+    cells = ["%cd /content/drive/MyDrive/a/b", "%cd /content/drive/MyDrive/a", "!git clone https://x.org/c/b.git"]
+    assert _listed(*cells) == ("MyDrive/a",)
+    assert _listed("!cp -r /content/drive/MyDrive/b .", cells[-1]) == ("MyDrive/b",)

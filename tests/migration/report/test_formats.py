@@ -109,6 +109,13 @@ def test_the_summary_names_the_secrets_once():
     assert text.count("A_KEY, B_KEY") == text.count("`.env`") == 1
 
 
+def test_a_secret_that_no_shell_can_set_belongs_into_the_file():
+    notebook = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", secret_names=("A_KEY", "api-key"))
+    text = " ".join(summary_text(make_report([notebook], "write")).split())
+    assert "set A_KEY in the environment" in text
+    assert "put api-key into `.env`" in text
+
+
 def test_check_has_a_line_for_each_finding():
     text = check_text(sample_report(RULE, mode="check", hostile="a\nthing"))
     assert text.splitlines() == [

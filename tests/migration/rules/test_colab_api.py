@@ -80,6 +80,7 @@ def test_names_are_imported_from_the_runtime(before, after):
     [
         ("from google.colab import files\nimport os", "import os"),
         ("from google.colab import files, sheets\na()", "a()"),
+        ("from google.colab import output\n!a --output b --no-output-c", "!a --output b --no-output-c"),
         ("from google.colab import drive, files\ndrive.mount('/content/drive')\na()", "a()"),
         (
             "from google.colab import files, userdata\nuserdata.get('A')",
@@ -229,6 +230,7 @@ def test_an_import_used_only_in_a_removed_branch_is_not_rewritten():
         ("from google.colab import files\nfiles.view('a')", "LF221", ""),
         ("from google.colab import userdata\nuserdata.get('HF_TOKEN')", "LF213", "HF_TOKEN"),
         ("from google.colab.userdata import get\nget(key)", "LF213", "environment variable"),
+        ("from google.colab import userdata\nuserdata.get('api-key')", "LF213", "put api-key into the file `.env`"),
         ("from google.colab import auth as google_auth\ngoogle_auth.authenticate_user()", "LF214", "gcloud"),
         ("from google.colab.patches import cv2_imshow\ncv2_imshow(a)", "LF215", ""),
         ("from google.colab import patches\npatches.cv2_imshow(a)", "LF215", ""),

@@ -142,6 +142,7 @@ def test_google_cloud_programs_are_reported_once_per_cell():
         "!source activate x",
         "!echo -e 'a\\tb'",
         "!a &> log",
+        "%pip install a &> log",
         "!a |& tee log",
         "!echo ${x//a/b}",
         '!echo "${x//a/b}"',

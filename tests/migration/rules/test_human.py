@@ -43,6 +43,8 @@ def _found(text, *, language="python"):
         ("%%bash\nls\ngcloud auth login", [("LF811", 3)]),
         ("!bash", [("LF811", 1)]),
         ("!cd x && sudo bash -i", [("LF811", 1), ("LF822", 1)]),
+        ("! pip uninstall a\n%pip uninstall -q b", [("LF811", 1), ("LF811", 2)]),
+        ("!pip uninstall -y a\n%pip uninstall b --yes\n!yes | pip uninstall a\n!uv pip uninstall a", []),
         ("!bash x.sh && cat x | bash", []),
         ("!bash <<< ls", []),
         ("%%bash\nbash", []),

@@ -154,3 +154,36 @@ def test_equal_secrets_or_packages_need_no_manual_step():
     assert (new, finding.keeps) == ("t = os.environ['T']", Keeps.EQUIVALENT)
     _, (finding,) = rewritten_one("if ASK:\n    !pip install --no-deps plant\nelse:\n    !pip install plant tank")
     assert finding.keeps is Keeps.EQUIVALENT
+
+
+_DELETES = "rm -rf /root/.cache/models*"
+
+
+@pytest.mark.parametrize(
+    "colab",
+    [f"%{_DELETES}", f"!{_DELETES}", "shutil.rmtree('/root/.cache')", f"!{_DELETES}\n        !git clone x.org/a/b"],
+)
+def test_a_deletion_for_colab_never_runs_here(colab):
+    new, (finding,) = rewritten_one("def f():\n    x = 1\n    if ASK:\n        " + colab)
+    assert new == "def f():\n    x = 1"
+    assert (finding.rule, finding.keeps) == ("LF301", Keeps.NEEDS_HUMAN)
+
+
+def test_a_folder_that_is_only_named_is_not_created():
+    for deletion in ("shutil.rmtree(folder)", "!rm -rf /content/a"):
+        new, (finding,) = rewritten_one(f"if ASK:\n    folder = '/content/a'\n    {deletion}\n    !pip install a")
+        assert (new, finding.keeps) == ("", Keeps.NEEDS_HUMAN)
+        assert "`pip install a`" in finding.action
+
+
+@pytest.mark.parametrize("colab", ["!rm -rf b\n!git clone https://x.org/a/b", "!rm -rf sample_data\n!pip install b"])
+def test_a_deletion_of_what_the_branch_fetches_or_of_the_samples_stays_with_it(colab):
+    assert rewritten_one("if ASK:\n    " + colab.replace("\n", "\n    "))[0] == colab
+
+
+def test_a_function_that_only_computes_is_not_needed_here():
+    define = "def inner():\n    %rm -r /root/.cache\n    gc.collect()\n\ndef run(models):\n    inner()"
+    (_, new), (finding,) = rewritten(define, "if ASK:\n    run(a)")
+    assert (new, finding.keeps) == ("", Keeps.NEEDS_HUMAN)
+    for needed in ("!git clone https://x.org/a/b", "sys.path.append('a')", "drive.mount('/content/drive')", "!./a.sh"):
+        assert rewritten(define.replace("gc.collect()", needed), "if ASK:\n    run(a)")[0][1] == "run(a)"

@@ -170,6 +170,8 @@ def test_shell_commands_quote_the_folder():
         ("cmd = 'rm %s /content/a' % b", "cmd = f'rm %s \"{WORK_DIR}\"/a' % b"),
         ("cmd = ['a b', '/content/a']", "cmd = ['a b', f'{WORK_DIR}/a']"),
         ("other = 'rm -r /content/a'", "other = f'rm -r {WORK_DIR}/a'"),
+        ("other = '/content/drive/My\\ Drive/' + b", "other = f'\"{DRIVE_DIR}\"/' + b"),
+        ("f('/content/drive/My\\ Drive/a')", "f(f'{DRIVE_DIR}/a')"),
     ],
 )
 def test_a_command_in_a_variable_quotes_the_folder(before, after, run):

@@ -3,7 +3,7 @@ import pytest
 from migration.analysis.facts import NotebookFacts, collect_facts
 from migration.python.source import CellSource
 from migration.rules import colab_api, colab_prose, prose
-from migration.rules.colab_prose import SIGN_IN_MESSAGE, comments_about_colab
+from migration.rules.colab_prose import SIGN_IN_MESSAGE, TABLE_MESSAGE, comments_about_colab
 from migration.rules.prose import headings, names_badge
 from migration.rules.rewriting import rewrite
 
@@ -57,6 +57,7 @@ def test_a_badge_on_a_line_of_badges_is_removed(before, after):
         f"<table><td>{_HTML}</td></table>",
         f"<td>\n{_HTML}\n</td>",
         f"<p>{_HTML}",
+        f"{_BADGE}\nto execute or view this notebook on\n[GitHub](a)",
     ],
 )
 def test_a_badge_in_a_text_or_in_html_stays_and_is_reported(text):
@@ -419,6 +420,14 @@ def test_a_text_at_a_removed_mount_that_describes_it_is_reported(text, in_commen
         source = CellSource(cell)
         found = list(_comments(source, collect_facts([source])))
         assert [finding.line for finding in found] == lines * in_comment
+
+
+def test_a_text_about_the_interactive_table_is_reported_where_the_notebook_shows_it():
+    shows = CellSource("from google.colab import data_table\ndata_table.enable_dataframe_formatter()", index=1)
+    for cells, messages in (([shows], [TABLE_MESSAGE]), ([CellSource("x = 1", index=1)], [])):
+        text = CellSource("Click `Filter` at the interactive dataframe.")
+        _, found = rewrite(text, cell_type="markdown", rules=RULES, facts=collect_facts(cells))
+        assert [finding.message for finding in found] == messages
 
 
 @pytest.mark.parametrize("text", ["Open the gradio.live link", "Paste the values below", "Log in to Kaggle"])

@@ -123,6 +123,7 @@ def test_read_only_commands_are_unchanged(text):
         ("# Delete samples\n!rm -r /content/sample_data\na()", "# Delete samples\n# !rm -r /content/sample_data\na()"),
         ("!rm -rf 'sample_data/'", "# !rm -rf 'sample_data/'"),
         ("!rm -r -f ./sample_data/*", "# !rm -r -f ./sample_data/*"),
+        ("!rm -rf /content/drive", "# !rm -rf /content/drive"),
         ("with a:\n    !rm -r sample_data\nb()", "with a:\n    pass  # !rm -r sample_data\nb()"),
         ("with a:\n    !rm -r sample_data\n    b()", "with a:\n    # !rm -r sample_data\n    b()"),
         ("!rm -r sample_data\n# !mkdir sample_data", "# !rm -r sample_data\n# !mkdir sample_data"),
@@ -130,7 +131,7 @@ def test_read_only_commands_are_unchanged(text):
         ("!rm -r sample_data\nos.mkdir('sample_data/a')", "# !rm -r sample_data\nos.mkdir('sample_data/a')"),
     ],
 )
-def test_colabs_samples_are_not_deleted_here(before, after):
+def test_colabs_samples_and_mount_point_are_not_deleted_here(before, after):
     new, (finding,) = rewritten(before, collect_facts([CellSource(before)]))
     assert new == after
     assert (finding.rule, finding.keeps) == ("LF524", Keeps.EQUIVALENT)
@@ -143,6 +144,7 @@ def test_colabs_samples_are_not_deleted_here(before, after):
         "!rm sample_data.csv",
         "!rm -r sample_data data",
         "!rm -r sample_data_2",
+        "!rm -rf /content/drive/MyDrive/a",
         "x = 1  # rm -r sample_data",
         "!rm -rf /content/sample_data\n!mkdir /content/sample_data",
         "!rm -rf sample_data\na()\n!mkdir -p 'sample_data'\nb()",
