@@ -3,7 +3,6 @@ the system."""
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from migration import shell
 from migration.analysis.preinstalled import EXTENSIONS, OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
-from migration.python.strings import outside_comments, without_comments
+from migration.python.strings import lone_texts, outside_comments, without_comments
 
 # Packages that work on Colab only, by their modules: the pip name, the reason, and what to do.
 ONLY_ON_COLAB = {
@@ -209,20 +208,11 @@ def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     }
 
 
-def _texts_alone(source: CellSource) -> list[tuple[int, int]]:
-    """The strings that are statements: documentation, and code that is commented out."""
-    return [
-        source.span(node)
-        for node in source.nodes
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-
-
 def _modules(source: CellSource) -> Iterator[str]:
     """The dotted names in the import lines of a cell."""
     if source.language != "python" or "import" not in source.text:
         return
-    texts = _texts_alone(source) if '"""' in source.text or "'''" in source.text else []
+    texts = lone_texts(source)
     for match in _IMPORT.finditer(source.text):
         if any(start < match.start() < end for start, end in texts):
             continue

@@ -6,6 +6,7 @@ and continues after text that it cannot parse.
 
 from __future__ import annotations
 
+import ast
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -254,6 +255,17 @@ def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Ma
 def without_comments(source: CellSource) -> str:
     """The text of a cell without its `#` comments."""
     return edited(source.text, [Edit(start, end, "") for start, end in comments(source)])
+
+
+def lone_texts(source: CellSource) -> list[tuple[int, int]]:
+    """The spans of strings that are statements: documentation, and code that is commented out."""
+    if '"""' not in source.text and "'''" not in source.text:
+        return []
+    return [
+        source.span(node)
+        for node in source.nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
 
 
 def _comments(source: CellSource) -> Iterator[tuple[int, int]]:
