@@ -26,10 +26,10 @@ from migration.analysis.unused import unused_imports, uses_sys_for_tests
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
-from migration.notebook.texts import holding
+from migration.notebook.texts import Edit, edited, holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
-from migration.python.strings import without_comments
+from migration.python.strings import comments, without_comments
 
 _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((?:landfall_)?(work|drive)_dir\)\)\))$',
@@ -80,7 +80,7 @@ class NotebookFacts:
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
-    `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
+    `deletes_unknown`: what a cell deletes with `rm -r` and no other code names, so it may be the user's own.
     `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
     `uploads`: for each cell the number of uploads in the cells above whose files the notebook uses by the result of the
     call; empty if it has only one.
@@ -195,14 +195,18 @@ def _makes_samples(source: CellSource) -> bool:
 
 
 def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
-    """Relative paths of which `rm -r` deletes the first folder or file, and no other line of the code names that."""
-    deleting = [source for source in cells if _DELETES.search(source.text)]
-    commands = [command for source in deleting for text in shell_texts(source) for command in text.commands]
-    deleted = {value for command in commands for value in command.deleted if _RELATIVE.match(value)}
-    if not deleted:
-        return frozenset()
-    others = "\n".join(line for source in cells for line in source.text.split("\n") if not _DELETES.search(line))
-    return frozenset(path for path in deleted if path.partition("/")[0] not in others)
+    """Relative paths of which `rm -r` deletes the first folder or file, and no other code names that."""
+    deleted: set[str] = set()
+    others = []
+    for source in cells:
+        spans = list(comments(source))
+        for text in shell_texts(source) if _DELETES.search(source.text) else ():
+            deletions = [command for command in text.commands if command.deleted]
+            deleted.update(value for command in deletions for value in command.deleted if _RELATIVE.match(value))
+            spans += map(text.span, deletions)
+        others.append(edited(source.text, [Edit(*span, "") for span in spans]))
+    code = "\n".join(others) if deleted else ""
+    return frozenset(path for path in deleted if path.partition("/")[0] not in code)
 
 
 def _uploads(cells: Sequence[CellSource], colab: ColabNames) -> dict[int, int]:

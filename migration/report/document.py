@@ -37,7 +37,7 @@ _ONE_DECISION = frozenset({"LF561"})
 # Rules whose changes with the same reason are one item.
 _ONE_ITEM = frozenset({"LF603"})
 # Rules with the same action for different findings, of which each is an item.
-_BY_MESSAGE = frozenset({"LF822", "LF831", "LF842"})
+_BY_MESSAGE = frozenset({"LF822", "LF823", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 _UPLOADS = "LF210"
 _SEVERAL_UPLOADS = "LF205"

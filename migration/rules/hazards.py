@@ -66,7 +66,7 @@ _AT_ROOT = re.compile(
     re.MULTILINE,
 )
 # A search path with a folder that does not exist still works.
-_EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
+_EXTENDS = re.compile(r"\b(?:C|(?:LD_)?LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
 _CLIMB = re.compile(r"""(?P<path>(?P<quote>["'])\.\./(?P=quote)\s*\*\s*\w+)""")
 
@@ -198,7 +198,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF823",
         "deletion of files that may be yours",
-        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other line names `src`",
+        "`rm -rf *`, `rm -r /content`, `shutil.rmtree(WORK_DIR)`, `rm -r src` if no other code names `src`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_deletions,
