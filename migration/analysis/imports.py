@@ -248,11 +248,11 @@ def _package(module: str) -> str | None:
     parts = module.split(".")
     if top == "datasets" and len(parts) > 1 and not _OF_DATASETS.match(module):
         return None
-    for count in range(len(parts), 0, -1):
-        if name := OTHER_NAMES.get(".".join(parts[:count])):
-            return name
-    name = normal_name(top)
-    return name if name in SAME_NAME or _is_installed(name) else None
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    if other := next(filter(None, map(OTHER_NAMES.get, names)), None):
+        return other
+    same = map(normal_name, names if top == "google" else [top])
+    return next((name for name in same if name in SAME_NAME or _is_installed(name)), None)
 
 
 def _is_installed(name: str) -> bool:
