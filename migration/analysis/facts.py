@@ -129,11 +129,10 @@ def collect_facts(
     """
     first_code = min((source.index for source in cells), default=sys.maxsize)
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells), "first_code": first_code}
-    if language == "python":
-        imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
-        known["imports_os"] = min(imports, default=sys.maxsize)
-    else:
+    if language != "python":
         return NotebookFacts(language=language, **known)
+    imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
+    known["imports_os"] = min(imports, default=sys.maxsize)
     known["makes_samples"] = any(map(_makes_samples, cells))
     known["deletes_unknown"] = _deletes_unknown(cells)
     known["commands"] = frozenset(name for source in cells for name in _run_names(source.text))

@@ -33,15 +33,12 @@ ONLY_ON_COLAB = {
         "install what the cells use of it by other means, such as selenium, and delete what names kora",
     ),
 }
-_SYSTEM_PROGRAMS = "|".join(re.escape(name) for row in SYSTEM_PACKAGES.values() for name in sorted(row[0]))
-CALLS_PROGRAM = (
-    holding(*PROGRAMS, "nbconvert"),
-    holding(
-        *("!", "%", "system", "subprocess", "Popen(", "run(", "call("),
-        like=rf"(?<![\w.-])(?:{_SYSTEM_PROGRAMS})(?![\w-])",
-    ),
+_PROGRAMS = sorted({*PROGRAMS, "nbconvert"}.union(*(programs for programs, *_ in SYSTEM_PACKAGES.values())))
+CALLS_PROGRAM = holding(
+    *("!", "%", "system", "subprocess", "open(", "run(", "call("),
+    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))})(?![\w-])",
 )
-"""Triggers for cells that may call a preinstalled program."""
+"""Trigger for cells that may call a preinstalled program."""
 _LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
 _CALLS_LOAD = re.compile(
     r"""\.(?:run_line_)?magic\(\s*["']%?(?:re)?load_ext(?:["']\s*,\s*["']|[ \t]+)(?P<name>[\w.]+)"""
@@ -84,14 +81,12 @@ _ALSO_NEEDED = {
         ),
     )
 }
-# Code that needs a package of the system.
-_NEEDS_SYSTEM = {
-    "ffmpeg": holding(
-        *("html5_video", "FFMpeg", "ffmpeg", ".mp4"),
-        like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
-        r"\bani\w*\.save\([^)\n]*\.mp4\b",
-    )
-}
+# Code that needs ffmpeg.
+_SAVES_VIDEO = holding(
+    *("html5_video", "FFMpeg", "ffmpeg", ".mp4"),
+    like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
+    r"\bani\w*\.save\([^)\n]*\.mp4\b",
+)
 _TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
@@ -141,11 +136,10 @@ def preinstalled_packages(
     return sorted(package for package in found if _any_build(package) not in known)
 
 
-def _is_in(code: Trigger | None, sources: Sequence[CellSource]) -> bool:
+def _is_in(code: Trigger, sources: Sequence[CellSource]) -> bool:
     """Whether cells contain code outside of comments."""
-    return code is not None and any(
-        code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
-    )
+    cells = (source for source in sources if source.is_python and code.fires(source.text))
+    return any(code.fires(without_comments(source)) for source in cells)
 
 
 def _any_build(package: str) -> str:
@@ -181,14 +175,9 @@ def system_packages(
     return [
         package
         for package, (programs, needed_by, others) in SYSTEM_PACKAGES.items()
-        if programs & called or needed_by & names or _is_in(_NEEDS_SYSTEM.get(package), sources)
+        if programs & called or needed_by & names or (package == "ffmpeg" and _is_in(_SAVES_VIDEO, sources))
         if package not in known and not any(map(others.fullmatch, known))
     ]
-
-
-def imports_gdal(sources: Sequence[CellSource]) -> bool:
-    """Whether cells import GDAL, which pip builds against a library of the system."""
-    return any(module.partition(".")[0] == "osgeo" for source in sources for module in _modules(source))
 
 
 def requests_tensorflow_1(sources: Sequence[CellSource]) -> bool:

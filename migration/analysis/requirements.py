@@ -14,7 +14,6 @@ from migration import shell
 from migration.analysis.imports import (
     CALLS_PROGRAM,
     ONLY_ON_COLAB,
-    imports_gdal,
     normal_name,
     preinstalled_packages,
     requests_tensorflow_1,
@@ -87,7 +86,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     lines = _Lines()
     called: list[shell.Command] = []
     for source in sources:
-        installs, calls = _INSTALLS.fires(source.text), any(trigger.fires(source.text) for trigger in CALLS_PROGRAM)
+        installs, calls = _INSTALLS.fires(source.text), CALLS_PROGRAM.fires(source.text)
         if installs or calls:
             choices = colab.cell(source).choices
             nodes = [node for choice in choices for node in choice.removed]
@@ -99,12 +98,10 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     installed = [entry.name for entry in lines.entries.values()]
     preinstalled = preinstalled_packages(sources, called, installed)
     system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
-    if "tensorflow" in preinstalled and requests_tensorflow_1(sources):
-        at = preinstalled.index("tensorflow")
-        preinstalled[at : at + 1] = _TENSORFLOW_1
-    gdal = [_GDAL] * ("gdal" not in lines.entries and imports_gdal(sources))
+    others = {"gdal": (_GDAL,), **({"tensorflow": _TENSORFLOW_1} if requests_tensorflow_1(sources) else {})}
+    preinstalled = [line for package in preinstalled for line in others.get(package, (package,))]
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)
+    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *models)
     return Requirements(python, (*lines.system.values(), *[_PREINSTALLED] * bool(system), *system))
 
 
