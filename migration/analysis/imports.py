@@ -13,7 +13,7 @@ from migration import shell
 from migration.analysis.preinstalled import EXTENSIONS, OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
-from migration.python.strings import lone_texts, outside_comments, without_comments
+from migration.python.strings import only_code, outside_comments, without_comments
 
 # Packages that work on Colab only, by their modules: the pip name, the reason, and what to do.
 ONLY_ON_COLAB = {
@@ -201,10 +201,7 @@ def _modules(source: CellSource) -> Iterator[str]:
     """The dotted names in the import lines of a cell."""
     if source.language != "python" or "import" not in source.text:
         return
-    texts = lone_texts(source)
-    for match in _IMPORT.finditer(source.text):
-        if any(start < match.start() < end for start, end in texts):
-            continue
+    for match in _IMPORT.finditer(only_code(source)):
         if match["module"]:
             names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
             yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]

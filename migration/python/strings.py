@@ -257,15 +257,17 @@ def without_comments(source: CellSource) -> str:
     return edited(source.text, [Edit(start, end, "") for start, end in comments(source)])
 
 
-def lone_texts(source: CellSource) -> list[tuple[int, int]]:
-    """The spans of strings that are statements: documentation, and code that is commented out."""
-    if '"""' not in source.text and "'''" not in source.text:
-        return []
-    return [
+@once_a_cell
+def only_code(source: CellSource) -> str:
+    """The text of a cell without its comments, and without strings that are statements: documentation, and code that is
+    commented out."""
+    nodes = source.nodes if '"""' in source.text or "'''" in source.text else []
+    texts = [
         source.span(node)
-        for node in source.nodes
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
+    return edited(source.text, [Edit(start, end, "") for start, end in (*comments(source), *texts)])
 
 
 def _comments(source: CellSource) -> Iterator[tuple[int, int]]:

@@ -9,9 +9,8 @@ from functools import cache
 from string import ascii_letters
 
 from migration.notebook.findings import Finding
-from migration.notebook.texts import Edit, edited
 from migration.python.source import CellSource
-from migration.python.strings import comments, lone_texts
+from migration.python.strings import only_code
 
 _MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
@@ -114,9 +113,7 @@ def _is_below(path: str, folder: str) -> bool:
 def code_lines(cells: Iterable[CellSource]) -> list[str]:
     """The lines of the cells without comments and strings that are statements; a line that ends inside brackets is
     joined with the next one."""
-    spans = ((source, [*comments(source), *lone_texts(source)]) for source in cells)
-    texts = (edited(source.text, [Edit(*span, "") for span in found]) for source, found in spans)
-    return [line for text in texts for line in _OPEN_END.sub(" ", text).splitlines()]
+    return [line for source in cells for line in _OPEN_END.sub(" ", only_code(source)).splitlines()]
 
 
 def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, list[str]]:
