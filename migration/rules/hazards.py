@@ -17,8 +17,9 @@ from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import only_looks
 
+# Another rule reports what is below `/root`.
 _OUTSIDE = re.compile(
-    r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
+    r"/(?!(?:tmp|content|root)(?:/|$)|dev/(?:null|std|fd|tty)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
 )
 _SYSTEM_TOOLS = re.compile(
     r"dpkg|add-apt-repository|apt-key|update-alternatives|ldconfig|u?mount|systemctl|service|modprobe|useradd|usermod|"

@@ -25,6 +25,7 @@ def _found(text):
         ("!sudo ls", ["LF822"]),
         ("os.system('sudo ls')", ["LF822"]),
         ("!tar -C / -xf a.tar", ["LF822"]),
+        (f"!mv kaggle.json {_HOME}/.kaggle/", ["LF831"]),
         ("!tar xf a.tar --directory=/usr/lib", ["LF822"]),
         ("!unzip a.zip -d /opt/a", ["LF822"]),
         ("!bash miniconda.sh -b -p /usr/local", ["LF822"]),
