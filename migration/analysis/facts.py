@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -210,9 +209,11 @@ def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
 
 def _uploads(cells: Sequence[CellSource], colab: ColabNames) -> dict[int, int]:
     """The number of uploads above each cell, if the notebook has several."""
-    counts = [(source.index, len(uploads(colab.cell(source).uses))) for source in cells if "upload" in source.text]
-    before = accumulate((count for _, count in counts), initial=0)
-    return dict(zip((index for index, _ in counts), before, strict=False)) if sum(n for _, n in counts) > 1 else {}
+    above, count = {}, 0
+    for source in (source for source in cells if "upload" in source.text):
+        above[source.index] = count
+        count += len(uploads(colab.cell(source).uses))
+    return above if count > 1 else {}
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
-from migration.analysis.preinstalled import EXTENSIONS, OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
+from migration.analysis.preinstalled import OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
 from migration.python.strings import only_code, outside_comments, without_comments
@@ -87,7 +87,7 @@ _SAVES_VIDEO = holding(
     like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
     r"\bani\w*\.save\([^)\n]*\.mp4\b",
 )
-_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
+_CHOOSES_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -118,14 +118,8 @@ def preinstalled_packages(
     found = {
         package
         for source in sources
-        for module in _modules(source)
+        for module in (*_modules(source), *_extensions(source))
         if module.partition(".")[0] not in own and (package := _package(module))
-    }
-    found |= {
-        package
-        for source in sources
-        for name in _extensions(source)
-        if name.partition(".")[0] not in own and (package := EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
     found |= {
@@ -182,7 +176,7 @@ def system_packages(
 
 def requests_tensorflow_1(sources: Sequence[CellSource]) -> bool:
     """Whether a cell chooses TensorFlow 1 with Colab's magic."""
-    return _is_in(_TENSORFLOW_1, sources)
+    return _is_in(_CHOOSES_TENSORFLOW_1, sources)
 
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
@@ -212,7 +206,7 @@ def _modules(source: CellSource) -> Iterator[str]:
 
 
 def _extensions(source: CellSource) -> Iterator[str]:
-    """The extensions that a cell loads into IPython, except IPython's own."""
+    """The modules that a cell loads as extensions of IPython, except IPython's own."""
     if source.language != "python" or not ("load_ext" in source.text or "tensorboard" in source.text):
         return
     for command in source.commands if source.is_python else ():

@@ -273,8 +273,8 @@ class _Lines:
         url = address["url"] if address else value
         if not item.is_known:
             self._say(prefix + value, "a part of it is a Python expression")
-        elif known and _is_of_python(known["name"]):
-            self._say(value, "is part of Python")
+        elif known and (known["name"].lower() in sys.stdlib_module_names or iskeyword(known["name"])):
+            self._say(value, "is part of Python")  # pip finds nothing, or an old copy
         elif known and not _FILE.search(value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
@@ -319,11 +319,6 @@ class _Lines:
 
     def _say(self, text: str, why: str) -> None:
         self.comments[_comment(masked(_shown(_without_user(text)[0])), why)] = None
-
-
-def _is_of_python(name: str) -> bool:
-    """Whether a name is that of a standard module or a keyword, for which pip finds nothing or an old copy."""
-    return name.lower() in sys.stdlib_module_names or iskeyword(name)
 
 
 def _without_user(value: str) -> tuple[str, bool]:
