@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,10 +26,10 @@ from migration.colab.forms import FIELD_TRIGGER, form_fields
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
-from migration.notebook.texts import holding
+from migration.notebook.texts import Edit, edited, holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
-from migration.python.strings import without_comments
+from migration.python.strings import comments, without_comments
 
 _SETUP = re.compile(
     r'^(\w+) = os\.environ\["\1"\] = (?:os\.path\.abspath\(.*expanduser\((?:landfall_)?(work|drive)_dir\)\)\))$',
@@ -87,7 +86,7 @@ class NotebookFacts:
     `drive_service`: a package uses Google Drive or Sheets by their web service.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
-    `deletes_unknown`: what a cell deletes with `rm -r` and no other line names, so it may be the user's own.
+    `deletes_unknown`: what a cell deletes with `rm -r` and no other code names, so it may be the user's own.
     `root_paths`: the strings of each cell that name a path below the root of the file system that code uses.
     `uploads`: for each cell the number of uploads in the cells above whose files the notebook uses by the result of the
     call; empty if it has only one.
@@ -136,11 +135,10 @@ def collect_facts(
     """
     first_code = min((source.index for source in cells), default=sys.maxsize)
     known: dict[str, Any] = {**_folder_names(cells), "described": _described(cells, texts), "first_code": first_code}
-    if language == "python":
-        imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
-        known["imports_os"] = min(imports, default=sys.maxsize)
-    else:
+    if language != "python":
         return NotebookFacts(language=language, **known)
+    imports = (source.index for source in cells if source.is_python and _IMPORTS_OS.search(source.masked))
+    known["imports_os"] = min(imports, default=sys.maxsize)
     known["makes_samples"] = any(map(_makes_samples, cells))
     known["deletes_unknown"] = _deletes_unknown(cells)
     known["commands"] = frozenset(name for source in cells for name in _run_names(source.text))
@@ -202,21 +200,27 @@ def _makes_samples(source: CellSource) -> bool:
 
 
 def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
-    """Relative paths of which `rm -r` deletes the first folder or file, and no other line of the code names that."""
-    deleting = [source for source in cells if _DELETES.search(source.text)]
-    commands = [command for source in deleting for text in shell_texts(source) for command in text.commands]
-    deleted = {value for command in commands for value in command.deleted if _RELATIVE.match(value)}
-    if not deleted:
-        return frozenset()
-    others = "\n".join(line for source in cells for line in source.text.split("\n") if not _DELETES.search(line))
-    return frozenset(path for path in deleted if path.partition("/")[0] not in others)
+    """Relative paths of which `rm -r` deletes the first folder or file, and no other code names that."""
+    deleted: set[str] = set()
+    others = []
+    for source in cells:
+        spans = list(comments(source))
+        for text in shell_texts(source) if _DELETES.search(source.text) else ():
+            deletions = [command for command in text.commands if command.deleted]
+            deleted.update(value for command in deletions for value in command.deleted if _RELATIVE.match(value))
+            spans += map(text.span, deletions)
+        others.append(edited(source.text, [Edit(*span, "") for span in spans]))
+    code = "\n".join(others) if deleted else ""
+    return frozenset(path for path in deleted if path.partition("/")[0] not in code)
 
 
 def _uploads(cells: Sequence[CellSource], colab: ColabNames) -> dict[int, int]:
     """The number of uploads above each cell, if the notebook has several."""
-    counts = [(source.index, len(uploads(colab.cell(source).uses))) for source in cells if "upload" in source.text]
-    before = accumulate((count for _, count in counts), initial=0)
-    return dict(zip((index for index, _ in counts), before, strict=False)) if sum(n for _, n in counts) > 1 else {}
+    above, count = {}, 0
+    for source in (source for source in cells if "upload" in source.text):
+        above[source.index] = count
+        count += len(uploads(colab.cell(source).uses))
+    return above if count > 1 else {}
 
 
 def _is_idle(cells: Sequence[CellSource], colab: ColabNames) -> bool:

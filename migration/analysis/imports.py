@@ -3,7 +3,6 @@ the system."""
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +10,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 
 from migration import shell
-from migration.analysis.preinstalled import EXTENSIONS, OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
+from migration.analysis.preinstalled import OTHER_NAMES, PROGRAMS, SAME_NAME, SYSTEM_PACKAGES
 from migration.notebook.texts import Trigger, holding
 from migration.python.source import CellSource
-from migration.python.strings import outside_comments, without_comments
+from migration.python.strings import only_code, outside_comments, without_comments
 
 # Packages that work on Colab only, by their modules: the pip name, the reason, and what to do.
 ONLY_ON_COLAB = {
@@ -34,15 +33,12 @@ ONLY_ON_COLAB = {
         "install what the cells use of it by other means, such as selenium, and delete what names kora",
     ),
 }
-_SYSTEM_PROGRAMS = "|".join(re.escape(name) for row in SYSTEM_PACKAGES.values() for name in sorted(row[0]))
-CALLS_PROGRAM = (
-    holding(*PROGRAMS, "nbconvert"),
-    holding(
-        *("!", "%", "system", "subprocess", "Popen(", "run(", "call("),
-        like=rf"(?<![\w.-])(?:{_SYSTEM_PROGRAMS}|git[ \t]+lfs)(?![\w-])",
-    ),
+_PROGRAMS = sorted({*PROGRAMS, "nbconvert"}.union(*(programs for programs, *_ in SYSTEM_PACKAGES.values())))
+CALLS_PROGRAM = holding(
+    *("!", "%", "system", "subprocess", "open(", "run(", "call("),
+    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs)(?![\w-])",
 )
-"""Triggers for cells that may call a preinstalled program."""
+"""Trigger for cells that may call a preinstalled program."""
 _LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
 _CALLS_LOAD = re.compile(
     r"""\.(?:run_line_)?magic\(\s*["']%?(?:re)?load_ext(?:["']\s*,\s*["']|[ \t]+)(?P<name>[\w.]+)"""
@@ -143,15 +139,13 @@ _ALSO_NEEDED = tuple(
 )
 _SETS_ANY_BACKEND = holding("_BACKEND", "set_backend", like=_SETS_BACKEND)
 _IMPORTS_KERAS = holding("keras", like=r"^[ \t]*(?:from|import)[ \t]+keras\b")
-# Code that needs a package of the system.
-_NEEDS_SYSTEM = {
-    "ffmpeg": holding(
-        *("html5_video", "FFMpeg", "ffmpeg", ".mp4"),
-        like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
-        r"\bani\w*\.save\([^)\n]*\.mp4\b",
-    )
-}
-_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
+# Code that needs ffmpeg.
+_SAVES_VIDEO = holding(
+    *("html5_video", "FFMpeg", "ffmpeg", ".mp4"),
+    like=r"\bto_html5_video\(|\bFFMpeg(?:File)?Writer\b|\bwriters?[ \t]*[=\[][ \t]*[\"']ffmpeg|"
+    r"\bani\w*\.save\([^)\n]*\.mp4\b",
+)
+_CHOOSES_TENSORFLOW_1 = holding("tensorflow_version", like=r"^[ \t]*%?[ \t]*tensorflow_version[ \t]+1")
 _SPACY_MODEL = re.compile(r"\bspacy\.load\(\s*[\"'](?P<name>[a-z]{2}_\w+_(?:sm|md|lg|trf))[\"']")
 # Packages with the same module: other builds of one, and other names.
 _BUILD = re.compile(
@@ -182,14 +176,8 @@ def preinstalled_packages(
     found = {
         package
         for source in sources
-        for module in _modules(source)
+        for module in (*_modules(source), *_extensions(source))
         if module.partition(".")[0] not in own and (package := _package(module))
-    }
-    found |= {
-        package
-        for source in sources
-        for name in _extensions(source)
-        if name.partition(".")[0] not in own and (package := EXTENSIONS.get(name) or _package(name))
     }
     found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
     used = found | known
@@ -204,11 +192,10 @@ def preinstalled_packages(
     return sorted(package for package in found if _any_build(package) not in known)
 
 
-def _is_in(code: Trigger | None, sources: Sequence[CellSource]) -> bool:
+def _is_in(code: Trigger, sources: Sequence[CellSource]) -> bool:
     """Whether cells contain code outside of comments."""
-    return code is not None and any(
-        code.fires(source.text) and code.fires(without_comments(source)) for source in sources if source.is_python
-    )
+    cells = (source for source in sources if source.is_python and code.fires(source.text))
+    return any(code.fires(without_comments(source)) for source in cells)
 
 
 def _any_build(package: str) -> str:
@@ -244,19 +231,14 @@ def system_packages(
     return [
         package
         for package, (programs, needed_by, others) in SYSTEM_PACKAGES.items()
-        if programs & called or needed_by & names or _is_in(_NEEDS_SYSTEM.get(package), sources)
+        if programs & called or needed_by & names or (package == "ffmpeg" and _is_in(_SAVES_VIDEO, sources))
         if package not in known and not any(map(others.fullmatch, known))
     ]
 
 
-def imports_gdal(sources: Sequence[CellSource]) -> bool:
-    """Whether cells import GDAL, which pip builds against a library of the system."""
-    return any(module.partition(".")[0] == "osgeo" for source in sources for module in _modules(source))
-
-
 def requests_tensorflow_1(sources: Sequence[CellSource]) -> bool:
     """Whether a cell chooses TensorFlow 1 with Colab's magic."""
-    return _is_in(_TENSORFLOW_1, sources)
+    return _is_in(_CHOOSES_TENSORFLOW_1, sources)
 
 
 def _own_modules(sources: Sequence[CellSource]) -> set[str]:
@@ -271,23 +253,11 @@ def _own_modules(sources: Sequence[CellSource]) -> set[str]:
     }
 
 
-def _texts_alone(source: CellSource) -> list[tuple[int, int]]:
-    """The strings that are statements: documentation, and code that is commented out."""
-    return [
-        source.span(node)
-        for node in source.nodes
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-
-
 def _modules(source: CellSource) -> Iterator[str]:
     """The dotted names in the import lines of a cell."""
     if source.language != "python" or "import" not in source.text:
         return
-    texts = _texts_alone(source) if '"""' in source.text or "'''" in source.text else []
-    for match in _IMPORT.finditer(source.text):
-        if any(start < match.start() < end for start, end in texts):
-            continue
+    for match in _IMPORT.finditer(only_code(source)):
         if match["module"]:
             names = _DOTTED.findall(match["parts"]) if match["module"] in _BY_NAME else []
             yield from [f"{match['module']}.{name}" for name in names] or [match["module"]]
@@ -298,7 +268,7 @@ def _modules(source: CellSource) -> Iterator[str]:
 
 
 def _extensions(source: CellSource) -> Iterator[str]:
-    """The extensions that a cell loads into IPython, except IPython's own."""
+    """The modules that a cell loads as extensions of IPython, except IPython's own."""
     if source.language != "python" or not ("load_ext" in source.text or "tensorboard" in source.text):
         return
     for command in source.commands if source.is_python else ():
@@ -320,11 +290,11 @@ def _package(module: str) -> str | None:
     parts = module.split(".")
     if top == "datasets" and len(parts) > 1 and not _OF_DATASETS.match(module):
         return None
-    for count in range(len(parts), 0, -1):
-        if name := OTHER_NAMES.get(".".join(parts[:count])):
-            return name
-    name = normal_name(top)
-    return name if name in SAME_NAME or _is_installed(name) else None
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    if other := next(filter(None, map(OTHER_NAMES.get, names)), None):
+        return other
+    same = map(normal_name, names if top == "google" else [top])
+    return next((name for name in same if name in SAME_NAME or _is_installed(name)), None)
 
 
 def _is_installed(name: str) -> bool:

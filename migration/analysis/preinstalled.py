@@ -1,4 +1,4 @@
-"""What is preinstalled on Colab: packages of Python by their modules, commands and extensions, and of the system.
+"""What is preinstalled on Colab: packages of Python by their modules and commands, and of the system.
 
 The facts are from https://github.com/googlecolab/backend-info: its lists of 2026-08-19, and packages of its earlier
 ones, from 2022 on, that notebooks still import.
@@ -8,57 +8,62 @@ from __future__ import annotations
 
 import re
 
-# The pip name is the module name.
+# The pip name is the module name, with `-` for `_`, and in `google` for `.`.
 SAME_NAME = frozenset(
     re.findall(
         r"\S+",
         """
     absl-py accelerate affine aiofiles aiohttp aiosqlite albumentations ale-py alembic altair anthropic anywidget
     appdirs arch array-record arrow arviz astor astropy astunparse attrs audioread authlib autograd babel beartype
-    bigframes bleach blinker blis blobfile blosc2 bokeh bottleneck bqplot branca brotli cached-property cachetools
-    catalogue catboost certifi cffi cftime chardet charset-normalizer chex clarabel click cloudpathlib cloudpickle
-    cmdstanpy colorcet colorlover confection contextlib2 contourpy convertdate cryptography cufflinks curl-cffi
-    cvxopt cvxpy cycler cython dask datascience datasets decorator defusedxml descartes diffusers dill diskcache
-    distrax distributed distro dlib dm-tree docstring-parser docutils duckdb easydict ecos editdistance eerepr
-    einops ephem esda etils fastai fastapi fastcore fastdownload fastdtw fastprogress ffmpy filelock fiona
-    firebase-admin flask flatbuffers flax folium fonttools frozendict fsspec future fuzzywuzzy gast gcsfs gdown
-    geemap gensim geocoder geographiclib geopandas geopy giddy glob2 google-auth-httplib2 gradio gradio-client grain
-    graphviz greenlet gspread gspread-dataframe gym gymnasium h5netcdf h5py hdbscan highspy holidays holoviews
-    html5lib httpimport httplib2 httpx huggingface-hub humanize hyperopt igraph imagehash imageio imageio-ffmpeg
-    imgaug immutabledict importlib-metadata importlib-resources imutils inequality inflect intervaltree ipyevents
-    ipyfilechooser ipykernel ipyleaflet ipyparallel ipywidgets jax jaxlib jellyfish jieba jinja2 joblib jpeg4py
-    jsonpatch jsonpickle jsonschema jupytext kaggle kagglehub kapre keras keras-hub keras-nlp keras-preprocessing
-    keyring kiwisolver langchain langchain-core langchain-text-splitters langcodes langgraph langsmith lark libpysal
-    librosa lightgbm llvmlite lmdb locket lxml mako mapclassify markdown markupsafe marshmallow matplotlib
-    matplotlib-venn mcp mgwr missingno mistune mizani ml-dtypes mlxtend mmh3 momepy more-itertools moviepy mpmath
-    msgpack multidict multimethod multipledispatch multiprocess music21 narwhals natsort nbclient nbconvert nbformat
-    nest-asyncio netcdf4 networkx nibabel nltk numba numexpr numpy nvtx oauth2client oauthlib omegaconf openai
-    openpyxl opt-einsum optax optree orjson osqp packaging palettable pandas pandas-datareader pandas-gbq panel
-    param partd patsy peewee peft pexpect phik pickleshare pip platformdirs plotly plotnine pluggy ply pointpats
-    polars pooch portpicker prefetch-generator prettytable proglog progressbar2 prometheus-client promise
-    prompt-toolkit prophet psutil pulp py4j pyarrow pycocotools pycparser pydantic pydantic-settings
-    pydata-google-auth pydot pydotplus pydub pygame pygit2 pygments pyiceberg pymc pymongo pymysql pymystem3
-    pynndescent pyogrio pyomo pyparsing pyperclip pyproj pysal pyspark pystan pytensor pytest pytz pyviz-comms qdldl
-    quantecon rasterio rasterstats regex requests requests-oauthlib requests-toolbelt resampy rich rpy2 rsa rtree
-    safetensors scipy scs seaborn segregation sentence-transformers sentencepiece sentry-sdk setproctitle setuptools
-    shap shapely simple-parsing simplejson six smart-open snowballstemmer sortedcontainers soundfile soxr spacy
-    spaghetti spglm sphinx spint splot spopt spreg sqlalchemy sqlglot sqlparse srsly stanio starlette statsmodels
-    stumpy sympy tables tabulate tblib tenacity tensorboard tensorflow tensorflow-datasets
-    tensorflow-decision-forests tensorflow-estimator tensorflow-gcs-config tensorflow-hub tensorflow-metadata
-    tensorflow-probability tensorflow-text tensorstore termcolor text-unidecode textblob tf-keras tf-slim thinc
-    threadpoolctl tifffile tiktoken timm tinycss2 tobler tokenizers toml tomli tomlkit toolz torch torch-xla torchao
-    torchaudio torchcodec torchdata torchsummary torchtext torchtune torchvision tornado tqdm traitlets transformers
-    trax treelite treescope triton tsfresh tweepy typeguard typer typing-extensions tzlocal ujson uritemplate
-    urllib3 uvicorn uvloop vega-datasets wandb wasabi watchdog wcwidth weasel webcolors websockets werkzeug
-    widgetsnbextension wordcloud wrapt wurlitzer xarray xarray-einstats xgboost xlrd xlwt xxhash xyzservices yarl
-    ydf yellowbrick yfinance zict zstandard
+    bigframes bigquery-magics bleach blinker blis blobfile blosc2 bokeh bottleneck bqplot branca brotli
+    cached-property cachetools catalogue catboost certifi cffi cftime chardet charset-normalizer chex clarabel click
+    cloudpathlib cloudpickle cmdstanpy colorcet colorlover confection contextlib2 contourpy convertdate cryptography
+    cufflinks curl-cffi cvxopt cvxpy cycler cython dask datascience datasets decorator defusedxml descartes
+    diffusers dill diskcache distrax distributed distro dlib dm-tree docstring-parser docutils duckdb easydict ecos
+    editdistance eerepr einops ephem esda etils fastai fastapi fastcore fastdownload fastdtw fastprogress ffmpy
+    filelock fiona firebase-admin flask flatbuffers flax folium fonttools frozendict fsspec future fuzzywuzzy gast
+    gcsfs gdown geemap gensim geocoder geographiclib geopandas geopy giddy glob2 google-adk
+    google-ai-generativelanguage google-api-core google-auth google-auth-httplib2 google-auth-oauthlib
+    google-cloud-aiplatform google-cloud-bigquery google-cloud-bigquery-connection google-cloud-bigquery-storage
+    google-cloud-bigtable google-cloud-dataproc google-cloud-datastore google-cloud-discoveryengine
+    google-cloud-firestore google-cloud-functions google-cloud-language google-cloud-logging google-cloud-monitoring
+    google-cloud-pubsub google-cloud-spanner google-cloud-speech google-cloud-storage google-cloud-translate
+    google-genai google-generativeai gradio gradio-client grain graphviz greenlet gspread gspread-dataframe gym
+    gymnasium h5netcdf h5py hdbscan highspy holidays holoviews html5lib httpimport httplib2 httpx huggingface-hub
+    humanize hyperopt igraph imagehash imageio imageio-ffmpeg imgaug immutabledict importlib-metadata
+    importlib-resources imutils inequality inflect intervaltree ipyevents ipyfilechooser ipykernel ipyleaflet
+    ipyparallel ipython ipywidgets jax jaxlib jellyfish jieba jinja2 joblib jpeg4py jsonpatch jsonpickle jsonschema
+    jupytext kaggle kagglehub kapre keras keras-hub keras-nlp keras-preprocessing keyring kiwisolver langchain
+    langchain-core langchain-text-splitters langcodes langgraph langsmith lark libpysal librosa lightgbm llvmlite
+    lmdb locket lxml mako mapclassify markdown markupsafe marshmallow matplotlib matplotlib-venn mcp mgwr missingno
+    mistune mizani ml-dtypes mlxtend mmh3 momepy more-itertools moviepy mpmath msgpack multidict multimethod
+    multipledispatch multiprocess music21 narwhals natsort nbclient nbconvert nbformat nest-asyncio netcdf4 networkx
+    nibabel nltk numba numexpr numpy nvtx oauth2client oauthlib omegaconf openai openpyxl opt-einsum optax optree
+    orjson osqp packaging palettable pandas pandas-datareader pandas-gbq pandas-profiling panel param partd patsy
+    peewee peft pexpect phik pickleshare pip platformdirs plotly plotnine pluggy ply pointpats polars pooch
+    portpicker prefetch-generator prettytable proglog progressbar2 prometheus-client promise prompt-toolkit prophet
+    psutil pulp py4j pyarrow pycocotools pycparser pydantic pydantic-settings pydata-google-auth pydot pydotplus
+    pydub pygame pygit2 pygments pyiceberg pymc pymongo pymysql pymystem3 pynndescent pyogrio pyomo pyparsing
+    pyperclip pyproj pysal pyspark pystan pytensor pytest pytz pyviz-comms qdldl quantecon rasterio rasterstats
+    regex requests requests-oauthlib requests-toolbelt resampy rich rpy2 rsa rtree safetensors scipy scs seaborn
+    segregation sentence-transformers sentencepiece sentry-sdk setproctitle setuptools shap shapely simple-parsing
+    simplejson six sklearn-pandas smart-open snowballstemmer sortedcontainers soundfile soxr spacy spaghetti spglm
+    sphinx spint splot spopt spreg sqlalchemy sqlglot sqlparse srsly stanio starlette statsmodels stumpy sympy
+    tables tabulate tblib tenacity tensorboard tensorflow tensorflow-datasets tensorflow-decision-forests
+    tensorflow-estimator tensorflow-gcs-config tensorflow-hub tensorflow-metadata tensorflow-probability
+    tensorflow-text tensorstore termcolor text-unidecode textblob tf-keras tf-slim thinc threadpoolctl tifffile
+    tiktoken timm tinycss2 tobler tokenizers toml tomli tomlkit toolz torch torch-xla torchao torchaudio torchcodec
+    torchdata torchsummary torchtext torchtune torchvision tornado tqdm traitlets transformers trax treelite
+    treescope triton tsfresh tweepy typeguard typer typing-extensions tzlocal ujson uritemplate urllib3 uvicorn
+    uvloop vega-datasets wandb wasabi watchdog wcwidth weasel webcolors websockets werkzeug widgetsnbextension
+    wordcloud wrapt wurlitzer xarray xarray-einstats xgboost xlrd xlwt xxhash xyzservices yarl ydf yellowbrick
+    yfinance zict zstandard
     """,
     )
 )
 OTHER_NAMES = {
     "Crypto": "pycryptodome",
     "Cryptodome": "pycryptodomex",
-    "IPython": "ipython",
     "OpenGL": "PyOpenGL",
     "OpenSSL": "pyOpenSSL",
     "PIL": "pillow",
@@ -89,37 +94,12 @@ OTHER_NAMES = {
     "feather": "feather-format",
     "gin": "gin-config",
     "git": "GitPython",
-    "google.adk": "google-adk",
-    "google.ai.generativelanguage": "google-ai-generativelanguage",
-    "google.api_core": "google-api-core",
-    "google.auth": "google-auth",
-    "google.cloud.aiplatform": "google-cloud-aiplatform",
-    "google.cloud.bigquery": "google-cloud-bigquery",
-    "google.cloud.bigquery_connection": "google-cloud-bigquery-connection",
-    "google.cloud.bigquery_storage": "google-cloud-bigquery-storage",
-    "google.cloud.bigtable": "google-cloud-bigtable",
-    "google.cloud.dataproc": "google-cloud-dataproc",
     "google.cloud.dataproc_spark_connect": "dataproc-spark-connect",
-    "google.cloud.datastore": "google-cloud-datastore",
-    "google.cloud.discoveryengine": "google-cloud-discoveryengine",
-    "google.cloud.firestore": "google-cloud-firestore",
-    "google.cloud.functions": "google-cloud-functions",
-    "google.cloud.language": "google-cloud-language",
-    "google.cloud.logging": "google-cloud-logging",
-    "google.cloud.monitoring": "google-cloud-monitoring",
-    "google.cloud.pubsub": "google-cloud-pubsub",
     "google.cloud.pubsub_v1": "google-cloud-pubsub",
     "google.cloud.resourcemanager": "google-cloud-resource-manager",
     "google.cloud.secretmanager": "google-cloud-secret-manager",
-    "google.cloud.spanner": "google-cloud-spanner",
-    "google.cloud.speech": "google-cloud-speech",
-    "google.cloud.storage": "google-cloud-storage",
-    "google.cloud.translate": "google-cloud-translate",
-    "google.genai": "google-genai",
-    "google.generativeai": "google-generativeai",
     "google.oauth2": "google-auth",
     "google.protobuf": "protobuf",
-    "google_auth_oauthlib": "google-auth-oauthlib",
     "google_drive_downloader": "googledrivedownloader",
     "googleapiclient": "google-api-python-client",
     "googlesearch": "google",
@@ -135,7 +115,7 @@ OTHER_NAMES = {
     "opentelemetry": "opentelemetry-api",
     "opentelemetry.sdk": "opentelemetry-sdk",
     "orbax": "orbax-checkpoint",
-    "pandas_profiling": "pandas-profiling",
+    "osgeo": "gdal",
     "pkg_resources": "setuptools",
     "progressbar": "progressbar2",
     "psycopg2": "psycopg2-binary",
@@ -149,11 +129,12 @@ OTHER_NAMES = {
     "shapefile": "pyshp",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
-    "sklearn_pandas": "sklearn-pandas",
     "slugify": "python-slugify",
     "snappy": "python-snappy",
     "snowflake.connector": "snowflake-connector-python",
     "socks": "PySocks",
+    "spanner_graphs": "spanner-graph-notebook",
+    "sql": "ipython-sql",
     "tree": "dm-tree",
     "umap": "umap-learn",
     "vertexai": "google-cloud-aiplatform",
@@ -181,14 +162,6 @@ PROGRAMS = {
     "uvicorn": "uvicorn",
     "wandb": "wandb",
 }
-# Extensions of IPython that are preinstalled on Colab with a package of another name; other ones are modules.
-EXTENSIONS = {
-    "bigquery_magics": "bigquery-magics",
-    "cudf.pandas": "cudf-cu12",
-    "cuml.accel": "cuml-cu12",
-    "spanner_graphs": "spanner-graph-notebook",
-    "sql": "ipython-sql",
-}
 # Packages of the system, without programs that most machines have, such as git and unzip: the programs, the modules and
 # packages of Python that need them, and other packages with the same programs.
 SYSTEM_PACKAGES = {
@@ -206,7 +179,7 @@ SYSTEM_PACKAGES = {
         ),
         ("git-lfs", "git-lfs", ""),
         ("graphviz", "circo dot fdp neato sfdp twopi", "graphviz pydot pydotplus pygraphviz torchviz"),
-        ("libgdal-dev", "", "gdal osgeo"),
+        ("libgdal-dev", "", "gdal"),
         ("nodejs", "node", "", "npm"),
         ("npm", "npm npx", "", "nodejs"),
         ("p7zip-full", "7z 7za 7zr", "", r"7zip|p7zip"),

@@ -14,7 +14,6 @@ from migration import shell
 from migration.analysis.imports import (
     CALLS_PROGRAM,
     ONLY_ON_COLAB,
-    imports_gdal,
     normal_name,
     preinstalled_packages,
     requests_tensorflow_1,
@@ -87,7 +86,7 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     lines = _Lines()
     called: list[shell.Command] = []
     for source in sources:
-        installs, calls = _INSTALLS.fires(source.text), any(trigger.fires(source.text) for trigger in CALLS_PROGRAM)
+        installs, calls = _INSTALLS.fires(source.text), CALLS_PROGRAM.fires(source.text)
         if installs or calls:
             choices = colab.cell(source).choices
             nodes = [node for choice in choices for node in choice.removed]
@@ -100,12 +99,10 @@ def collect_requirements(sources: Sequence[CellSource], colab: ColabNames) -> Re
     installed = [name for one in entries for name in (one.name, *(f"{one.name}[{extra}]" for extra in one.extras))]
     preinstalled = preinstalled_packages(sources, called, installed)
     system = system_packages(sources, called, [*installed, *preinstalled], lines.system)
-    if "tensorflow" in preinstalled and requests_tensorflow_1(sources):
-        at = preinstalled.index("tensorflow")
-        preinstalled[at : at + 1] = _TENSORFLOW_1
-    gdal = [_GDAL] * ("gdal" not in lines.entries and imports_gdal(sources))
+    others = {"gdal": (_GDAL,), **({"tensorflow": _TENSORFLOW_1} if requests_tensorflow_1(sources) else {})}
+    preinstalled = [line for package in preinstalled for line in others.get(package, (package,))]
     models = [f"# a model of spaCy: python -m spacy download {name}" for name in spacy_models(sources)]
-    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *gdal, *models)
+    python = (*lines.python(), *[_PREINSTALLED] * bool(preinstalled), *preinstalled, *models)
     return Requirements(python, (*lines.system.values(), *[_PREINSTALLED] * bool(system), *system))
 
 
@@ -277,8 +274,8 @@ class _Lines:
         url = address["url"] if address else value
         if not item.is_known:
             self._say(prefix + value, "a part of it is a Python expression")
-        elif known and _is_of_python(known["name"]):
-            self._say(value, "is part of Python")
+        elif known and (known["name"].lower() in sys.stdlib_module_names or iskeyword(known["name"])):
+            self._say(value, "is part of Python")  # pip finds nothing, or an old copy
         elif known and not _FILE.search(value):
             marker = (known["marker"] or "").strip()
             extras = {extra.strip() for extra in (known["extras"] or "").split(",")} - {""}
@@ -323,11 +320,6 @@ class _Lines:
 
     def _say(self, text: str, why: str) -> None:
         self.comments[_comment(masked(_shown(_without_user(text)[0])), why)] = None
-
-
-def _is_of_python(name: str) -> bool:
-    """Whether a name is that of a standard module or a keyword, for which pip finds nothing or an old copy."""
-    return name.lower() in sys.stdlib_module_names or iskeyword(name)
 
 
 def _without_user(value: str) -> tuple[str, bool]:

@@ -19,7 +19,7 @@ _PRESENT = (
 _PATH = re.compile(rf"(?P<first>/(?!(?:{'|'.join(_PRESENT.split())})(?:/|$))[^\W\d_][\w.-]*)(?:/[^\n:<>?&=^$\\|]*)?")
 _TRIGGER = re.compile(rf"""(?<!\+)(?<!\+ )["']{_PATH.pattern}""")
 # Functions whose arguments are paths.
-_USES = re.compile(
+_USES_FILE = re.compile(
     r"open|Path|(?:im)?(?:read|load|save)\w*|imwrite|write_(?!text|bytes)\w+|\w+_(?:load|save|read|write)|dump|genfromtxt"
     r"|to_(?:csv|excel|pickle|parquet|feather|hdf|json|html|file|disk|netcdf|zarr)|export\w*"
     r"|makedirs|mkdir|listdir|scandir|walk|i?glob|chdir|getsize|stat|copy2?|copyfile|copytree|move|rename|unlink|rmtree"
@@ -73,7 +73,7 @@ def _used(node: ast.AST) -> Iterator[ast.expr]:
     """The expressions in a node that are used as paths."""
     match node:
         case ast.Call(func=function, args=arguments, keywords=keywords):
-            is_file = _USES.fullmatch(last_name(function)) and not (
+            is_file = _USES_FILE.fullmatch(last_name(function)) and not (
                 isinstance(function, ast.Attribute) and _ELSEWHERE.fullmatch(last_name(function.value))
             )
             yield from arguments if is_file else ()

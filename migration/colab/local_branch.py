@@ -34,7 +34,7 @@ from migration.colab.local_value import Answer, AnswerOf
 from migration.colab.names import imported_names, path_below
 from migration.python.scopes import accesses_in, bound, ids_in, read
 from migration.python.source import CellSource
-from migration.python.statements import blocks_of
+from migration.python.statements import blocks_of, catches
 from migration.python.trees import children, imported_packages, last_name, walk
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -222,7 +222,7 @@ class _Search:
         may_fail = effect.kind == FILES and any(
             isinstance(part, ast.Try)
             and self.source.span(part)[0] <= effect.start < self.source.span(part)[1]
-            and any(handler.type is not None and _catches(handler, _OF_FILES) for handler in part.handlers)
+            and any(handler.type is not None and catches(handler, _OF_FILES) for handler in part.handlers)
             for node in choice.removed
             for part in walk(node)
         )
@@ -369,7 +369,7 @@ def _failure(source: CellSource, node: ast.Try) -> tuple[int, frozenset[str] | N
     for index, statement in enumerate(node.body):
         caught = _fails(source, statement)
         if caught is not None:
-            return index, caught, next((handler for handler in node.handlers if _catches(handler, caught)), None)
+            return index, caught, next((handler for handler in node.handlers if catches(handler, caught)), None)
     return 0, None, None
 
 
@@ -392,13 +392,6 @@ def _fails(source: CellSource, statement: ast.stmt) -> frozenset[str] | None:
             is_same = raised is None or (handler is not None and last_name(raised) == handler.name)
             return caught if is_same else _CATCHES_ALL | {last_name(raised)}
     return None
-
-
-def _catches(handler: ast.ExceptHandler, names: frozenset[str]) -> bool:
-    if handler.type is None:
-        return True
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(kind, ast.Name) and kind.id in names for kind in kinds)
 
 
 def _refuses(block: Sequence[ast.stmt]) -> bool:

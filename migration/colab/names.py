@@ -59,13 +59,14 @@ class Names:
 
 
 def uploads(uses: Sequence[Use]) -> list[ast.Call]:
-    """The calls that upload files and whose result is used: each has files of its own."""
-    return [
+    """The calls that upload files and whose result is used, in the order of the text: each has files of its own."""
+    calls = (
         use.call
         for use in uses
         if use.call is not None
         and (use.path == "files.upload_file" or (use.path == "files.upload" and not use.is_statement))
-    ]
+    )
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
 
 @cache

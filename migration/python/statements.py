@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,6 +33,27 @@ def place_of(source: CellSource, offset: int) -> Place | None:
         if (span := source.span(node))[0] <= offset < max(span[1], span[0] + 1)
     ]
     return Place(found[-1][0], tuple(owner for _, owner in found if owner is not None)) if found else None
+
+
+def catching(source: CellSource, offset: int, names: Collection[str]) -> ast.ExceptHandler | None:
+    """The first handler of a `try` around `offset` for one of these errors."""
+    place = place_of(source, offset)
+    return next(
+        (
+            handler
+            for outer, inner in pairwise([*place.around, place.statement] if place else [])
+            if isinstance(outer, ast.Try) and inner in outer.body
+            for handler in outer.handlers
+            if catches(handler, names)
+        ),
+        None,
+    )
+
+
+def catches(handler: ast.ExceptHandler, names: Collection[str]) -> bool:
+    """Whether a handler is for one of these errors, or for all."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or last_name(kind) in names for kind in kinds)
 
 
 def removal(source: CellSource, start: int, end: int) -> tuple[Edit, ...]:

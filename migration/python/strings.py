@@ -6,6 +6,7 @@ and continues after text that it cannot parse.
 
 from __future__ import annotations
 
+import ast
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -254,6 +255,19 @@ def outside_comments(source: CellSource, pattern: re.Pattern[str]) -> list[re.Ma
 def without_comments(source: CellSource) -> str:
     """The text of a cell without its `#` comments."""
     return edited(source.text, [Edit(start, end, "") for start, end in comments(source)])
+
+
+@once_a_cell
+def only_code(source: CellSource) -> str:
+    """The text of a cell without its comments, and without strings that are statements: documentation, and code that is
+    commented out."""
+    nodes = source.nodes if '"""' in source.text or "'''" in source.text else []
+    texts = [
+        source.span(node)
+        for node in nodes
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    return edited(source.text, [Edit(start, end, "") for start, end in (*comments(source), *texts)])
 
 
 def _comments(source: CellSource) -> Iterator[tuple[int, int]]:

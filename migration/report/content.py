@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from migration.colab.effects import FETCH, FILES, RUN, of_shell
 from migration.python.source import CellSource
-from migration.python.strings import outside_comments, read_cell
 from migration.report.drive import code_lines, must_exist, uses_of_paths
 
 _PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
@@ -19,10 +18,10 @@ _SAMPLES = re.compile(
 )
 # Code that may create files without their names: downloads, archives, uploads, copies, and files of computed names.
 _CREATES = re.compile(
-    r"^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b"
-    r"|\b(?:extract\w*|unpack_archive|ZipFile|urlretrieve|urlopen|subprocess|system|popen|upload\w*"
-    r"|(?<!nltk\.)(?<!files\.)\w*download\w*|get_file|kagglehub|gdown|wget|clone\w*|chdir|copyfile|copytree"
-    r"|shutil\.(?:copy|move)\w*|open\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa])",
+    r"^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b|\bsubprocess\."
+    r"|\b(?:extract\w*|unpack_archive|ZipFile|urlretrieve|urlopen|system|popen|\w*upload\w*|clone_\w+|get_file|chdir"
+    r"|(?<!nltk\.)(?<!files\.)\w*download\w*|copyfile|copytree|shutil\.(?:copy|move)\w*)\("
+    r"|\bopen\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa]",
     re.MULTILINE | re.IGNORECASE,
 )
 # Commands that create no file that is read, and those that name what they fetch.
@@ -38,10 +37,13 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
     code = code_lines(cells)
     samples = tuple(dict.fromkeys(found[0] for line in code for found in _SAMPLES.finditer(line)))
     commands = [command for source in cells for command in _creating_commands(source)]
-    if any(map(_creates, cells)) or not all(map(_FETCHES_BY_NAME.fullmatch, commands)):
+    text = "\n".join(code)
+    if _CREATES.search(text) or not all(map(_FETCHES_BY_NAME.fullmatch, commands)):
         return samples
-    fetched = {word.rstrip("/").rpartition("/")[2].removesuffix(".git") for text in commands for word in text.split()}
-    rest = _PATH.sub("", "\n".join(code))
+    fetched = {
+        word.rstrip("/").rpartition("/")[2].removesuffix(".git") for command in commands for word in command.split()
+    }
+    rest = _PATH.sub("", text)
     uses = uses_of_paths(
         code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
     )
@@ -55,15 +57,6 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         and path.rpartition("/")[2] not in rest
     )
     return (*samples, *read)
-
-
-def _creates(source: CellSource) -> bool:
-    """Whether code of a cell may create files, outside its texts and shell commands."""
-    found = outside_comments(source, _CREATES)
-    literals = read_cell(source)[0] if found and source.is_python else []
-    others = [(each.start, each.end) for each in literals]
-    others += [(each.start, each.end) for each in source.commands if found and each.kind == "shell"]
-    return any(not any(start < match.start() < end for start, end in others) for match in found)
 
 
 def _creating_commands(source: CellSource) -> list[str]:

@@ -37,15 +37,15 @@ _ONE_DECISION = frozenset({"LF561"})
 # Rules whose changes with the same reason are one item.
 _ONE_ITEM = frozenset({"LF603"})
 # Rules with the same action for different findings, of which each is an item.
-_BY_MESSAGE = frozenset({"LF822", "LF831", "LF842"})
+_BY_MESSAGE = frozenset({"LF822", "LF823", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 _UPLOADS = "LF210"
 _SEVERAL_UPLOADS = "LF205"
-_UPLOADED_TO = {
-    False: "put them into the folder `uploads` of the work folder; if it is empty, the cell asks for their paths",
-    True: "put those of each call into a folder of its own below the work folder, `uploads/1`, `uploads/2`, …, by the "
-    "number in the call; if it is empty, the cell asks for their paths",
-}
+_UPLOADED_TO = "put them into the folder `uploads` of the work folder; if it is empty, the cell asks for their paths"
+_EACH_UPLOADED_TO = (
+    "put those of each call into a folder of its own below the work folder, `uploads/1`, `uploads/2`, …, by the "
+    "number in the call; if it is empty, the cell asks for their paths"
+)
 # Rules that repair or update any notebook: their findings do not make it a Colab notebook.
 UPKEEP = frozenset({"LF101", "LF103", "LF104", "LF105", "LF106", "LF107", "LF123"})
 # Findings in notebooks of any origin that the user should check: log-ins, cells that are not Python.
@@ -167,7 +167,9 @@ class NotebookReport(_Described):
     @property
     def uploads(self) -> str:
         """Where `files.upload()` looks for files; empty if it is not called."""
-        return _UPLOADED_TO[_SEVERAL_UPLOADS in self.rules] if _UPLOADS in self.rules else ""
+        if _SEVERAL_UPLOADS in self.rules:
+            return _EACH_UPLOADED_TO
+        return _UPLOADED_TO if _UPLOADS in self.rules else ""
 
     @property
     def needs_human(self) -> list[FoundItem]:

@@ -7,15 +7,7 @@ from typing import Any
 
 from core.secrets.redaction import printable
 from core.workspace import json_text
-from migration.report.document import (
-    FoundItem,
-    NotebookReport,
-    Report,
-    as_json,
-    landfall_version,
-    place_of,
-    where,
-)
+from migration.report.document import FoundItem, NotebookReport, Report, as_json, landfall_version, place_of, where
 from migration.report.reference import wrapped
 from migration.rules.rule import Rule
 from migration.rules.table import RULES

@@ -8,16 +8,7 @@ from pathlib import Path
 
 from core.errors import UsageError
 from core.workspace import write_text
-from migration.report.document import (
-    FoundItem,
-    NotebookReport,
-    Place,
-    Report,
-    as_json,
-    place_of,
-    shown,
-    where,
-)
+from migration.report.document import FoundItem, NotebookReport, Place, Report, as_json, place_of, shown, where
 
 GENERATOR = '<meta name="generator" content="landfall migrate">'
 _SEVERITIES = {"breaks": "breaks now", "decision": "needs a decision", "information": "information"}

@@ -209,9 +209,9 @@ def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if any(keyword.arg in ("call", "paths") for keyword in call.keywords):
             continue
         start, end = source.span(call)
-        inside = source.text[start : end - 1].rstrip()
-        comma = {"(": "", ",": " "}.get(inside[-1], ", ")
-        edit = Edit(end - 1, end - 1, f"{comma}call={number}")
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        after = source.span(arguments[-1])[1] if arguments else end - 1
+        edit = Edit(after, after, f"{', ' if arguments else ''}call={number}")
         yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
 
 

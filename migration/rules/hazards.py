@@ -17,8 +17,9 @@ from migration.python.strings import outside_comments
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import only_looks
 
+# Another rule reports what is below `/root`.
 _OUTSIDE = re.compile(
-    r"/(?!tmp(?:/|$)|dev/(?:null|std|fd|tty)|content(?:/|$)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
+    r"/(?!(?:tmp|content|root)(?:/|$)|dev/(?:null|std|fd|tty)|proc/|gdrive/)|~(?:/|$)|\$HOME\b|\$\{HOME\}"
 )
 _SYSTEM_TOOLS = re.compile(
     r"dpkg|add-apt-repository|apt-key|update-alternatives|ldconfig|u?mount|systemctl|service|modprobe|useradd|usermod|"
@@ -67,7 +68,7 @@ _AT_ROOT = re.compile(
 )
 _CHANGES_FOLDER = re.compile(r"^(?P<indent>[ \t]*)%?cd[ \t]+[\"']?(?P<folder>[^\"'\n]*)", re.MULTILINE)
 # A search path with a folder that does not exist still works.
-_EXTENDS = re.compile(r"\b(?:LD_LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
+_EXTENDS = re.compile(r"\b(?:C|(?:LD_)?LIBRARY_)?PATH\b[\"'\]]*\s*\+?=(?!=)")
 # As many folders up as a path has: from `/content` to `/`.
 _CLIMB = re.compile(r"""(?P<path>(?P<quote>["'])\.\./(?P=quote)\s*\*\s*\w+)""")
 
@@ -236,7 +237,7 @@ RULES: tuple[Rule, ...] = (
         "LF823",
         "deletion of files that may be yours",
         "`rm -rf *`, `%rm -r /content`, `rm -r /content/drive/*`, `shutil.rmtree(WORK_DIR)`, "
-        "`rm -r src` if no other line names `src`, "
+        "`rm -r src` if no other code names `src`, "
         "`rm *.zip` below `%cd /content`",
         "nothing; reported",
         Keeps.NEEDS_HUMAN,

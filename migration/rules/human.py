@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -15,7 +14,7 @@ from migration.notebook.findings import Finding, Keeps
 from migration.notebook.texts import holding
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
-from migration.python.statements import place_of
+from migration.python.statements import catching
 from migration.python.strings import outside_comments
 from migration.python.trees import last_name
 from migration.rules.magics import bare_magic
@@ -147,19 +146,10 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
-        keeps = Keeps.EQUIVALENT if match[0] == "TPUClusterResolver" and _is_caught(source, match.start()) else None
+        # TensorFlow raises a ValueError without a TPU.
+        is_caught = match[0] == "TPUClusterResolver" and catching(source, match.start(), _CATCHES_NO_TPU)
+        keeps = Keeps.EQUIVALENT if is_caught else None
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action, keeps)
-
-
-def _is_caught(source: CellSource, at: int) -> bool:
-    """Whether a handler catches the ValueError that TensorFlow raises at this position without a TPU."""
-    place = place_of(source, at)
-    for outer, inner in pairwise([*place.around, place.statement]) if place else ():
-        if isinstance(outer, ast.Try) and inner in outer.body:
-            kinds = [handler.type for handler in outer.handlers]
-            if any(kind is None or last_name(kind) in _CATCHES_NO_TPU for kind in kinds):
-                return True
-    return False
 
 
 def _find_variables(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ from migration import shell
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.shell_texts import ShellText, list_commands, shell_texts, simple_line
+from migration.python.shell_texts import ShellText, shell_texts, simple_line
 from migration.python.source import CellSource, once_a_cell
 from migration.rules.rule import Example, Match, Rule
 from migration.rules.system_installs import as_comment
@@ -23,7 +22,6 @@ _KERNEL_PYTHON = ' --python "$(which python)"'
 _PIP = holding("pip", like=r"\bpip")
 _COLAB = re.compile(r"google[-_.]+colab(?![\w.-])", re.IGNORECASE)
 _OWN_PACKAGE = "`google-colab` is Colab's own package, which pip cannot install here"
-_NAMES_PACKAGES = frozenset({"", "--editable", "--requirement"})
 
 
 @once_a_cell
@@ -89,31 +87,17 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_colab(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for found, call in _pip_calls(source):
         words, is_alone = _colab_words(call)
-        if not words:
-            continue
         if is_alone:
             edits = _disabled(source, found, call)
         else:
             edits = tuple(filter(None, (_without(found, word) for word in words)))
         if edits:
             yield Match(*found.span(call.command), _OWN_PACKAGE, edits)
-    for listed in list_commands(source):
-        call = pip_call(listed.command)
-        elements = listed.words.elts if isinstance(listed.words, ast.List) else []
-        words, is_alone = _colab_words(call) if call and len(elements) == len(listed.command.words) else ([], False)
-        spans = [source.span(element) for element in elements]
-        if is_alone:
-            edits = (Edit(spans[0][0], spans[0][0], '"true", '),)
-        else:
-            gone = [at for at, word in enumerate(listed.command.words) if word in words]
-            edits = tuple(Edit(spans[at - 1][1], spans[at][1], "") for at in gone)
-        if words:
-            yield Match(*source.span(listed.words), _OWN_PACKAGE, edits)
 
 
 def _colab_words(call: PipCall) -> tuple[list[shell.Word], bool]:
     """The words of an installation that name Colab's package, and whether it installs nothing else."""
-    items = [item for item in call.items if item.option in _NAMES_PACKAGES and call.installs]
+    items = [item for item in call.items if item.option in ("", "--editable", "--requirement") and call.installs]
     words = [item.words[0] for item in items if not item.option and _COLAB.match(item.value)]
     return words, bool(words) and len(words) == len(items)
 

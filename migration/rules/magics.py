@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.source import CellSource, Command
-from migration.python.statements import place_of, removal
+from migration.python.statements import catching, place_of, removal
 from migration.python.strings import comments
-from migration.python.trees import last_name
 from migration.rules.rule import Example, Match, Rule
 
 TENSORFLOW_1_ACTION = (
@@ -71,25 +69,12 @@ def _find_shell(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         edit = Edit(command.start, command.body + head.end(), "!")
         message = "`%shell` exists only in Colab, and raises there if the command fails"
-        if command.target or _is_handled(source, command.start):
+        handler = catching(source, command.start, _CATCHES_FAILURE)
+        if command.target or (handler and not _does_nothing(handler)):
             message = f"{message}: the cell uses its result or handles this, and `!` never raises"
             yield Match(command.start, command.end, message, (edit,), _SHELL_ACTION, Keeps.NEEDS_HUMAN)
         else:
             yield Match(command.start, command.end, message, (edit,))
-
-
-def _is_handled(source: CellSource, at: int) -> bool:
-    """Whether the error of a failed command at this position is handled: by more than `pass`."""
-    place = place_of(source, at)
-    for outer, inner in pairwise([*place.around, place.statement]) if place else ():
-        if isinstance(outer, ast.Try) and inner not in [*outer.orelse, *outer.finalbody]:
-            for handler in outer.handlers:
-                if handler.lineno <= inner.lineno:
-                    continue
-                kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-                if any(kind is None or last_name(kind) in _CATCHES_FAILURE for kind in kinds):
-                    return not _does_nothing(handler)
-    return False
 
 
 def _find_colab_magics(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

@@ -38,7 +38,7 @@ _LINKS = re.compile(rf"{_PICTURE.pattern}|\[[^\]\n]*\]\([^)\n]*\)|<a\b[^>]*>[^<]
 _HTML_AROUND = re.compile(r"\s*</?(?!(?:a|img|br)\b)\w", re.IGNORECASE)
 _NAMES_BADGE = re.compile(
     r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}"
-    r"\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab|colab\W{1,4}(?:icon|button|logo)\b"
+    r"\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab\b(?! (?:toolbar|menu))|colab\W{1,4}(?:icon|button|logo)\b"
     r"|open in (?:google )?colab)",
     re.IGNORECASE,
 )

@@ -42,20 +42,18 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             place = place_of(source, start)
             is_guarded = place is not None and any(isinstance(node, ast.If) for node in place.around)
             action, keeps = (_GUARD_ACTION, Keeps.NEEDS_HUMAN) if is_guarded else (_ACTION, None)
-            note = "\n".join([_NOTE, *_comment_after(source, block, found)])
+            is_emptied = block.owner is not None and len(found) == len(block.statements)
+            note = _NOTE if is_emptied else "\n".join([_NOTE, *_comments_after(source, found)])
             yield Match(start, end, message, take_out(source, found, note, always=True), action, keeps)
 
 
-def _comment_after(source: CellSource, block: Block, found: Sequence[ast.stmt]) -> list[str]:
-    """The comment after statements that a note replaces with their line, as a line of its own."""
-    if block.owner is not None and len(found) == len(block.statements):
-        return []
-    start, at = source.span(found[0])[0], source.span(found[-1])[1]
-    end = source.line_span(at, at)[1]
-    indent = source.text[source.line_span(start, start)[0] : start]
-    return [
-        f"{indent}{source.text[low:high]}" for low, high in comments(source) if at <= low < end and not indent.strip()
-    ]
+def _comments_after(source: CellSource, found: Sequence[ast.stmt]) -> Iterator[str]:
+    """The comments after statements whose lines are removed, as lines of their own."""
+    for node in found:
+        start, end = source.span(node)
+        first, last = source.line_span(start, end)
+        if not (indent := source.text[first:start]).strip():
+            yield from (indent + source.text[low:high] for low, high in comments(source) if end <= low < last)
 
 
 def _restarts(source: CellSource, block: Block, node: ast.stmt, in_functions: set[int]) -> bool:

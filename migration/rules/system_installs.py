@@ -39,10 +39,6 @@ _DELETES = r"rm(?:\s+-\w+)+\s+([\"']?)(?:{})(?:/\*?)?\1/?"
 _SAMPLES = re.compile(_DELETES.format(r"(?:/content/|\./)?sample_data"))
 
 
-def _system_calls(commands: tuple[shell.Command, ...]) -> list[SystemCall]:
-    return [call for command in commands if (call := system_call(command)) is not None]
-
-
 def _lines(found: ShellText) -> list[tuple[shell.Command, ...]]:
     """The commands of each line of a text; a `!` line and its continued lines are one."""
     lines: list[tuple[shell.Command, ...]] = []
@@ -90,7 +86,8 @@ def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
 
 def _find_installs(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     texts = [found for found in shell_texts(source) if not (found.magic or found.automagic or found.is_colab_magic)]
-    changing = [(found, line, calls) for found in texts for line in _lines(found) if (calls := _system_calls(line))]
+    lines = [(found, line, [*filter(None, map(system_call, line))]) for found in texts for line in _lines(found)]
+    changing = [(found, line, calls) for found, line, calls in lines if calls]
     removed = [_becomes_comment(found, line, calls) for found, line, calls in changing]
     gone = [found.command for (found, _, _), is_removed in zip(changing, removed, strict=True) if is_removed]
     for (found, line, calls), is_removed in zip(changing, removed, strict=True):

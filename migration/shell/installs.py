@@ -241,8 +241,8 @@ def system_call(command: shell.Command) -> SystemCall | None:
         return SystemCall(command, sources=sources, installs=added)
     if name not in ("apt", "apt-get", "aptitude"):
         return SystemCall(command)
-    pairs = pairwise([None, *arguments])
-    plain = [word for option, word in pairs if word and not is_option(word) and not _takes_value(option)]
+    given = [value for option, value in pairwise(arguments) if option.value in _SYSTEM_VALUES]
+    plain = [word for word in arguments if not is_option(word) and word not in given]
     if not plain or plain[0].value not in ("install", "build-dep", "reinstall"):
         return SystemCall(command)
     # A digit alone is the number of a redirection, apart from it by mistake: `> /dev/null 2 >&1`.
@@ -267,10 +267,6 @@ def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:
 def _without_options(values: list[str]) -> list[str]:
     """The arguments from the first one that is not an option."""
     return values[next((index for index, value in enumerate(values) if not value.startswith("-")), len(values)) :]
-
-
-def _takes_value(option: shell.Word | None) -> bool:
-    return option is not None and option.value in _SYSTEM_VALUES
 
 
 def _value(words: tuple[shell.Word, ...], at: int) -> str:

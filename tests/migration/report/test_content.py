@@ -30,6 +30,7 @@ def _listed(*texts):
         f"{READ}\nframe.to_csv('/content/in/a b.csv')",
         f'{READ}\nprint(\'Upload\')\ndef f():\n    """The uploaded data."""\nfiles.download(\'b.csv\')',
         f"!wget -q https://x.org/font.otf\n!git clone https://x.org/y/tools.git\n{READ}",
+        f"copy = tensor.clone()\nimport wget, kagglehub\n{READ}",
         f"{READ}  # from the file a b.csv that I download",
     ],
 )
@@ -62,6 +63,9 @@ def test_a_file_that_no_cell_creates(text):
         ["with open(f'in/{name}.csv', 'wb') as file:\n    file.write(requests.get(url).content)", READ],
         ["with open(name, 'wb') as file:\n    file.write(requests.get(url).content)", READ],
         ["archive.extractall()", READ],
+        ["Repo.clone_from(url, 'in')", READ],
+        ["subprocess.run(['python', 'make_data.py'])", READ],
+        ["gdown.cached_download(url)", READ],
         ["snapshot_download('x')", READ],
         ["pd.read_csv('/content/drive/MyDrive/a.csv')"],
         ["pd.read_csv('/content/sample_data/a.csv')"],

@@ -46,6 +46,14 @@ def _listed(*texts):
         f"path = '{FILE}'",
         f"path = '{FILE}'\nother = path",
         f"path = '{FILE}'\nframe.to_csv(path)\nos.path.isdir(self.path)",
+        f"path = '{FILE}'\nos.makedirs(os.path.dirname(path), exist_ok=True)\nopen(path, 'w')\nopen(path)",
+        f"frame.to_csv ('{FILE}')\npd.read_csv('{FILE}')",
+        f"with zipfile.ZipFile('{FILE}', 'w') as archive:\n    pass",
+        f"TrainingArguments(logging_dir='{FILE}')\nTensorBoard(log_dir='{FILE}')",
+        f"!zip -r -q {FILE} out",
+        f"!tar czf {FILE} out",
+        f"!unzip -q a.zip -d '{FILE}'",
+        f"'''\npd.read_csv('{FILE}')\n'''",
         "made = '/content/drive/MyDrive/d'\nif not os.path.exists(made):\n    os.makedirs(made)\nload(made)",
     ],
 )
@@ -73,6 +81,9 @@ def test_a_path_ends_before_a_line_break_or_a_full_stop():
         f"frame.to_csv(first_of(pd.read_csv('{FILE}')))",
         f"!cp {FILE} .",
         f"!mv {FILE}",
+        f"!zip -r out.zip {FILE}",
+        f"!tar xzf {FILE}",
+        f"!unzip {FILE} -d out",
         f"class A:\n    path = '{FILE}'\nload(A.path)",
         "!cp /content/drive/'My Drive'/a.csv .",
         '!cp /content/drive/"MyDrive"/a.csv .',
@@ -89,7 +100,7 @@ def test_a_computed_name_is_listed_as_its_folder():
     assert _listed("open('/content/drive/MyDrive/in/k' + str(k) + '.png')") == ("MyDrive/in",)
     assert _listed("open('/content/drive/MyDrive/k' + str(k) + '.png')") == ()
     assert _listed("open('/content/drive/MyDrive/in/' + name)") == ("MyDrive/in",)
-    assert _listed("open('/content/drive/MyDrive/in' + '/a.png')") == ("MyDrive/in",)
+    assert _listed("open('/content/drive/MyDrive/in' + '/a.png')") == ("MyDrive/in/a.png",)
 
 
 def test_names_are_followed_through_the_cells():
@@ -122,6 +133,7 @@ def test_the_folder_of_cd_may_contain_blanks():
         "pd.read_csv(os.path.join(BASE, 'a.csv'))",
         "pd.read_csv(BASE + '/a.csv')",
         "PATH = BASE + 'a.csv'\npd.read_csv(PATH)",
+        "def f():\n    return load(BASE + 'a.csv')",
         "pd.read_csv(BASE + 'a.csv')\nframe.to_csv(BASE + 'a.csv')",
     ],
 )
@@ -129,7 +141,7 @@ def test_a_name_joined_with_a_text_names_a_file(use):
     assert _listed("BASE = '/content/drive/MyDrive/'", use) == ("MyDrive/a.csv",)
     assert _listed("BASE = '/content/drive/MyDrive/in/'", use) == ("MyDrive/in/a.csv",)
     assert _listed("BASE = '/content/drive/MyDrive/in/'", use, "print(os.listdir(BASE))\nload(BASE)") == (
-        "MyDrive/in", "MyDrive/in/a.csv",
+        "MyDrive/in/a.csv", "MyDrive/in",
     )  # fmt: skip
 
 
@@ -149,6 +161,15 @@ def test_a_file_of_the_root_of_the_drive_is_listed(use):
 def test_a_folder_that_another_value_of_a_name_creates_is_listed():
     first, second = (f"d = '/content/drive/MyDrive/{name}'" for name in ("a", "b"))
     assert _listed(first, "os.makedirs(d)", second, "load(d)") == ("MyDrive/a", "MyDrive/b")
+
+
+def test_names_of_folders_below_a_named_folder_are_followed():
+    cells = ["BASE = '/content/drive/MyDrive/in'", "SUB = BASE + '/sub'", "load(os.path.join(SUB, 'deep', 'a.csv'))"]
+    assert _listed(*cells) == ("MyDrive/in/sub/deep/a.csv",)
+
+
+def test_a_chain_of_names_in_many_cells_takes_no_longer_than_its_lines():
+    assert _listed(*["p = '/content/drive/MyDrive/a'\nq = p\nr = q\ns = r\nload(s)"] * 200) == ("MyDrive/a",)
 
 
 def test_a_name_with_two_values_is_not_joined():

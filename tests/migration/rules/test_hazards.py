@@ -25,6 +25,7 @@ def _found(text):
         ("!sudo ls", ["LF822"]),
         ("os.system('sudo ls')", ["LF822"]),
         ("!tar -C / -xf a.tar", ["LF822"]),
+        (f"!mv kaggle.json {_HOME}/.kaggle/", ["LF831"]),
         ("!tar xf a.tar --directory=/usr/lib", ["LF822"]),
         ("!unzip a.zip -d /opt/a", ["LF822"]),
         ("!aria2c https://a.example/b -d / -o b", ["LF822"]),
@@ -158,6 +159,20 @@ def test_a_deleted_folder_that_no_other_line_names_may_be_the_users_own():
     assert [finding.message for finding in found] == ["`rm -r src a.md` deletes what no cell creates"]
 
 
+@pytest.mark.parametrize(
+    "text, unknown",
+    [
+        ("!rm -rf src && git clone https://x.org/src", set()),
+        ("!mkdir src && rm -rf src", set()),
+        ("%%bash\nrm -rf src; mkdir src", set()),
+        ("# the old src\n!rm -rf src\n!rm -r src/a", {"src", "src/a"}),
+        ("os.system('rm -rf src')", {"src"}),
+    ],
+)
+def test_code_on_the_line_of_a_deletion_may_create_the_folder(text, unknown):
+    assert collect_facts([CellSource(text)]).deletes_unknown == unknown
+
+
 def test_a_colab_path_ends_at_a_command_separator():
     text = "!sed -i 's|/usr/local/cuda/lib64|lib|' Makefile"
     _, (finding,) = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
@@ -176,7 +191,10 @@ def test_the_action_for_a_path_of_colab_names_the_drive():
 
 
 def test_a_search_path_with_a_folder_of_cuda_breaks_nothing():
-    for text in ("!export PATH=/usr/local/cuda/bin:$PATH", "os.environ['LD_LIBRARY_PATH'] += ':/usr/local/cuda/lib64'"):
+    for text in (
+        "!export CPATH=/usr/local/cuda/include:$CPATH",
+        "os.environ['LD_LIBRARY_PATH'] += ':/usr/local/cuda/lib64'",
+    ):
         _, found = rewrite(CellSource(text), cell_type="code", rules=hazards.RULES, facts=NotebookFacts())
         assert [finding.keeps for finding in found if finding.rule == "LF831"] == [Keeps.EQUIVALENT]
     _, found = rewrite(

@@ -115,12 +115,6 @@ def test_uv_gets_the_interpreter_of_the_kernel(before, after):
         ("run('pip install google-colab'.split())", "run('true pip install google-colab'.split())"),
         ('os.system("pip install google-colab")', 'os.system(": pip install google-colab")'),
         ("!uv pip install google-colab", "# !uv pip install google-colab"),
-        ("run(['pip', 'install', 'google-colab'])", "run([\"true\", 'pip', 'install', 'google-colab'])"),
-        ("run(['pip', 'install', 'google-colab', 'x'])", "run(['pip', 'install', 'x'])"),
-        (
-            "run([sys.executable, '-m', 'pip', 'install', *names, 'google-colab'])",
-            "run([sys.executable, '-m', 'pip', 'install', *names])",
-        ),
     ],
 )
 def test_colabs_own_package_is_not_installed(before, after):

@@ -107,7 +107,13 @@ def test_a_badge_that_a_text_names_stays(text):
     facts = NotebookFacts(names_badge=names_badge(cells))
     new, (finding,) = rewrite(CellSource(_BADGE), cell_type="markdown", rules=prose.RULES, facts=facts)
     assert (new.text, finding.rule, finding.changed) == (_BADGE, "LF701", False)
-    assert not names_badge([{"cell_type": "markdown", "metadata": {}, "source": "Badges are nice in Colab."}])
+
+
+@pytest.mark.parametrize(
+    "text", ["Badges are nice in Colab.", "Click on the explorer icon *{x}* in the Colab toolbar."]
+)
+def test_other_texts_about_badges_and_icons_name_no_badge(text):
+    assert not names_badge([{"cell_type": "markdown", "metadata": {}, "source": text}])
 
 
 @pytest.mark.parametrize(

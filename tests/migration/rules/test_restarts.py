@@ -27,6 +27,8 @@ def _one(text):
         ("import os; os._exit(0); a()", "import os; a()"),
         ("!pip install a\nexit()\n", f"!pip install a\n{NOTE}\n"),
         ("quit(0)  # restart", f"{NOTE}\n# restart"),
+        ("os._exit(0);  # b\nexit()  # c\na()", f"{NOTE}\n# b\n# c\na()"),
+        ("b(); exit()  # c", "b()  # c"),
         ("with a:\n    b()\n    os._exit(0)  # c", f"with a:\n    b()\n    {NOTE}\n    # c"),
         ("get_ipython().kernel.do_shutdown(restart=True)", NOTE),
         (
