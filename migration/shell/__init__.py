@@ -3,6 +3,13 @@ line (the default), which IPython passes to the shell after joining continued li
 `{expression}` and `$name`; and a script (`script=True`), such as the body of a `%%bash` cell or the argument of
 `os.system`, which is passed to the shell unchanged. Nothing raises on any text: invalid text is parsed as far as
 possible.
+
+Layers, lowest first:
+
+- `expressions`: `{expression}` in a `!` line
+- `words`: words, redirections and simple commands
+- `installs`: arguments of pip and of package managers
+- `scanner`: scans shell text like a shell
 """
 
 from __future__ import annotations

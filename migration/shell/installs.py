@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from migration import shell
-from migration.shell.words import is_known, is_option
+from migration.shell.words import Command, Word, is_known, is_option
 
 _PIP = re.compile(r"(?:/usr(?:/local)?/bin/)?pip3?")
 _PYTHON = re.compile(r"(?:/usr(?:/local)?/bin/)?python3?")
@@ -79,7 +78,7 @@ class Item:
 
     option: str
     value: str
-    words: tuple[shell.Word, ...]
+    words: tuple[Word, ...]
 
     @property
     def is_known(self) -> bool:
@@ -95,7 +94,7 @@ class PipCall:
     subcommand.
     """
 
-    command: shell.Command
+    command: Command
     last: int
     subcommand: str = ""
     subcommand_at: int = 0
@@ -111,7 +110,7 @@ class PipCall:
         return any(item.option in names for item in self.items)
 
 
-def pip_call(command: shell.Command) -> PipCall | None:
+def pip_call(command: Command) -> PipCall | None:
     """A shell command as a pip command, including `python -m pip`, `sudo pip` and `uv pip`."""
     words = command.words
     at = command.program_at
@@ -150,7 +149,7 @@ def unquoted_bounds(text: str, call: PipCall) -> list[tuple[int, int]]:
     return found
 
 
-def _parsed(command: shell.Command, last: int, *, uv: bool = False, is_plain: bool = False) -> PipCall:
+def _parsed(command: Command, last: int, *, uv: bool = False, is_plain: bool = False) -> PipCall:
     items = list(_items(command.words[last + 1 :]))
     found = next((item for item in items if not item.option), None)
     before = [word.value for word in command.words[: command.program_at]]
@@ -165,7 +164,7 @@ def _parsed(command: shell.Command, last: int, *, uv: bool = False, is_plain: bo
     )
 
 
-def _items(words: tuple[shell.Word, ...]) -> Iterator[Item]:
+def _items(words: tuple[Word, ...]) -> Iterator[Item]:
     at = 0
     only_requirements = False
     while at < len(words):
@@ -208,7 +207,7 @@ class SystemCall:
     (`apt-get update`).
     """
 
-    command: shell.Command
+    command: Command
     packages: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -220,7 +219,7 @@ def only_looks(name: str, values: list[str]) -> bool:
     return any(_LOOKS.match(" ".join([name, *given])) for given in (values, _without_options(values)))
 
 
-def system_call(command: shell.Command) -> SystemCall | None:
+def system_call(command: Command) -> SystemCall | None:
     """The changes of a command to the system; None if it only reads, or is another program."""
     name = command.program
     arguments = command.arguments
@@ -253,9 +252,9 @@ def system_call(command: shell.Command) -> SystemCall | None:
     return SystemCall(command, packages, others, installs=True)
 
 
-def pipelines(commands: tuple[shell.Command, ...]) -> list[list[shell.Command]]:
+def pipelines(commands: tuple[Command, ...]) -> list[list[Command]]:
     """The commands of a text, those joined by `|` together."""
-    groups: list[list[shell.Command]] = []
+    groups: list[list[Command]] = []
     for command in commands:
         if groups and command.before in ("|", "|&"):
             groups[-1].append(command)
@@ -269,5 +268,5 @@ def _without_options(values: list[str]) -> list[str]:
     return values[next((index for index, value in enumerate(values) if not value.startswith("-")), len(values)) :]
 
 
-def _value(words: tuple[shell.Word, ...], at: int) -> str:
+def _value(words: tuple[Word, ...], at: int) -> str:
     return words[at].value if at < len(words) else ""
