@@ -33,6 +33,7 @@ from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
+_COMMENT = re.compile(r"#[^\n]*")
 _ROOT = re.compile(r"google\s*\.\s*colab")
 _MOUNT_ACTION = "put any files that the notebook reads from the drive into the folder of the parameter `drive_dir`"
 
@@ -210,8 +211,9 @@ def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         start, end = source.span(call)
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        after = source.span(arguments[-1])[1] if arguments else end - 1
-        edit = Edit(after, after, f"{', ' if arguments else ''}call={number}")
+        after = _COMMENT.sub("", source.text[source.span(arguments[-1])[1] if arguments else start : end - 1])
+        comma = "" if not arguments else " " if "," in after else ", "
+        edit = Edit(end - 1, end - 1, f"{comma}call={number}")
         yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
 
 
