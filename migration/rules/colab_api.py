@@ -183,7 +183,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edits = take_out(source, taken)
             mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
             if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
-                line_above = source.text.split("\n")[mounting[0].lineno - 2]
+                line_above = source.text.split("\n")[source.line_of(source.span(mounting[0])[0]) - 1]
                 is_apart = len(taken) < len(block.statements) or (block.owner is None and line_above.startswith("#"))
                 rows = {node.lineno for node in mounting}
                 others = [node for node in taken if is_apart and node.lineno not in rows]
@@ -251,7 +251,8 @@ def _is_described(source: CellSource, block: Block, taken: Sequence[ast.stmt], f
         return True
     if source.tree is not None and len(taken) == len(source.tree.body):
         return source.index in facts.described or bool(comments(source))
-    rows = {row for node in taken for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    spans = [map(source.line_of, source.span(node)) for node in taken]
+    rows = {row + 1 for first, last in spans for row in range(first, last + 1)}
     lines = ["", *source.text.split("\n"), ""]
     return any(
         lines[row - 1].startswith("#") and (not lines[end].strip() or lines[end].startswith("#"))

@@ -111,6 +111,15 @@ def test_uploads_are_numbered_in_the_order_of_the_text():
     assert "LF902" not in [finding.rule for finding in found]
 
 
+def test_an_indented_cell_that_ends_with_a_mount():
+    text = "  x = 1\n  from google.colab import drive\n  drive.mount('/content/drive')"
+    assert _rewrite(text, "open('/content/drive/a')")[0][0] == "  x = 1"
+    text = "  from google.colab import drive\n  # the drive\n  drive.mount('/content/drive')\n  x = 1"
+    new, found = _rewrite(text)
+    assert new == ["  # the drive\n  x = 1"]
+    assert "LF902" not in [finding.rule for finding in found]
+
+
 def test_one_upload_has_no_number():
     new, _ = _rewrite("from google.colab import files\nfiles.upload()", "a = files.upload()")
     assert new[1] == "a = files.upload()"
