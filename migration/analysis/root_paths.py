@@ -50,22 +50,18 @@ def root_paths(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> Mapping[
         # A copy, because errors are reported for cells that a rule parses.
         source = CellSource(source.text, index=source.index, own_magics=source.own_magics)
         for node in source.nodes:
-            match node:
-                case ast.Assign(targets=targets, value=value):
-                    for target in targets:
-                        values[last_name(target)].append((source, value))
-                case ast.AnnAssign(target=target, value=ast.expr() as value):
-                    values[last_name(target)].append((source, value))
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                values[last_name(target)].append((source, node.value))
             waiting += ((source, used) for used in _used(node))
     found: dict[int, set[str]] = defaultdict(set)
     known: set[str] = set()
     for source, value in waiting:
-        for part in _beginnings(value):
-            if name := last_name(part):
-                waiting += values[name] if name not in known else ()
-                known.add(name)
-            elif (path := _PATH.fullmatch(_text(part))) and path["first"] not in asked | set(mounts):
-                found[source.index].add(_PREFIX.sub("", source.segment(part)).rstrip("\"'"))
+        first = _beginning(value)
+        if name := last_name(first):
+            waiting += values[name] if name not in known else ()
+            known.add(name)
+        elif (path := _PATH.fullmatch(_text(first))) and path["first"] not in asked.union(mounts):
+            found[source.index].add(_PREFIX.sub("", source.segment(first)).rstrip("\"'"))
     return {index: frozenset(texts) for index, texts in found.items()}
 
 
@@ -86,22 +82,14 @@ def _used(node: ast.AST) -> Iterator[ast.expr]:
                     yield value
 
 
-def _beginnings(node: ast.expr) -> Iterator[ast.expr]:
-    """The strings and names with which the paths in an expression begin."""
+def _beginning(node: ast.expr) -> ast.expr:
+    """The string or name with which the path in an expression begins."""
     match node:
-        case ast.Constant(value=str()) | ast.JoinedStr() | ast.Name() | ast.Attribute():
-            yield node
-        case ast.BinOp(op=ast.Add() | ast.Mod() | ast.Div(), left=left):
-            yield from _beginnings(left)
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            for part in parts:
-                yield from _beginnings(part)
-        case ast.IfExp(body=body, orelse=orelse):
-            yield from (*_beginnings(body), *_beginnings(orelse))
-        case ast.Call(func=ast.Attribute(attr="format", value=value)):
-            yield from _beginnings(value)
+        case ast.BinOp(op=ast.Add() | ast.Mod() | ast.Div(), left=first):
+            return _beginning(first)
         case ast.Call(func=function, args=[first, *_]) if last_name(function) in _JOINS:
-            yield from _beginnings(first)
+            return _beginning(first)
+    return node
 
 
 def _text(node: ast.expr) -> str:

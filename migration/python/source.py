@@ -19,7 +19,7 @@ from migration.python.trees import walk
 
 _T = TypeVar("_T")
 _CELL_MAGIC = re.compile(r"(?P<above>(?:[ \t]*(?:#[^\n]*)?\n)*)[ \t]*%%(?P<name>\S+)[ \t]*(?P<argument>[^\n]*)")
-_LEADING_INDENT = re.compile(r"(?:[ \t]*\n)*(?P<indent>[ \t]+)[^\s#]")
+_LEADING_INDENT = re.compile(r"(?:[ \t]*\n|[ \t]+#[^\n]*\n)*(?P<indent>[ \t]+)[^\s#]")
 # These run the rest of the cell like IPython, including another cell magic at its top.
 RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
 _PROGRAM_CELL_MAGICS = frozenset({"python", "python3", "pypy"})

@@ -33,6 +33,7 @@ from migration.rules.rule import Example, Match, Rule
 
 _COLAB = holding("colab")
 _MODULE = re.compile(r"from\s+(?P<module>google\s*\.\s*colab(?:\s*\.\s*\w+)*)\s+import\b")
+_COMMENT = re.compile(r"#[^\n]*")
 _ROOT = re.compile(r"google\s*\.\s*colab")
 _MOUNT_ACTION = "put any files that the notebook reads from the drive into the folder of the parameter `drive_dir`"
 
@@ -182,7 +183,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edits = take_out(source, taken)
             mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
             if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
-                line_above = source.text.split("\n")[mounting[0].lineno - 2]
+                line_above = source.text.split("\n")[source.line_of(source.span(mounting[0])[0]) - 1]
                 is_apart = len(taken) < len(block.statements) or (block.owner is None and line_above.startswith("#"))
                 rows = {node.lineno for node in mounting}
                 others = [node for node in taken if is_apart and node.lineno not in rows]
@@ -210,8 +211,9 @@ def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             continue
         start, end = source.span(call)
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        after = source.span(arguments[-1])[1] if arguments else end - 1
-        edit = Edit(after, after, f"{', ' if arguments else ''}call={number}")
+        after = _COMMENT.sub("", source.text[source.span(arguments[-1])[1] if arguments else start : end - 1])
+        comma = "" if not arguments else " " if "," in after else ", "
+        edit = Edit(end - 1, end - 1, f"{comma}call={number}")
         yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
 
 
@@ -249,7 +251,8 @@ def _is_described(source: CellSource, block: Block, taken: Sequence[ast.stmt], f
         return True
     if source.tree is not None and len(taken) == len(source.tree.body):
         return source.index in facts.described or bool(comments(source))
-    rows = {row for node in taken for row in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    spans = [map(source.line_of, source.span(node)) for node in taken]
+    rows = {row + 1 for first, last in spans for row in range(first, last + 1)}
     lines = ["", *source.text.split("\n"), ""]
     return any(
         lines[row - 1].startswith("#") and (not lines[end].strip() or lines[end].startswith("#"))

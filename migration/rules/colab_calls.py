@@ -166,19 +166,14 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
         for use in facts.colab.cell(source).uses:
             if _part_of(use.path) is part and not _is_plain_name(part, use):
                 match = _match(source, part, use)
-                if number := _number(use):
-                    match = replace(match, action=f"{_UPLOADED}/{number}` of the work folder")
+                for keyword in use.call.keywords if use.call is not None else ():
+                    if keyword.arg == "call":  # the number of an upload
+                        match = replace(match, action=f"{_UPLOADED}/{ast.unparse(keyword.value)}` of the work folder")
                 if use.path == "auth.authenticate_user" and facts.drive_service:
                     match = replace(match, action=_DRIVE_SIGN_IN, keeps=Keeps.NEEDS_HUMAN)
                 yield match
 
     return find
-
-
-def _number(use: Use) -> str:
-    """The number of an upload; empty for any other use."""
-    keywords = use.call.keywords if use.call is not None else []
-    return next((ast.unparse(keyword.value) for keyword in keywords if keyword.arg == "call"), "")
 
 
 def _is_plain_name(part: Part, use: Use) -> bool:

@@ -101,17 +101,23 @@ def test_each_of_several_uploads_whose_result_is_used_has_a_number():
     assert new == [
         "from landfall_runtime import files\na = files.upload(call=1)",
         "files.upload()\nb = list(files.upload('x', call=2))",
-        "files.upload_file('a', call=3,)\nc = files.upload(paths='b')",
+        "files.upload_file('a', call=3)\nc = files.upload(paths='b')",
     ]
 
 
 def test_uploads_are_numbered_in_the_order_of_the_text():
-    text = "from google.colab import files\ndef f():\n    return files.upload(  # one\n    )\na = f(), files.upload()"
+    text = "from google.colab import files\ndef f():\n    return files.upload(  # a\n    )\nb = f(), files.upload((c))"
     new, found = _one(text)
-    assert (
-        new.partition("\n")[2]
-        == "def f():\n    return files.upload(  # one\n    call=1)\na = f(), files.upload(call=2)"
-    )
+    assert new.endswith("return files.upload(  # a\n    call=1)\nb = f(), files.upload((c), call=2)")
+    assert "LF902" not in [finding.rule for finding in found]
+
+
+def test_an_indented_cell_that_ends_with_a_mount():
+    text = "  x = 1\n  from google.colab import drive\n  drive.mount('/content/drive')"
+    assert _rewrite(text, "open('/content/drive/a')")[0][0] == "  x = 1"
+    text = "  from google.colab import drive\n  # the drive\n  drive.mount('/content/drive')\n  x = 1"
+    new, found = _rewrite(text)
+    assert new == ["  # the drive\n  x = 1"]
     assert "LF902" not in [finding.rule for finding in found]
 
 
