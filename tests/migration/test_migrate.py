@@ -12,6 +12,7 @@ from benchmarks.colab_leftovers import code_leftovers, leftovers
 from migration.migrate import migrate
 from migration.notebook.findings import Keeps
 from migration.notebook.reading import read_bytes
+from migration.report.drive import uses_drive
 from migration.rules.table import RULES
 from tests.migration.made_notebooks import written
 from tests.support.compiling import compiles
@@ -382,6 +383,13 @@ def test_a_text_about_the_drive_keeps_its_cell_where_the_code_names_no_folder_of
 def test_a_mount_that_no_text_is_about_adds_no_cells():
     text = {"cell_type": "markdown", "source": "## Settings"}
     assert texts(migrate(notebook_of("a = 0", text, _MOUNT, "b = 1"))) == ["a = 0", "## Settings", "b = 1"]
+
+
+@pytest.mark.parametrize("use, is_used", [("x = 1", False), ("open('/content/drive/MyDrive/x')", True)])
+def test_a_mount_that_nothing_uses_needs_no_files(use, is_used):
+    found = migrate(notebook_of(use, "from google.colab import drive\ndrive.mount('/content/drive')"))
+    assert uses_drive(found.findings) is is_used
+    assert any("drive_dir" in text for text in texts(found)) is is_used
 
 
 def test_a_comment_keeps_the_magic_that_it_describes():
