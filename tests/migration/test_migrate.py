@@ -408,6 +408,17 @@ def test_the_report_names_the_added_cells():
     ]
 
 
+@pytest.mark.parametrize("code, is_added", [("x = 1", False), ("open('/content/a')", True)])
+def test_a_text_about_a_restart_names_the_added_cells_if_there_are_any(code, is_added):
+    (found,) = [
+        found
+        for found in migrate(notebook_of("# In Colab, restart the runtime.", code)).findings
+        if found.rule == "LF704"
+    ]
+    assert ("the added cells" in found.action) is is_added
+    assert found.action
+
+
 @pytest.mark.parametrize(
     "text",
     [
