@@ -22,7 +22,7 @@ from migration.report.content import content_files
 from migration.report.drive import drive_files
 from migration.rules import credentials
 from migration.rules.cell_magics import prose_left
-from migration.rules.colab_prose import comments_about_colab
+from migration.rules.colab_prose import ABOUT_ACTION, RESTART_ACTION, comments_about_colab
 from migration.rules.configurations import local_configs
 from migration.rules.detection import tries_as_written
 from migration.rules.human import unparsed
@@ -132,7 +132,7 @@ def migrate(
     return Migration(
         notebook={**migrated, "cells": with_ids(cells)},
         findings=[
-            replace(found, output_cell=now.get(found.cell), action=_with_parameter(found.action, cells))
+            replace(found, output_cell=now.get(found.cell), action=_for_cells(found.action, cells))
             for found in cleaned + findings
         ],
         origins=origins,
@@ -145,8 +145,11 @@ def migrate(
     )
 
 
-def _with_parameter(action: str, cells: Sequence[dict[str, Any]]) -> str:
-    """The action with the name that the parameter for the drive has in these cells."""
+def _for_cells(action: str, cells: Sequence[dict[str, Any]]) -> str:
+    """The action with the name that the parameter for the drive has in these cells, and about no added cells if there
+    are none."""
+    if action == RESTART_ACTION and all(tagged(cells, tag) is None for tag in _ADDED):
+        return ABOUT_ACTION
     if "`drive_dir`" not in action:
         return action
     return action.replace("`drive_dir`", f"`{parameter_name('drive_dir', cells)}`")

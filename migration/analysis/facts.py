@@ -41,6 +41,7 @@ _DRIVE_SERVICE = holding(
     *("pydrive", "gspread", "build("),  # in small letters, as the text that it is applied to
     like=r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
 )
+_SCOPE = re.compile(r"https://www\.googleapis\.com/auth/(?!cloud-platform\b)[a-z][\w.-]*")
 # A variable that is a complete command: `!$cmd`, `!{cmd}`, `os.system(cmd)`, `run(cmd, shell=True)`.
 _RUN_NAME = re.compile(
     r"^[ \t]*!+[ \t]*(?:\$(\w+)|\{(\w+)\})[ \t]*$|\b(?:system|popen|getoutput)\([ \t]*(\w+)[ \t]*\)"
@@ -83,7 +84,8 @@ class NotebookFacts:
     mount or the form fields in them: a text would describe nothing if they were removed. `tests`: the code cells with a
     test for Colab that one of its branches replaces.
     `commands` are names whose text the notebook runs as a shell command.
-    `drive_service`: a package uses Google Drive or Sheets by their web service.
+    `drive_service`: a package uses Google Drive or Sheets by their web service; `scopes`: the addresses of the access
+    that the code asks Google's services for, without that to all of Google Cloud.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     `deletes_unknown`: what a cell deletes with `rm -r` and no other code names, so it may be the user's own.
@@ -112,6 +114,7 @@ class NotebookFacts:
     tests: frozenset[int] = frozenset()
     commands: frozenset[str] = frozenset()
     drive_service: bool = False
+    scopes: frozenset[str] = frozenset()
     signed_in: Mapping[int, int] = field(default_factory=dict)
     makes_samples: bool = False
     deletes_unknown: frozenset[str] = frozenset()
@@ -172,6 +175,12 @@ def collect_facts(
         unused_sys=uses_sys_for_tests(cells, colab),
         tests=frozenset(source.index for source in cells if colab.cell(source).choices),
         drive_service=any(_DRIVE_SERVICE.fires(source.text.lower()) for source in cells),
+        scopes=frozenset(
+            scope
+            for source in cells
+            if "googleapis.com/auth/" in source.text
+            for scope in _SCOPE.findall(without_comments(source))
+        ),
         signed_in={source.index: row for source in cells if (row := last_sign_in(source, colab)) is not None},
         **{**known, "described": known["described"] | introduced},
     )

@@ -182,6 +182,7 @@ SYSTEM_PACKAGES = {
         ("libgdal-dev", "", "gdal"),
         ("nodejs", "node", "", "npm"),
         ("npm", "npm npx", "", "nodejs"),
+        ("nvidia-cuda-toolkit", "nvcc", "", r"cuda(?:-.*)?|nvidia-cuda-.*"),
         ("p7zip-full", "7z 7za 7zr", "", r"7zip|p7zip"),
         ("pandoc", "pandoc", "pypandoc"),
         ("r-base-core", "Rscript", "rpy2", r"r-base.*"),

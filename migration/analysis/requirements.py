@@ -61,6 +61,8 @@ _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
+# Only prints the version: no reason to install a large package.
+_PRINTS = re.compile(r"\s*nvcc\s+(?:--version|-V)\s*")
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
 # Pip finds version 1 for Python 3.7 only; a notebook that is ported to version 2 runs with other ones.
 _TENSORFLOW_1 = ('tensorflow<2; python_version<"3.8"', 'tensorflow; python_version>="3.8"  # if ported to TensorFlow 2')
@@ -138,6 +140,8 @@ def _commands(
 
     texts = []
     for found in filter(lambda found: runs(found.start), shell_texts(source)):
+        if found.is_line and _PRINTS.fullmatch(found.text):
+            continue
         fields = (_FIELD.match(source.text, found.at(at)) for at, char in enumerate(found.text) if char == FIELD)
         text = re.sub(FIELD, lambda match, fields=fields: (next(fields) or match)[0], found.text)
         is_script = found.script and found.literal is None

@@ -69,6 +69,8 @@ _WORKING_MAGICS = _by_name(
         DELETE: "rm rmdir",
     }
 )
+# An extension, whose magics, such as `%tensorboard`, may be in any cell below.
+_LOADS = re.compile(r"\s*(?:re)?load_ext\s+(?!google\.colab|autoreload)")
 _CALLS = _by_name(
     {
         FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "
@@ -342,8 +344,9 @@ def _of_magics(source: CellSource) -> list[Effect]:
     """All magics of a cell, with their effects."""
     magics = [(_WORKING_MAGICS.get(found.name, MAGIC), found) for found in source.commands if found.kind == "magic"]
     return [
-        Effect(kind, found.start, found.end, _objects(kind, source.text[found.body : found.end].split()))
+        Effect(RUN if _LOADS.match(text) else kind, found.start, found.end, _objects(kind, text.split()))
         for kind, found in magics
+        for text in [source.text[found.body : found.end]]
     ]
 
 

@@ -31,6 +31,9 @@ _ENDS_ADDRESS = re.compile(r"""[\s"'<>`]""")
 _CLOSED_QUOTE = re.compile(r"""[\w})\]$]["']$""")
 _AFTER_PREFIX = re.compile(r"""(?:^|\W)[bfru]{1,2}["']$""", re.IGNORECASE)
 _BELOW = re.compile(r"\\?/")
+# `cd` and what follows its folder, of which `gdrive` is the complete name: `%cd gdrive`, then `%cd My Drive`.
+_ENTERS = re.compile(r"""(?:^|[%!;&|(])[ \t]*cd[ \t]+["']?\Z""", re.MULTILINE)
+_ENDS = r"""(?=/?["']?[ \t]*(?:[;&|#\n]|$))"""
 _NO_BOUNDARY = frozenset("._~-})]*%?/\\$" + FIELD)
 
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")
@@ -87,6 +90,7 @@ def _pattern(mounts: tuple[str, ...]) -> re.Pattern[str]:
         rf"(?P<inside>(?:{_any(others)})(?:{_MY_DRIVE.format('q2')}{_AFTER}|{shared}))" * bool(others),
         rf"(?P<relative>(?:\./)?(?:{_any(below)})(?:{_MY_DRIVE.format('q3')}{_AFTER}|{shared}))" * bool(below),
         rf"(?P<cloud>\./(?:{_any(clouds)}){_AFTER}|(?:{_any(plain) or _NEVER})(?=/))" * bool(clouds),
+        rf"(?P<entered>(?:{_any(clouds)}){_ENDS})" * bool(clouds),
         rf"(?P<work>{ROOT}){_AFTER}",
     ]
     return re.compile("|".join(part for part in parts if part))
@@ -107,12 +111,15 @@ def _span(text: str, found: re.Match[str], quotes: str) -> PathSpan | None:
         opens = before.endswith("/") and not before.endswith(("\\/", ":/"))
         is_path = opens or begins_path(text, start, quotes)
         return PathSpan(start, end, "work", is_escaped=True) if is_path else None
-    is_relative = bool(groups.get("relative") or groups.get("cloud"))
+    if groups.get("entered") and not _ENTERS.search(text, max(0, start - 20), start):
+        return None  # a word of a text
+    is_cloud = bool(groups.get("cloud") or groups.get("entered"))
+    is_relative = is_cloud or bool(groups.get("relative"))
     if not (_begins_relative(text, start, quotes) if is_relative else begins_path(text, start, quotes)):
         return None
     if groups["work"]:
         return PathSpan(start, end, "work")
-    is_mount = bool(groups.get("cloud")) or bool(groups.get("mount") and not groups["my"] and groups["shared"] is None)
+    is_mount = is_cloud or bool(groups.get("mount") and not groups["my"] and groups["shared"] is None)
     return PathSpan(start, end, "drive", is_mount=is_mount, is_relative=is_relative)
 
 

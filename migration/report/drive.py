@@ -15,8 +15,12 @@ from migration.python.strings import only_code
 _MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
 _DRIVE_RULES = frozenset({_MOUNT_RULE, "LF402", "LF404"})
-_PLACE = re.compile(r"""(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/)""")
-_NAMED = re.compile(r"\bMy(?:\\? |%20)?Drive\b|[Ss]hared ?[Dd]rives/")
+# Below the folder that an archive with the complete paths of the drive was unpacked into, such as `/content`.
+_UNPACKED = "(?<!content/content/drive/)"
+_PLACE = re.compile(
+    rf"""{_UNPACKED}(?:(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/))"""
+)
+_NAMED = re.compile(rf"{_UNPACKED}(?:\bMy(?:\\? |%20)?Drive\b|[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
 _CD = re.compile(r"\s*%cd\s")  # the rest of the line is one path
 _WORD = re.compile(r"""(?:\\\W|[^\s"'`;|&<>()\\])*""")
@@ -55,9 +59,10 @@ Found = tuple[str, int, int]
 
 
 def uses_drive(findings: Iterable[Finding]) -> bool:
-    """Whether a notebook mounts the drive, or names a path on it."""
+    """Whether a notebook mounts the drive and may use it, or names a path on it; an unused mount has no action."""
     return any(
-        found.rule == _MOUNT_RULE or (found.rule in _DRIVE_RULES and _NAMED.search(found.before)) for found in findings
+        (found.rule == _MOUNT_RULE and found.action) or (found.rule in _DRIVE_RULES and _NAMED.search(found.before))
+        for found in findings
     )
 
 

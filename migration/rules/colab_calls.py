@@ -40,9 +40,9 @@ _CALLS = {
         _NO_EFFECT,
     ),
 }
-_DRIVE_SIGN_IN = (
-    "sign in once with `gcloud auth application-default login --scopes=https://www.googleapis.com/auth/drive,"
-    "https://www.googleapis.com/auth/cloud-platform`: without these scopes Drive and Sheets refuse the credentials"
+_SCOPE = "https://www.googleapis.com/auth/"
+_SIGN_IN = (
+    "sign in once with `gcloud auth application-default login --scopes={}`: without these scopes {} the credentials"
 )
 _UPLOADED = "copy the files to the folder `uploads"
 _PAGE_PORT = "gives the local URL of the port"
@@ -169,11 +169,18 @@ def _finder(part: Part) -> Callable[[CellSource, NotebookFacts], Iterator[Match]
                 for keyword in use.call.keywords if use.call is not None else ():
                     if keyword.arg == "call":  # the number of an upload
                         match = replace(match, action=f"{_UPLOADED}/{ast.unparse(keyword.value)}` of the work folder")
-                if use.path == "auth.authenticate_user" and facts.drive_service:
-                    match = replace(match, action=_DRIVE_SIGN_IN, keeps=Keeps.NEEDS_HUMAN)
+                if use.path == "auth.authenticate_user" and (facts.drive_service or facts.scopes):
+                    match = replace(match, action=_sign_in(facts), keeps=Keeps.NEEDS_HUMAN)
                 yield match
 
     return find
+
+
+def _sign_in(facts: NotebookFacts) -> str:
+    """The action for a sign-in whose credentials need the scopes that the notebook names, or uses."""
+    used = {*facts.scopes, *[_SCOPE + "drive"] * facts.drive_service}
+    refuse = "Google's services refuse" if facts.scopes else "Drive and Sheets refuse"
+    return _SIGN_IN.format(",".join([*sorted(used), _SCOPE + "cloud-platform"]), refuse)
 
 
 def _is_plain_name(part: Part, use: Use) -> bool:

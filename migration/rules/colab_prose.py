@@ -76,13 +76,13 @@ _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _ABOUT_MESSAGE = "text about Colab, or its menus, files, drive or secrets"
-_ABOUT_ACTION = (
+ABOUT_ACTION = (
     "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
     "in the environment"
 )
 _IN_STRING = re.compile(_MENU, re.IGNORECASE)
 _RESTART = re.compile(r"\brestart", re.IGNORECASE)
-_RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
+RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
 # A text that describes a test for Colab, if it stands directly above one.
 _TEST = re.compile(
     r"\b(?:if|whether|when|unless|are we|am i|outside|only)\b[^.\n]{0,60}\bcolab(?:oratory)?\b(?!\.\w)"
@@ -143,7 +143,7 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _about(match: re.Match[str]) -> tuple[str, str]:
     """The message and the action for a text about Colab."""
     rest = match.string[match.start() :].partition("\n")[0]
-    return _ABOUT_MESSAGE, _RESTART_ACTION if _RESTART.search(rest) else _ABOUT_ACTION
+    return _ABOUT_MESSAGE, RESTART_ACTION if _RESTART.search(rest) else ABOUT_ACTION
 
 
 def _about_colab(text: str) -> list[re.Match[str]]:

@@ -27,11 +27,13 @@ _CATCHES_FAILURE = frozenset({"CalledProcessError", "SubprocessError", "Exceptio
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
+_NAMES = r"cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip"
 _BARE = re.compile(
-    r"^[ \t]*(?P<line>(?P<name>cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip|tensorflow_version)"
+    rf"^[ \t]*(?P<line>(?P<name>{_NAMES}|tensorflow_version)"
     r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
     re.MULTILINE,
 )
+_APART = re.compile(rf"^[ \t]*%[ \t]+(?=(?:{_NAMES})\b)", re.MULTILINE)
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(
     r"\w+/content\b|(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
@@ -128,6 +130,12 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
         apart = (Edit(end, end, " "),) if source.text[end] == "/" else ()  # IPython itself reads `cd/x` as `%cd /x`
         yield Match(start, found.end(), message, (Edit(start, start, "%"), *apart))
+    for command in source.commands if _APART.search(source.text) else ():
+        line = source.line_span(command.start, command.start)[0]
+        if command.kind == "magic" and (blank := _APART.match(source.text, line)):
+            message = f"`% {command.name}` with a blank is a magic only in the IPython of earlier Colab machines"
+            edits = (Edit(command.body, blank.end(), ""),)
+            yield Match(command.start, command.end, message, edits, keeps=Keeps.EQUIVALENT)
 
 
 RULES: tuple[Rule, ...] = (
@@ -156,11 +164,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF567",
         name="magic without `%`",
-        matches="`cd /content/x`, `cd/content/x`, `tensorflow_version 2.x`, alone in a cell",
+        matches="`cd /content/x`, `cd/content/x`, `tensorflow_version 2.x`, alone in a cell; `% cd x` with a blank",
         writes="`%cd /content/x`, `%tensorflow_version 2.x`, for the rules of these",
         keeps=Keeps.EXACT,
         find=_find_bare,
-        trigger=holding("/content", "rive", "tensorflow_version", like=_BARE),
+        trigger=holding("/content", "rive", "tensorflow_version", "%", like=rf"{_BARE.pattern}|{_APART.pattern}"),
         example=Example("cd /content/x", "%cd /content/x"),
     ),
 )

@@ -65,7 +65,8 @@ RULES: tuple[Rule, ...] = (
         id="LF404",
         name="folders in commands",
         matches=r"`!cp /content/x .`, `%cd /content/x`, `%env A=/content/x`, `!cp /content/drive/My\ Drive/x .`, "
-        "`%cd drive/MyDrive`, the body of `%%bash`; other text below a cell magic, such as that of `%%writefile`",
+        "`%cd drive/MyDrive`, `%cd drive`, the body of `%%bash`; other text below a cell magic, such as that of "
+        "`%%writefile`",
         writes='`!cp "$WORK_DIR"/x .`, `%cd $WORK_DIR/x`, `!cp "$DRIVE_DIR"/x .`, quoted as needed; nothing '
         "in other text",
         keeps=Keeps.EXACT,

@@ -87,6 +87,7 @@ def _command_places(source: CellSource, command: Command, facts: NotebookFacts) 
     start = text.index(command.name, command.body) + len(command.name)
     if command.name in SHELL_MAGICS:
         return _shell_places(text, start, command.end, facts)
+    start = command.body if command.name == "cd" else start  # a name is a folder if `cd` precedes it
     places = _arguments(text, start, command.end, command.name, facts)
     if command.name in ("env", "set_env") and _ENVIRONMENT.search(text, start, command.end):
         # There is no Python variable `PATH`, so IPython would expand no `$` of `%env A=/content/x:$PATH`.

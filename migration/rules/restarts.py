@@ -17,13 +17,14 @@ from migration.rules.rule import Example, Match, Rule
 _NOTE = "# The kernel was restarted here."
 _TEXTS = "; reword texts that announce the restart"
 _ACTION = (
-    "restart the kernel here if freshly installed packages are not picked up, or to free its memory, then continue "
-    f"with the next cell{_TEXTS}"
+    "restart the kernel here if freshly installed packages are not picked up, if the cells below need a new state, "
+    f"such as another mode of TensorFlow, or to free its memory, then continue with the next cell{_TEXTS}"
 )
 _GUARD_ACTION = (
     "restart the kernel if the condition holds, and run this cell again: its code below runs without a restart here"
     f"{_TEXTS}"
 )
+_STATE = "names, settings and imported modules stay"
 _TRIGGER = holding(
     *("do_shutdown", "kill", "_exit", "abort", "exit", "quit", "kernel.restart"),
     like=r"do_shutdown|os\s*\.\s*(?:kill|_exit|abort)|(?:^|;)[ \t]*(?:exit|quit)\s*\(|kernel\.restart",
@@ -38,7 +39,7 @@ def _find_restarts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         found = [node for node in block.statements if _restarts(source, block, node, in_functions)]
         if found:
             start, end = source.span(found[0])[0], source.span(found[-1])[1]
-            message = f"`{ast.unparse(found[0])}` restarts the kernel"
+            message = f"`{ast.unparse(found[0])}` restarts the kernel; here its state is not reset: {_STATE}"
             place = place_of(source, start)
             is_guarded = place is not None and any(isinstance(node, ast.If) for node in place.around)
             action, keeps = (_GUARD_ACTION, Keeps.NEEDS_HUMAN) if is_guarded else (_ACTION, None)

@@ -12,6 +12,7 @@ from benchmarks.colab_leftovers import code_leftovers, leftovers
 from migration.migrate import migrate
 from migration.notebook.findings import Keeps
 from migration.notebook.reading import read_bytes
+from migration.report.drive import uses_drive
 from migration.rules.table import RULES
 from tests.migration.made_notebooks import written
 from tests.support.compiling import compiles
@@ -384,6 +385,13 @@ def test_a_mount_that_no_text_is_about_adds_no_cells():
     assert texts(migrate(notebook_of("a = 0", text, _MOUNT, "b = 1"))) == ["a = 0", "## Settings", "b = 1"]
 
 
+@pytest.mark.parametrize("use, is_used", [("x = 1", False), ("open('/content/drive/MyDrive/x')", True)])
+def test_a_mount_that_nothing_uses_needs_no_files(use, is_used):
+    found = migrate(notebook_of(use, "from google.colab import drive\ndrive.mount('/content/drive')"))
+    assert uses_drive(found.findings) is is_used
+    assert any("drive_dir" in text for text in texts(found)) is is_used
+
+
 def test_a_comment_keeps_the_magic_that_it_describes():
     cells = texts(migrate(notebook_of("# always use tensorflow1\n%tensorflow_version 1.x", "b = 1")))
     assert cells == ["# always use tensorflow1\n%pip show tensorflow", "b = 1"]
@@ -398,6 +406,17 @@ def test_the_report_names_the_added_cells():
     assert added("open('/content/a')") == [
         "a cell of parameters and a set-up cell were added before the first code cell"
     ]
+
+
+@pytest.mark.parametrize("code, is_added", [("x = 1", False), ("open('/content/a')", True)])
+def test_a_text_about_a_restart_names_the_added_cells_if_there_are_any(code, is_added):
+    (found,) = [
+        found
+        for found in migrate(notebook_of("# In Colab, restart the runtime.", code)).findings
+        if found.rule == "LF704"
+    ]
+    assert ("the added cells" in found.action) is is_added
+    assert found.action
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,9 @@ def test_a_module_that_takes_the_name_of_a_variable_is_no_manual_step():
         ("!pip install Gspread", True),
         ("service = build('drive', 'v3')", True),
         ("# import gspread", False),
+        ("scopes = ['https://www.googleapis.com/auth/drive.readonly']", True),
+        ("# 'https://www.googleapis.com/auth/drive'", False),
+        ("scopes = ['https://www.googleapis.com/auth/cloud-platform']", False),
         ("client = bigquery.Client()", False),
     ],
 )
@@ -331,6 +334,13 @@ def test_a_sign_in_for_the_drive_names_its_scopes(use, needed):
     ]
     assert ("googleapis.com/auth/drive" in finding.action) is needed
     assert finding.keeps is (Keeps.NEEDS_HUMAN if needed else Keeps.EQUIVALENT)
+
+
+def test_a_sign_in_has_the_scopes_that_the_notebook_names():
+    call = "auth.authenticate_user(['https://www.googleapis.com/auth/spreadsheets'])\nimport gspread"
+    (finding,) = [found for found in _one(f"from google.colab import auth\n{call}")[1] if found.rule == "LF214"]
+    scopes = ",".join(f"https://www.googleapis.com/auth/{name}" for name in ("drive", "spreadsheets", "cloud-platform"))
+    assert f"`gcloud auth application-default login --scopes={scopes}`" in finding.action
 
 
 @pytest.mark.parametrize("call", ["output.eval_js('takePhoto()')", "_message.blocking_request('get_ipynb')"])

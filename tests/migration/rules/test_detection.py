@@ -536,6 +536,14 @@ def test_a_dashboard_of_the_colab_branch_is_kept():
     assert [finding.rule for finding in found] == ["LF303"]
 
 
+@pytest.mark.parametrize(
+    "extension, is_kept", [("tensorboard", True), ("google.colab.data_table", False), ("autoreload", False)]
+)
+def test_an_extension_of_the_colab_branch_is_kept(extension, is_kept):
+    new, _ = rewritten_one(f"if ASK:\n    %load_ext {extension}\nelse:\n    print('use Colab')")
+    assert new == (f"%load_ext {extension}" if is_kept else "print('use Colab')")
+
+
 def test_a_downloaded_script_that_only_colab_runs_is_a_decision():
     (found,) = rewritten_one("if ASK:\n    !wget -q https://h/a.sh -O- | bash")[1]
     assert (found.keeps, "`wget -q" in found.action) == (Keeps.NEEDS_HUMAN, True)

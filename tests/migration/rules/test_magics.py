@@ -160,6 +160,8 @@ def test_local_magics_are_unchanged(text):
         ("rm -rf /content/a", "%rm -rf /content/a", "exact"),
         ("cat /content/a", "%cat /content/a", "exact"),
         ("pip install -q /content/x.whl", "%pip install -q /content/x.whl", "exact"),
+        ("% cd /content/x", "%cd /content/x", "equivalent"),
+        ("a()\nif b:\n    %  cd x", "a()\nif b:\n    %cd x", "equivalent"),
     ],
 )
 def test_an_automagic_with_a_folder_gets_its_percent_sign(before, after, keeps):
@@ -203,6 +205,10 @@ def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
         "!cd/content/x",
         "%cd/content/x",
         "s = '''\ncd /content\n'''",
+        "s = (a\n% cd)",
+        "s = a \\\n    % ls",
+        "s = '''\n% cd x\n'''",
+        "% timeit x",
     ],
 )
 def test_possible_python_is_unchanged(text):

@@ -317,6 +317,23 @@ def test_the_mount_point_decides():
     )
 
 
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("%cd gdrive", "%cd $DRIVE_DIR"),
+        ("%cd gdrive/\n%cd My Drive", "%cd $DRIVE_DIR/\n%cd My Drive"),
+        ("!cd gdrive && ls", '!cd "$DRIVE_DIR" && ls'),
+        ("%cd gdrive-old", "%cd gdrive-old"),
+        ("%cd src/gdrive", "%cd src/gdrive"),
+        ("%cd gd", "%cd gd"),
+        ("x = 'enter the cd gdrive', 'cd\\ngdrive'", "x = 'enter the cd gdrive', 'cd\\ngdrive'"),
+    ],
+)
+def test_the_mount_point_is_entered_by_its_name(before, after):
+    assert migrated(before, mounts=("/content/gdrive",))[0] == after
+    assert migrated(before)[0] == before  # the notebook mounts nothing
+
+
 def test_the_mount_point_is_only_equivalent():
     (finding,) = migrated("x = '/content/drive/' + y")[1]
     assert finding.keeps is Keeps.EQUIVALENT

@@ -50,6 +50,8 @@ def test_restarts_are_removed(before, after):
     assert new == after
     assert {(finding.rule, finding.keeps) for finding in found} == {("LF250", Keeps.EQUIVALENT)}
     assert all("restart the kernel here" in finding.action for finding in found)
+    assert all("cells below need a new state" in finding.action for finding in found)
+    assert all("its state is not reset" in finding.message for finding in found)
 
 
 @pytest.mark.parametrize(
