@@ -154,7 +154,6 @@ _PLACEHOLDER_WORD = re.compile(
 
 # Before the token of a public file or article: it is a part of the address that everyone gets.
 _PUBLIC = tuple(f"{before}token=" for before in ("?alt=media&", "?alt=media&amp;", "?casa_", "&casa_", "&amp;casa_"))
-_ARTICLE = re.compile(r"//reader\.elsevier\.com/[^\s\"'<>]{1,200}[?&](?:amp;)?token=\Z")
 
 _VARIABLES = {
     "Hugging Face token": "HF_TOKEN",
@@ -277,8 +276,7 @@ def _given_to_a_name(text: str, present: Set[str]) -> Iterator[Secret]:
     for written in _present(_KEY_NAMES, present):
         for match in _compiled(f"{written}(){_KEY_VALUE}").finditer(text):
             name = _name_up_to(text, match.start(1))
-            at = match.start(2)
-            is_public = text.endswith(_PUBLIC, 0, at) or _ARTICLE.search(text, max(0, at - 300), at) is not None
+            is_public = text.endswith(_PUBLIC, 0, match.start(2))
             if suggests_secret(name) and is_random(match[2]) and not is_public:
                 yield Secret(f"value of {name}", *match.span(2))
     for written in _present(_PASSWORD_NAMES, present):
