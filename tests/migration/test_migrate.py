@@ -2,6 +2,7 @@
 
 import copy
 import json
+import textwrap
 
 import nbformat
 import pytest
@@ -60,9 +61,15 @@ LINES = st.sampled_from(
         "IN_COLAB = 'COLAB_GPU' in os.environ", "print 'two'", "\\", "os.kill(os.getpid(), 9)", "!sleep 9 &", "",
         "é = 1",
         "token = 'hf_xxx'", "%%writefile /content/a.py", "x = !ls {x}", "\t!ls", "get_ipython().system('pip list')",
+        "a = files.upload(# c", "b = files.upload()", "P = '/content/drive/MyDrive/d'", "load(P + '/a.csv')",
+        "open(f'{P}/b')", "os.makedirs(os.path.dirname(P))", "!cp {P}/x .", "!rm -rf src && mkdir src",
+        "!rm -rf /content/drive", "%cd gdrive", "% cd x", "%load_ext tensorboard", "%tensorboard --logdir x",
+        "!pip install google-colab x \\\n  y", "exit() # x", "open('/data/x' + name)", "import keras",
+        "IN_COLAB = True", "    os.kill(os.getpid(), 9) # r", "for f in files.upload(): pass",
+        "from google.colab import drive", "drive.mount('/content/gdrive')", "shutil.rmtree('/content')",
     ]
 )  # fmt: skip
-CELLS = st.lists(LINES, max_size=9).map("\n".join)
+CELLS = st.builds(textwrap.indent, st.lists(LINES, max_size=9).map("\n".join), st.sampled_from(["", "", "  "]))
 NOTEBOOKS = st.lists(
     st.one_of(
         CELLS,
