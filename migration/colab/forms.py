@@ -260,9 +260,10 @@ def plain_comment(text: str) -> str:
 
 def _is_of_form(block: str) -> bool:
     """Whether a block in braces contains known pairs only."""
-    pairs = list(_PAIR.finditer(block))
-    left = _PAIR.sub("", block).strip("{}, \t")
-    return block.startswith("{") and block.endswith("}") and not left and {pair["key"] for pair in pairs} <= _FORM_KEYS
+    if not (block.startswith("{") and block.endswith("}")):
+        return False
+    keys = {pair["key"] for pair in _PAIR.finditer(block)}
+    return keys <= _FORM_KEYS and not _PAIR.sub("", block).strip("{}, \t")
 
 
 def _type_name(declared: Declaration, value: Any) -> str:
