@@ -231,7 +231,8 @@ def _vibration_window(config: AnyConfig, history: History) -> tuple[int, str]:
     rows, _ = history.shortest()
     shares_recordings = history.guard < 0
     if rows < 2 * window and not shares_recordings:
-        window = min(each for rows_s in history.splits.values() for each in rows_s if 2 * each >= rows)
+        records = (each for rows_s in history.splits.values() for each in rows_s if 2 * each >= rows)
+        window = min(records, default=rows)
         why = f"records of {window} samples or more are one window"
         least = _MIN_TRAINING_WINDOWS["swinmae"]
         if len(history.splits["train"]) < least and window >= 2 * smallest:
@@ -239,13 +240,16 @@ def _vibration_window(config: AnyConfig, history: History) -> tuple[int, str]:
     fewest, name = min((sum(rows_s), name) for name, rows_s in history.splits.items())
     needed = config.scoring.threshold.min_calibration
     while window >= 2 * _VIBRATION_WINDOWS[0]:
-        if needed * window <= fewest and (2 * window <= rows or not shares_recordings):
+        if shares_recordings and rows < 2 * window:
+            why = f"segments of {rows} samples hold a guard and one window"
+        elif fewest < needed * window:
+            why = (
+                f"the split {name} has {fewest / rate_hz:.3g} s, for {needed} windows without overlap; more data "
+                "allows longer windows, which show fainter impacts of bearings"
+            )
+        else:
             break
         window //= 2
-        why = (
-            f"the split {name} has {fewest / rate_hz:.3g} s, for {needed} windows without overlap; more data allows "
-            "longer windows, which show fainter impacts of bearings"
-        )
     if shares_recordings and rows < 2 * window:
         return max(rows // 2, smallest), f"segments of {rows} samples are a guard and one window"
     return window, why

@@ -101,7 +101,10 @@ def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions
         nodes |= new
         waiting = _called([node for _, node in new.values()]) - nodes.keys()
     found: Functions = {}
-    while (kinds := {name: of_function(*place, found) for name, place in nodes.items()}) != found:
+    for _ in nodes:  # in each round, effects pass through one more call
+        kinds = {name: of_function(*place, found) for name, place in nodes.items()}
+        if kinds == found:
+            break
         found = kinds
     return found
 

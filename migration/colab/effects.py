@@ -152,7 +152,7 @@ def of_function(source: CellSource, node: ast.FunctionDef, functions: Functions 
         if name.partition(".")[0] != "files" and (runs or effect.kind in {*SETS_UP, *PLACES}):
             kinds.append(effect.kind)
     mounts = any(isinstance(part, ast.Call) and last_name(part.func) == "mount" for part in walk(node))
-    return tuple(dict.fromkeys([*kinds, *[FILES] * mounts]))
+    return tuple(sorted({*kinds, *[FILES] * mounts}))
 
 
 def deletes(source: CellSource, block: Sequence[ast.stmt]) -> bool:

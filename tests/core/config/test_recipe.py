@@ -97,8 +97,10 @@ def test_each_split_has_as_many_windows_as_a_threshold_needs_scores(seconds, win
 
 
 def test_a_window_and_its_guard_fit_into_segments_of_a_shared_recording():
-    history = History({"train": [70_000] * 9, "validation": [15_000] * 90}, 1, guard=-1, sampling_rate_hz=12_800)
-    assert resolved(local("swinmae"), history)[0].data.window == 4_096
+    history = History({"train": [70_000] * 90, "validation": [15_000] * 90}, 1, guard=-1, sampling_rate_hz=12_800)
+    config, reasons = resolved(local("swinmae"), history)
+    assert config.data.window == 4_096
+    assert "segments of 15000 samples hold a guard and one window" in reasons[0]
 
 
 def test_a_window_leaves_out_only_records_of_less_than_half_the_usual_length():

@@ -187,3 +187,8 @@ def test_a_function_that_only_computes_is_not_needed_here():
     assert (new, finding.keeps) == ("", Keeps.NEEDS_HUMAN)
     for needed in ("!git clone https://x.org/a/b", "sys.path.append('a')", "drive.mount('/content/drive')", "!./a.sh"):
         assert rewritten(define.replace("gc.collect()", needed), "if ASK:\n    run(a)")[0][1] == "run(a)"
+
+
+def test_functions_that_call_each_other_have_the_effects_of_both():
+    define = "def f():\n    g()\n    os.chdir('a')\n\ndef g():\n    f()\n    urlretrieve('x', 'y')"
+    assert rewritten(define, "if ASK:\n    f()\n    g()")[0][1] == "f()\ng()"
