@@ -11,7 +11,15 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from core.errors import first_line
 from core.numbers import finite
@@ -26,6 +34,11 @@ def _utc(value: datetime) -> datetime:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError as error:  # such as year 1 at +14:00
         raise ValueError("is out of range") from error
+
+
+def _iso(value: datetime) -> str:
+    """Always with microseconds, so that times in text sort as they follow each other."""
+    return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 _MISLEADING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -55,7 +68,12 @@ def figure(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-Time = Annotated[datetime, AfterValidator(_utc)]
+Time = Annotated[
+    datetime,
+    AfterValidator(_utc),
+    PlainSerializer(_iso, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 Text = Annotated[str, AfterValidator(encodable)]
 Number = Annotated[float | None, BeforeValidator(finite)]
 # Null also for what is not a number.
