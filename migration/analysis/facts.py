@@ -26,7 +26,7 @@ from migration.colab.forms import FIELD_TRIGGER, form_fields
 from migration.colab.local_branch import Context
 from migration.colab.names import IDLE, OUTPUT, uploads
 from migration.colab.paths import DEFAULT_MOUNTS, find_paths, may_name_folder
-from migration.notebook.texts import Edit, edited, holding
+from migration.notebook.texts import Edit, edited, holding, words_in
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.strings import comments, without_comments
@@ -48,6 +48,7 @@ _RUN_NAME = re.compile(
     r"|\b(?:run|call|check_call|check_output|Popen)\([ \t]*(\w+)[ \t]*,[^\n]*\bshell[ \t]*=[ \t]*True",
     re.MULTILINE,
 )
+_RUNS = ("!", "system", "popen", "getoutput", "shell")  # a match contains one of them
 _IMPORTS_OS = re.compile(r"^import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*os\b(?![ \t]+as\b|\.)", re.MULTILINE)
 _ABOUT_FORM = re.compile(
     r"\b(?:drop-?\s?downs?|sliders?|check-?\s?box(?:es)?|text (?:box|field)(?:es|s)?|fields? (?:above|below)"
@@ -201,7 +202,8 @@ def _evaluated(cells: Sequence[CellSource], colab: ColabNames) -> ColabNames:
 
 def _run_names(text: str) -> Iterator[str]:
     """The names that a cell runs as complete shell commands."""
-    yield from (name for found in _RUN_NAME.findall(text) for name in found if name)
+    if words_in(text, _RUNS):
+        yield from (name for found in _RUN_NAME.findall(text) for name in found if name)
 
 
 def _makes_samples(source: CellSource) -> bool:
@@ -210,6 +212,8 @@ def _makes_samples(source: CellSource) -> bool:
 
 def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
     """Relative paths of which `rm -r` deletes the first folder or file, and no other code names that."""
+    if not any(_DELETES.search(source.text) for source in cells):
+        return frozenset()
     deleted: set[str] = set()
     others = []
     for source in cells:
@@ -219,7 +223,7 @@ def _deletes_unknown(cells: Sequence[CellSource]) -> frozenset[str]:
             deleted.update(value for command in deletions for value in command.deleted if _RELATIVE.match(value))
             spans += map(text.span, deletions)
         others.append(edited(source.text, [Edit(*span, "") for span in spans]))
-    code = "\n".join(others) if deleted else ""
+    code = "\n".join(others)
     return frozenset(path for path in deleted if path.partition("/")[0] not in code)
 
 

@@ -93,17 +93,22 @@ def _with_values(code: Sequence[str]) -> list[str]:
     for _ in range(_DEPTH):
         assigned = [_VALUE.fullmatch(line) for line in lines]
         values = {found[1]: found["folder"] for found in assigned if found and found[1] in names}
-        any_name = "|".join(values) or r"(?!)"
+        any_name = "|".join(values)
         uses = re.compile(rf"\{{(?P<field>{any_name})\}}|(?<![\w.])(?P<name>{any_name})\b(?!\s*=[^=])")
 
         def with_value(found: re.Match[str], values: dict[str, str] = values) -> str:
             return values[found["field"]] if found["field"] else f"'{values[found['name']]}'"
 
         lines = [
-            "" if found and found[1] in values else _JOINED.sub(_as_one, uses.sub(with_value, line))
+            "" if found and found[1] in values else _joined(uses.sub(with_value, line) if values else line)
             for line, found in zip(lines, assigned, strict=True)
         ]
     return lines
+
+
+def _joined(line: str) -> str:
+    """The line with texts that follow a folder of the drive as a part of it."""
+    return _JOINED.sub(_as_one, line) if "Drive" in line else line
 
 
 def _as_one(joined: re.Match[str]) -> str:

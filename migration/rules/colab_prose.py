@@ -150,7 +150,9 @@ def _about_colab(text: str) -> list[re.Match[str]]:
     """The places of a text that are about Colab, in order."""
     lower = text.lower()
     words = [word for word in _ABOUT_COLAB if word in lower]
-    plain = _EMPHASIS.sub("*", text) if words else text
+    if not words:
+        return []
+    plain = _EMPHASIS.sub("*", text)
     found = ((word, match) for word in words for match in _ABOUT_COLAB[word].finditer(plain))
     # Other rules report a link to Colab with the text around it.
     links = {text.count("\n", 0, link.start()) for link in re.finditer(r"//colab\.research", lower)}

@@ -13,7 +13,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, edited
 from migration.python.shell_texts import shell_texts
-from migration.python.source import CellSource
+from migration.python.source import CellSource, once_a_cell
 from migration.python.trees import walk
 from migration.rules.rule import Example, Match, Rule
 
@@ -49,6 +49,7 @@ def written_secrets(cells: Iterable[CellSource]) -> Iterator[str]:
                 yield variable
 
 
+@once_a_cell
 def _own_secrets(source: CellSource) -> list[Secret]:
     """The secrets of a cell, without passwords that are quoted inside a long text of sentences: it is example data."""
     found = find_secrets(source.text)

@@ -36,11 +36,12 @@ _BADGE = re.compile(
 _NOTEBOOK_URL = re.compile(_URL)
 _LINKS = re.compile(rf"{_PICTURE.pattern}|\[[^\]\n]*\]\([^)\n]*\)|<a\b[^>]*>[^<]*</a>|<br\s*/?>", re.IGNORECASE)
 _HTML_AROUND = re.compile(r"\s*</?(?!(?:a|img|br)\b)\w", re.IGNORECASE)
-_NAMES_BADGE = re.compile(
-    r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}"
+_NAMES_BADGE = holding(
+    "badge",
+    "colab",
+    like=r"\b(?:click|press|use|follow)\w*\b[^.\n]{0,40}"
     r"\b(?:badge\b|(?:icon|button|logo)\b[^.\n]{0,60}\bcolab\b(?! (?:toolbar|menu))|colab\W{1,4}(?:icon|button|logo)\b"
     r"|open in (?:google )?colab)",
-    re.IGNORECASE,
 )
 _INTRODUCES = re.compile(r"\b(?:run|open|try|launch|execute)\b.*\bcolab\b", re.IGNORECASE)
 _SCROLL_LINK = re.compile(
@@ -92,7 +93,8 @@ def _is_alone(text: str, start: int, end: int) -> bool:
 
 def names_badge(cells: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a text of the notebook names its badge, as in "click the badge"."""
-    return any(_NAMES_BADGE.search(source_text(cell)) for cell in cells if cell["cell_type"] in _PROSE_CELLS)
+    texts = (source_text(cell) for cell in cells if cell["cell_type"] in _PROSE_CELLS)
+    return any(_NAMES_BADGE.fires(text.lower()) for text in texts)
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:

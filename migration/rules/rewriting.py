@@ -13,7 +13,7 @@ from functools import lru_cache
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Finding
-from migration.notebook.texts import Edit, Trigger, apply
+from migration.notebook.texts import Edit, Trigger, apply, words_in
 from migration.python.source import CellSource
 from migration.rules.rule import Match, Rule
 
@@ -54,9 +54,15 @@ def rewrite(
 
 
 @lru_cache(maxsize=64)
-def _fitting(rules: tuple[Rule, ...], cell_type: str, language: str) -> list[Rule]:
+def _fitting(rules: tuple[Rule, ...], cell_type: str, language: str) -> tuple[Rule, ...]:
     """The rules for cells of a type in a notebook of a language."""
-    return [rule for rule in rules if cell_type in rule.cells and (rule.any_language or language == "python")]
+    return tuple(rule for rule in rules if cell_type in rule.cells and (rule.any_language or language == "python"))
+
+
+@lru_cache(maxsize=64)
+def _words_of(rules: tuple[Rule, ...]) -> frozenset[str]:
+    """The words of the rules' triggers, of which many share some."""
+    return frozenset(word for rule in rules if rule.trigger is not None for word in rule.trigger.words)
 
 
 def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[int]) -> list[Finding]:
@@ -82,13 +88,14 @@ def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[i
     ]
 
 
-def _matches(rules: Sequence[Rule], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
+def _matches(rules: tuple[Rule, ...], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """The matches of the rules whose trigger the cell satisfies. Rules of one family share a trigger."""
     fired: dict[Trigger | None, bool] = {None: True}
+    present = words_in(source.text, _words_of(rules))
     concerns_colab = facts.colab.cell(source).concerned
     for rule in rules:
         if rule.trigger not in fired and rule.trigger is not None:
-            fired[rule.trigger] = rule.trigger.fires(source.text)
+            fired[rule.trigger] = rule.trigger.fires(source.text, present)
         if rule.find is not None and fired[rule.trigger] and (concerns_colab or not rule.of_colab):
             yield from ((rule, match) for match in rule.find(source, facts))
 
