@@ -14,6 +14,7 @@ from migration.analysis.parameters import Parameter
 from migration.analysis.requirements import Requirements, collect_requirements
 from migration.analysis.userdata import secret_names
 from migration.colab.forms import hides_code
+from migration.colab.paths import may_name_folder
 from migration.notebook.findings import Finding, Keeps
 from migration.notebook.reading import language_of, source_text
 from migration.notebook.structure import clean, with_ids
@@ -99,8 +100,8 @@ def migrate(
         if kind == "code" and new is not source and _broke(source, new):
             new, found = rewrite(source, cell_type=kind, rules=credentials.RULES, facts=facts)
             found = [_undone(source.index), *found]
-        # A cell that no rule had to parse contains no Colab code, so its errors are not reported.
-        if kind == "code" and (source.was_parsed or new is not source) and new.error and (said := unparsed(source)):
+        is_concerned = kind == "code" and (new is not source or _may_be_of_colab(source, facts))
+        if is_concerned and new.error and (said := unparsed(source)):
             found = [said, *found]
         findings += found
         if kind == "code":
@@ -207,6 +208,12 @@ def _unix(text: str) -> str:
 def _with_ends_of(original: str, text: str) -> str:
     """The text with the line endings of the original, if `_unix` replaced them."""
     return text.replace("\n", "\r\n") if "\r\n" in original and _unix(original) != original else text
+
+
+def _may_be_of_colab(source: CellSource, facts: NotebookFacts) -> bool:
+    """Whether a cell may use Colab or its folders, so that an error in its syntax is reported."""
+    is_named = "colab" in source.text.lower() or may_name_folder(source.text, facts.mounts)
+    return is_named or facts.colab.cell(source).concerned
 
 
 def _broke(before: CellSource, after: CellSource) -> bool:

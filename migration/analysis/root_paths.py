@@ -47,8 +47,6 @@ def root_paths(cells: Sequence[CellSource], mounts: tuple[str, ...]) -> Mapping[
     values: dict[str, list[tuple[CellSource, ast.expr]]] = defaultdict(list)
     waiting: list[tuple[CellSource, ast.expr]] = []
     for source in cells:
-        # A copy, because errors are reported for cells that a rule parses.
-        source = CellSource(source.text, index=source.index, own_magics=source.own_magics)
         for node in source.nodes:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 values[last_name(target)].append((source, node.value))

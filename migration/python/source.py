@@ -153,11 +153,6 @@ class CellSource:
         """Every node of the tree, level by level; empty if it does not parse."""
         return walk(self.tree) if self.tree else []
 
-    @property
-    def was_parsed(self) -> bool:
-        """Whether the tree, or the parse error, was requested."""
-        return "_parsed" in self.__dict__
-
     @cached_property
     def error(self) -> SyntaxError | None:
         return self._parsed[1]

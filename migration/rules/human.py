@@ -272,7 +272,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "LF901",
         "cell that cannot be parsed",
-        "Python 2, incomplete lines, templates, in a cell that may contain Colab code; no other cell is parsed",
+        "Python 2, incomplete lines, templates, in a cell that may use Colab or its folders",
         "only unambiguous text; reported",
         Keeps.NEEDS_HUMAN,
     ),

@@ -150,11 +150,13 @@ def test_a_rewrite_that_does_not_compile_is_reverted_and_reported(monkeypatch):
         ("print 'a'\nfrom google.colab import files", True),
         ("from google.colab import files\nfiles.download('a'", True),  # read, and left as it is
         ("print 'a'", False),  # nothing of Colab's: it does not run there, either
+        ("x = # your code\nopen('/data/a')", False),
+        ("x = (\nimport pandas, google.colab", True),
         ("pip install -q torch", False),  # readable once it is rewritten
         ("x = 1", False),
     ],
 )
-def test_an_unparsable_cell_is_reported_if_a_rule_needs_it(text, expected):
+def test_an_unparsable_cell_is_reported_if_it_may_use_colab(text, expected):
     findings = migrate(notebook_of(text)).findings
     assert [finding.cell for finding in findings if finding.rule == "LF901"] == [0] * expected
 

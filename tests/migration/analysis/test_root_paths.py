@@ -64,9 +64,3 @@ def test_a_name_is_followed_through_cells_and_other_names():
 def test_the_mount_point_of_the_drive_is_no_folder_of_the_machine():
     assert _paths("open('/googledrive/a')", mounts=("/googledrive",)) == {}
     assert _paths("open('/googledrive/a')") == {0: ["/googledrive/a"]}
-
-
-def test_cells_are_not_marked_as_parsed():
-    cell = CellSource("open('/plant')")
-    root_paths([cell], ())
-    assert not cell.was_parsed
