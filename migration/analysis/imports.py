@@ -181,10 +181,11 @@ def preinstalled_packages(
     }
     found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
     used = found | known
+    text = "\n".join(source.text for source in sources)
     found |= {
         package
         for package, of, code, others in _ALSO_NEEDED
-        if (not of or of & used) and not others & used and _is_in(code, sources)
+        if (not of or of & used) and not others & used and code.fires(text) and _is_in(code, sources)
     }
     has_backend = _KERAS_BACKENDS & (found | known) and _is_in(_SETS_ANY_BACKEND, sources)
     if _is_in(_IMPORTS_KERAS, sources) and not has_backend:

@@ -90,13 +90,15 @@ def _with_final_lines(changes: list[Finding], source: CellSource, origin: list[i
 
 def _matches(rules: tuple[Rule, ...], source: CellSource, facts: NotebookFacts) -> Iterator[tuple[Rule, Match]]:
     """The matches of the rules whose trigger the cell satisfies. Rules of one family share a trigger."""
-    fired: dict[Trigger | None, bool] = {None: True}
     present = words_in(source.text, _words_of(rules))
+    fired: dict[Trigger | None, bool] = {None: True}
     concerns_colab = facts.colab.cell(source).concerned
     for rule in rules:
-        if rule.trigger not in fired and rule.trigger is not None:
+        if rule.find is None or (rule.of_colab and not concerns_colab):
+            continue
+        if rule.trigger is not None and rule.trigger not in fired:
             fired[rule.trigger] = rule.trigger.fires(source.text, present)
-        if rule.find is not None and fired[rule.trigger] and (concerns_colab or not rule.of_colab):
+        if fired[rule.trigger]:
             yield from ((rule, match) for match in rule.find(source, facts))
 
 
