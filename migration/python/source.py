@@ -25,6 +25,16 @@ RUNS_CELL = frozenset({"capture", "time", "timeit", "prun", "memit"})
 _PROGRAM_CELL_MAGICS = frozenset({"python", "python3", "pypy"})
 _PYTHON_CELL_MAGICS = RUNS_CELL | _PROGRAM_CELL_MAGICS
 _PYTHON_PROGRAM = re.compile(r"(?:--?\S+\s+)*(?:\S*/)?python[\d.]*\b")
+LINE_MAGICS = "cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip"
+BARE_MAGIC = re.compile(
+    rf"^[ \t]*(?P<line>(?P<name>{LINE_MAGICS}|tensorflow_version)"
+    r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
+    re.MULTILINE,
+)
+# `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
+_CERTAINLY_BARE = re.compile(
+    r"\w+/content\b|(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
+)
 _SHELL_CELL_MAGICS = frozenset({"bash", "sh", "shell"})
 _OWN_MAGIC = re.compile(
     r"^@register_(?:line_)?cell_magic\b[^\n]*\n(?:@[^\n]*\n)*def[ \t]+(?P<name>\w+)[^\n]*\n"
@@ -103,6 +113,20 @@ class CellSource:
             argument_start=found.start("argument"),
             body=len(self.text) if body < 0 else body + 1,
         )
+
+    @cached_property
+    def bare_magic(self) -> re.Match[str] | None:
+        """A magic alone in its cell or below `%%capture`, where IPython accepts it without `%`. Such a cell has no
+        tree."""
+        found = self._possible_magic
+        return found if found and self.tree is None else None
+
+    @cached_property
+    def _possible_magic(self) -> re.Match[str] | None:
+        captured = self.magic is not None and self.magic.name == "capture"
+        if not self.is_python or not (captured or self.magic is None) or "\n" in self.text[self.body :].strip():
+            return None
+        return BARE_MAGIC.search(self.masked, self.body)
 
     @property
     def is_shell(self) -> bool:
@@ -205,6 +229,8 @@ class CellSource:
     @cached_property
     def _parsed(self) -> tuple[ast.Module | None, SyntaxError | None]:
         if not self.is_python:
+            return None, None
+        if (magic := self._possible_magic) and _CERTAINLY_BARE.match(magic["line"]):
             return None, None
         text = "if 1:\n" + self.masked if self._added_lines else self.masked
         if re.search(r"\r(?!\n)", text):

@@ -150,11 +150,13 @@ def _is_only_test(source: CellSource, node: ast.stmt) -> bool:
 
 
 def _with_blanks(source: CellSource, edit: Edit) -> Edit:
-    """A removal at the end of a cell includes the blank lines before it, one at the start those after it."""
+    """A removal at the end of a cell includes the blank lines before it, but not a last newline; one at the start
+    includes those after it."""
     if edit.text:
         return edit
     if not source.text[edit.end :].strip():
-        return Edit(len(source.text[: edit.start].rstrip()), len(source.text), "")
+        start = len(source.text[: edit.start].rstrip())
+        return Edit(start, len(source.text) - (start > 0 and source.text.endswith("\n")), "")
     blank = _BLANK_LINES.match(source.text, edit.end)
     return Edit(0, blank.end(), "") if blank and not edit.start else edit
 

@@ -17,7 +17,6 @@ from migration.python.source import CellSource
 from migration.python.statements import catching
 from migration.python.strings import outside_comments
 from migration.python.trees import last_name
-from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import pip_call
 
@@ -47,7 +46,11 @@ _TPU = re.compile(
     r"\bTPUClusterResolver\b|\bcolab_tpu\b|\btorch_xla\b|\bCOLAB_TPU_ADDR\b|\bkeras_to_tpu_model\b|\binitialize_tpu_system\b"
     r"|\bTPUStrategy\b|\bcloud_tpu_client\b"
 )
-_CATCHES_NO_TPU = frozenset({"ValueError", "Exception", "BaseException"})
+# Without a TPU, TensorFlow raises a ValueError, and JAX different errors.
+_CATCHES_NO_TPU = {
+    "TPUClusterResolver": frozenset({"ValueError", "Exception", "BaseException"}),
+    "colab_tpu": frozenset({"Exception", "BaseException"}),
+}
 _VARIABLE = re.compile(
     r"(?<![\w.])COLAB_(?:GPU|TPU_ADDR|TPU|RELEASE_TAG|BACKEND_VERSION|JUPYTER_\w+|KERNEL_MANAGER_\w+|NOTEBOOK_\w+|"
     r"LANGUAGE_SERVER_\w+|WARMUP_DEFAULTS|DEBUG_ADAPTER_\w+|USE_\w+|DATA_\w+)\b"
@@ -146,8 +149,8 @@ def _shell_logins(source: CellSource) -> Iterator[Match]:
 def _find_tpu(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for match in outside_comments(source, _TPU)[:1]:
         action = "this machine has no Colab TPU: delete the set-up and use the GPU or CPU strategy"
-        # TensorFlow raises a ValueError without a TPU.
-        is_caught = match[0] == "TPUClusterResolver" and catching(source, match.start(), _CATCHES_NO_TPU)
+        caught = _CATCHES_NO_TPU.get(match[0])
+        is_caught = caught and catching(source, match.start(), caught)
         keeps = Keeps.EQUIVALENT if is_caught else None
         yield Match(match.start(), match.end(), f"`{match[0]}` sets up a Colab TPU", (), action, keeps)
 
@@ -191,7 +194,7 @@ def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def unparsed(source: CellSource) -> Finding | None:
     """The finding for a cell that cannot be parsed and is not a magic without `%`; None for any other."""
     error = source.error
-    if error is None or bare_magic(source):
+    if error is None or source.bare_magic:
         return None
     line = max(1, min(error.lineno or 1, len(source.line_starts)))
     start, end = source.line_span(source.line_starts[line - 1], source.line_starts[line - 1])

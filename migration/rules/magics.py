@@ -10,7 +10,7 @@ from migration.analysis.facts import NotebookFacts
 from migration.colab.paths import find_paths
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
-from migration.python.source import CellSource, Command
+from migration.python.source import BARE_MAGIC, LINE_MAGICS, CellSource, Command
 from migration.python.statements import catching, place_of, removal
 from migration.python.strings import comments
 from migration.rules.rule import Example, Match, Rule
@@ -27,17 +27,7 @@ _CATCHES_FAILURE = frozenset({"CalledProcessError", "SubprocessError", "Exceptio
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
-_NAMES = r"cd|ls|ll|mkdir|rmdir|rm|cp|mv|cat|pip"
-_BARE = re.compile(
-    rf"^[ \t]*(?P<line>(?P<name>{_NAMES}|tensorflow_version)"
-    r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
-    re.MULTILINE,
-)
-_APART = re.compile(rf"^[ \t]*%[ \t]+(?=(?:{_NAMES})\b)", re.MULTILINE)
-# `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
-_CERTAINLY_BARE = re.compile(
-    r"\w+/content\b|(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
-)
+_APART = re.compile(rf"^[ \t]*%[ \t]+(?=(?:{LINE_MAGICS})\b)", re.MULTILINE)
 
 
 def _uses(source: CellSource, name: str) -> Iterator[tuple[Command, str]]:
@@ -113,18 +103,9 @@ def _does_nothing(handler: ast.ExceptHandler) -> bool:
     return all(isinstance(node, ast.Pass) for node in handler.body)
 
 
-def bare_magic(source: CellSource) -> re.Match[str] | None:
-    """A magic alone in its cell or below `%%capture`, where IPython accepts it without `%`."""
-    captured = source.magic is not None and source.magic.name == "capture"
-    if not source.is_python or not (captured or source.magic is None) or "\n" in source.text[source.body :].strip():
-        return None
-    found = _BARE.search(source.masked, source.body)
-    return found if found and (source.tree is None or _CERTAINLY_BARE.match(found["line"])) else None
-
-
 def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """A magic without `%` that another rule has to rewrite."""
-    found = bare_magic(source)
+    found = source.bare_magic
     start, end = found.span("name") if found else (0, 0)
     if found and (found["name"] == "tensorflow_version" or find_paths(source.text[end : found.end()], facts.mounts)):
         message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
@@ -168,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         writes="`%cd /content/x`, `%tensorflow_version 2.x`, for the rules of these",
         keeps=Keeps.EXACT,
         find=_find_bare,
-        trigger=holding("/content", "rive", "tensorflow_version", "%", like=rf"{_BARE.pattern}|{_APART.pattern}"),
+        trigger=holding("/content", "rive", "tensorflow_version", "%", like=rf"{BARE_MAGIC.pattern}|{_APART.pattern}"),
         example=Example("cd /content/x", "%cd /content/x"),
     ),
 )

@@ -15,7 +15,6 @@ from migration.notebook.findings import Keeps
 from migration.python.source import CellSource
 from migration.python.strings import read_cell
 from migration.rules import paths_shell, paths_strings, paths_texts
-from migration.rules.magics import bare_magic
 from migration.rules.rule import Example, Match, Rule
 
 _MY_DRIVE = re.compile(
@@ -38,7 +37,7 @@ def needs_drive_links(source: CellSource, facts: NotebookFacts) -> bool:
 
 
 def _find_in_python(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
-    if bare_magic(source) is not None:
+    if source.bare_magic is not None:
         return  # a string of `cd "/content"` is text of a command, as soon as a rule has written `%cd`
     yield from paths_strings.strings(source, facts)
 

@@ -46,6 +46,11 @@ def test_a_commented_mount_leaves_other_cells_unread():
     assert "_parsed" not in vars(sources[1])
 
 
+def test_a_folder_below_drive_in_a_magic_without_a_sign_is_no_name():
+    sources, facts = _facts("drive.mount('/content/drive')", "cd /content/drive/MyDrive/plant")
+    assert is_static(sources, facts.colab)
+
+
 def test_a_name_with_two_values_gives_two_places():
     sources, facts = _facts("if a:\n    root = '/content'\nelse:\n    root = '/data'\ndrive.mount(root + '/g')")
     assert mount_points(sources, facts.colab) == ("/content/g", "/data/g")

@@ -14,7 +14,7 @@ from tests.migration.rules.branches import RULES, rewritten, rewritten_one
     [
         ("if ASK:\n    a()\nelse:\n    b()\nc()", "b()\nc()"),
         ("if not ASK:\n    a()\nelse:\n    b()\n", "a()\n"),
-        ("x = 1\nif ASK:\n    print(1)\n", "x = 1"),
+        ("x = 1\nif ASK:\n    print(1)\n", "x = 1\n"),
         (
             "if ASK:\n    a()\nelif k:\n    b()\nelse:\n    c()",
             "if k:\n    b()\nelse:\n    c()",
@@ -69,7 +69,7 @@ from tests.migration.rules.branches import RULES, rewritten, rewritten_one
         ("for x in y:\n    if ASK:\n        # of Colab\n        print(1)", "for x in y:\n    # of Colab\n    pass"),
         ("# Two lines,\n# one of Colab\nif ASK:\n    print(1)", "# Two lines,\n# one of Colab"),
         ("#@title On Colab\nif ASK:\n    print(1)", "#@title On Colab"),
-        ("%%time\n# On Colab\nif ASK:\n    print(1)\n", "%%time\n# On Colab"),
+        ("%%time\n# On Colab\nif ASK:\n    print(1)\n", "%%time\n# On Colab\n"),
         (
             "x = ü('é'); y = 1\nif ASK:\n    é = 'ü'\nelse:\n    é = 'ß'",
             "x = ü('é'); y = 1\né = 'ß'",

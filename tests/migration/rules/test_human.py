@@ -126,6 +126,8 @@ def test_modules_for_colab_are_reported(text, lines):
         ("try:\n    a = TPUClusterResolver()\nexcept ValueError:\n    a = None", Keeps.EQUIVALENT),
         ("try:\n    a = TPUClusterResolver()\nexcept ImportError:\n    a = None", Keeps.NEEDS_HUMAN),
         ("try:\n    b()\nexcept ValueError:\n    a = TPUClusterResolver()", Keeps.NEEDS_HUMAN),
+        ("try:\n    from jax.tools import colab_tpu\nexcept:\n    pass", Keeps.EQUIVALENT),
+        ("try:\n    from jax.tools import colab_tpu\nexcept ValueError:\n    pass", Keeps.NEEDS_HUMAN),
         ("try:\n    a = TPUStrategy(b)\nexcept ValueError:\n    a = None", Keeps.NEEDS_HUMAN),
     ],
 )

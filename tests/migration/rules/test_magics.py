@@ -97,7 +97,7 @@ def test_the_tensorflow_version_magic_is_removed(before, after):
 @pytest.mark.parametrize("line", ["%tensorflow_version 1.x", "% tensorflow_version 1.x"])
 def test_tensorflow_version_1_is_a_manual_step(line):
     new, (finding,) = _rewrite(f"x = 1\n{line}\n")
-    assert new == "x = 1"
+    assert new == "x = 1\n"
     assert (finding.keeps, finding.line) == (Keeps.NEEDS_HUMAN, 2)
     assert "TensorFlow 1.15" in finding.action
 
