@@ -15,6 +15,7 @@ Layers, lowest first:
 - `files`: the file, its structure and its outputs
 - `forms`: form comments
 - `hazards`: commands that need the user's decision here
+- `indentation`: cells whose first line is indented
 - `magics`: magics that exist on Colab only
 - `paths_found`: findings about Colab's folders
 - `prose`: badges and links in Markdown

@@ -24,6 +24,18 @@ _MENU = (
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
     r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b"
 )
+# The Runtime menu in other languages.
+_MENUS = {
+    "execution type": r"\bexecution type\b",
+    "ejecución": r"\bentorno de ejecución\b",
+    "execução": r"\b(?:ambiente|tipo) de execução\b",
+    "exécution": r"\b(?:type|environnement) d.exécution\b",
+    "laufzeit": r"\blaufzeit(?:typ|umgebung)\b",
+    "выполнения": r"среда выполнения",
+    "运行时": r"运行时类型",
+    "ランタイム": r"ランタイム",
+    "런타임": r"런타임",
+}
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
     word: re.compile(pattern, re.IGNORECASE)
@@ -42,16 +54,7 @@ _ABOUT_COLAB = {
         ),
         ("colab", _COLAB),
         ("tensorflow_version", r"\btensorflow_version\b"),
-        # Its menu in other languages.
-        ("execution type", r"\bexecution type\b"),
-        ("ejecución", r"\bentorno de ejecución\b"),
-        ("execução", r"\b(?:ambiente|tipo) de execução\b"),
-        ("exécution", r"\b(?:type|environnement) d.exécution\b"),
-        ("laufzeit", r"\blaufzeit(?:typ|umgebung)\b"),
-        ("выполнения", r"среда выполнения"),
-        ("运行时", r"运行时类型"),
-        ("ランタイム", r"ランタイム"),
-        ("런타임", r"런타임"),
+        *_MENUS.items(),
         ("colab-", r"\bcolab-(?:connect|toolbar)-button"),
         (
             "session",
@@ -68,10 +71,10 @@ _ABOUT_COLAB = {
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
 # Comments and messages about Colab, and words of which each of them contains one.
-_IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in ("runtime", "secret", "colab")), re.IGNORECASE)
+_SAID_WORDS = ("runtime", "secret", "colab", *_MENUS)
+_IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS), re.IGNORECASE)
 _IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
 _PACKAGE = re.compile(r"\bgoogle\.colab\b")
-_SAID_WORDS = ("runtime", "secret", "colab")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
 _EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -80,7 +83,7 @@ ABOUT_ACTION = (
     "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
     "in the environment"
 )
-_IN_STRING = re.compile(_MENU, re.IGNORECASE)
+_IN_STRING = re.compile("|".join([_MENU, *_MENUS.values()]), re.IGNORECASE)
 _RESTART = re.compile(r"\brestart", re.IGNORECASE)
 RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
 # A text that describes a test for Colab, if it stands directly above one.

@@ -42,7 +42,8 @@ _FROM_GOOGLE = re.compile(r"\bfrom\s+google\s+import\s+colab\b(?P<alias>\s+as\s+
 _ANY = re.compile(r"(?<!find_spec\([\"'])\bgoogle\s*\.\s*colab\b(?![\"']\s*(?:not\s+)?in\b)")
 # An import that a message advises.
 _SAID = re.compile(r"(?<=[\w:] )from google\.colab\b")
-_COMMENT_ACTION = f"none is needed; `{RUNTIME}` is used instead, if you use the comment as code"
+_COMMENT_ACTION = "none is needed; to use the comment as code, make it code in the original, and migrate that"
+_SAID_ACTION = f"none is needed, or reword it: here the package is `{RUNTIME}`"
 _PAGE_ACTION = (
     "replace the script by ipywidgets or by a cell of its own: the page of a plain notebook has no `google.colab`, and "
     "nothing in it calls Python"
@@ -68,7 +69,7 @@ def _find_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
                 yield Match(edit.start, edit.end, "the text names `google.colab`", (edit,), action, keeps)
             at += len(line) + 1
     for match in outside_comments(source, _SAID) if source.tree is not None else ():
-        yield Match(*match.span(), "a message names `google.colab`", action=_COMMENT_ACTION)
+        yield Match(*match.span(), "a message names `google.colab`", action=_SAID_ACTION)
 
 
 def _is_code(comment: str, facts: NotebookFacts) -> bool:

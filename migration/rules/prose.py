@@ -154,7 +154,7 @@ def _is_code(text: str, at: int) -> bool:
     return "`" in text and any(match.start() < at < match.end() for match in _CODE.finditer(text))
 
 
-_LINK_ACTION = "none is needed: it opens the original on Colab, not this notebook; delete it, or reword its text"
+_LINK_ACTION = "none is needed: it opens a notebook on Colab, not on this machine; delete it, or reword its text"
 _TRIGGER = holding("colab", like=r"colab[.\-_](?:research|sandbox|badge|logo|button|com)")
 _MARKDOWN_CELLS = ("markdown",)
 _PROSE_CELLS = ("markdown", "raw")

@@ -34,6 +34,7 @@ _CREATES = (
 )
 _HARMLESS = frozenset({"command", "which", "type", "hash", "test", "[", "[[", "true", ":"})
 _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
+_PYTHON = re.compile(r"\bpython(3\.\d+)\b")
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _DELETES = r"rm(?:\s+-\w+)+\s+([\"']?)(?:{})(?:/\*?)?\1/?"
 _SAMPLES = re.compile(_DELETES.format(r"(?:/content/|\./)?sample_data"))
@@ -72,7 +73,10 @@ def _description(calls: list[SystemCall]) -> tuple[str, str, Keeps]:
     if not wanted and not sources:
         if chosen := sorted({call.command.program for call in calls} & _CHOOSES):
             message = f"`{chosen[0]}` changes which libraries or programs the system uses"
-            return message, "run it by hand if this machine needs it", Keeps.NEEDS_HUMAN
+            action = "run it by hand if this machine needs it"
+            if version := _PYTHON.search(" ".join(word.value for call in calls for word in call.command.arguments)):
+                action = f"start the notebook in a kernel of Python {version[1]}, whose pip and python are used here"
+            return message, action, Keeps.NEEDS_HUMAN
         return "changes the system's packages, and installs none", "", Keeps.EQUIVALENT
     adds = f"adds a package source to the system: {sources}"
     if not wanted:

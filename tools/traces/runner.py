@@ -212,12 +212,19 @@ def _shell(log: Log, *, is_colab: bool) -> InteractiveShell:
         shell.register_magic_function(lambda line: None, "line", name)
     if is_colab:
         shell.register_magic_function(lambda line: shell.system(line), "line", "shell")
+        shell.input_transformers_cleanup.insert(1, _without_first_indentation)  # below that for empty lines
     import builtins
 
     builtins.get_ipython = shell.user_ns["get_ipython"] = lambda: shell  # type: ignore[attr-defined]
     for name in ("exit", "quit"):  # ends a kernel after the cell
         shell.user_ns[name] = lambda *keep_kernel: None
     return shell
+
+
+def _without_first_indentation(lines: list[str]) -> list[str]:
+    """The lines of a cell as Colab's IPython 7 reads them."""
+    first = "".join(lines[:1])
+    return [line.removeprefix(first[: len(first) - len(first.lstrip(" \t"))]) for line in lines]
 
 
 def _unquoted(line: str) -> str:

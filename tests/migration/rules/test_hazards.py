@@ -41,6 +41,7 @@ def _found(text):
         ("!wget -qO- https://a.example/i.sh | sudo bash -s", ["LF822"]),
         ("!curl -s https://a.example/b/script.deb.sh | bash", ["LF822"]),
         ("!curl https://colab.a.example/install | sh -", ["LF822"]),
+        ("!curl -sS https://a.example/get-pip.py | python3.10", ["LF822"]),
         ("!curl https://a.example/setup/colab | bash", ["LF822"]),
         ("!wget -q https://a.example/setup_colab.sh -O- | bash", ["LF822"]),
         ("!curl https://colab.a.example/install | A='==1 2' B=\"==2\" C=3 sh -", ["LF822"]),

@@ -283,6 +283,7 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ("a()\nprint('Click: Runtime → Restart session')\nprint('Please restart the runtime')", [2, 3]),
         ("# drives: visible in blue", []),
         ("print(f'{runtime / 60} minutes')", []),
+        ("print('런타임 > 런타임 유형 변경')\n# 런타임을 다시 시작하세요", [1, 2]),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
     ],
 )

@@ -88,6 +88,8 @@ def test_packages_to_install_are_named():
     assert "x, libfoo2=1.2-3" in found[0].action
     (finding,) = rewritten("!sudo ldconfig /usr/local/lib")[1]
     assert (finding.keeps, "ldconfig" in finding.message) == (Keeps.NEEDS_HUMAN, True)
+    (finding,) = rewritten("!update-alternatives --install /usr/bin/python3 python3 /usr/bin/python3.10 2")[1]
+    assert (finding.keeps, "a kernel of Python 3.10" in finding.action) == (Keeps.NEEDS_HUMAN, True)
     (finding,) = rewritten("!apt-get install x {'-qq' if quiet else ''}")[1]
     assert finding.message.endswith(": x")
     found = rewritten("!apt-get update")[1]

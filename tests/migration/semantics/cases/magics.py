@@ -43,6 +43,11 @@ print(y)
 %tensorflow_version 2.x
 print(y)
 # ----
+  # Indented
+  !echo first
+
+print(y)
+# ----
 %%writefile -a /content/made.txt
 more
 # ----
@@ -65,6 +70,7 @@ cd "/content"
             "LF561",
             "LF563",
             "LF567",
+            "LF568",
             "LF601",
         ),
         files={"data.csv": "a,b\n1,2\n"},

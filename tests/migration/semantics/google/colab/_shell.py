@@ -1,5 +1,5 @@
-"""Differences between Colab's IPython and a current plain one: `!cmd &`, `%shell`, `%tensorflow_version`, and
-comments above a cell magic."""
+"""Differences between Colab's IPython and a current plain one: `!cmd &`, `%shell`, `%tensorflow_version`,
+comments above a cell magic, and the indentation of the first line."""
 
 import re
 import subprocess
@@ -15,10 +15,16 @@ def _without_comments_above_magic(lines):
     return text[above.end() :].splitlines(keepends=True) if above else lines
 
 
+def _without_first_indentation(lines):
+    indent = re.match(r"[ \t]*", "".join(lines[:1]))[0]
+    return [line.removeprefix(indent) for line in lines]
+
+
 class Shell(ZMQInteractiveShell):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.input_transformers_cleanup[:0] = [_without_comments_above_magic]
+        self.input_transformers_cleanup.insert(1, _without_first_indentation)  # below that for empty lines
+        self.input_transformers_cleanup.insert(0, _without_comments_above_magic)
         self.register_magic_function(lambda line: self.system(line), "line", "shell")
         self.register_magic_function(lambda line, cell: self.system(cell), "cell", "shell")
         self.register_magic_function(lambda line: None, "line", "tensorflow_version")
