@@ -65,6 +65,8 @@ UPLOAD_INLINE = '<input type="file"><script>// Helpers for google.colab Python m
           "application/javascript": "if (!google.colab.kernel.accessAllowed) { return; }"}, None, "LF121"),
         ({"text/plain": "<IPython.core.display.Javascript object>",
           "application/javascript": 'download("download_1f-2", "model.h5", 23)'}, None, "LF121"),
+        ({"application/vnd.holoviews_load.v0+json": "if (google.colab.kernel != null) { }",
+          "application/javascript": "if (google.colab.kernel != null) { }"}, None, "LF121"),
         ({"text/plain": "100%|██| 3/3", "application/vnd.jupyter.widget-view+json": {"model_id": "a"}},
          {"text/plain": "100%|██| 3/3"}, "LF122"),
         ({"application/vnd.jupyter.widget-view+json": {"model_id": "a"}}, None, "LF122"),
