@@ -61,6 +61,7 @@ _ABOUT_COLAB = {
             r"\brestart\w*\b[^.\n]{0,20}\bsession\b|\bsession\b[^.\n]{0,30}\brestart"
             r"|\b(?:deleted|lost|persist\w*)\b[^.\n]{0,40}\bsession\b",
         ),
+        ("google drive", r"\byour google drive\b|\bgoogle drive ?(?:마운트|をマウント)"),
         ("copy", r"\bsave (?:a )?copy (?:in|to)\b.{0,12}\bdrive\b|\bcopy of this notebook\b.{0,40}\bdrive\b"),
         ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),

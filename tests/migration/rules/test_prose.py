@@ -198,6 +198,7 @@ def test_a_link_to_a_cell_becomes_one_to_its_heading(text, heading, after):
     [
         ("Choose *Runtime > Change runtime type* first.", "LF704"),
         ("Choose _Runtime_ > _Run all_.", "LF704"),
+        ("The files are in your Google Drive.", "LF704"),
         ("No, everything happens in the cloud on Google Colab.", "LF704"),
         ("`Edit` -> `Notebook settings` -> `Hardware accelerator`", "LF704"),
         ("Google Colab: go to colab.research.google.com and upload it.", "LF704"),
