@@ -30,6 +30,7 @@ FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 _PAIR = re.compile(
     r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
+_TYPE = re.compile(r"\A(?:int(?:eger)?|float|number|str(?:ing)?|bool(?:ean)?)\s*(?=#|\Z)")
 _FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step", "placeholder"})
 
 
@@ -242,8 +243,8 @@ def _range(declared: Declaration) -> list[str]:
 
 
 def plain_comment(text: str) -> str:
-    """The comment for a field that stays in its cell, from the text after `#@param`; empty if that only says which
-    input the form shows. Every other text is kept as it is written."""
+    """The comment for a field that stays in its cell, from the text after `#@param`; empty if that only says the
+    type, or which input the form shows. Every other text is kept as it is written."""
     blocks, rest = _blocks(text)
     declared = declaration(text)
     any_text = declared.setting("allow-input").lower() == "true"
@@ -254,7 +255,7 @@ def plain_comment(text: str) -> str:
         kept[0] = f"one of {kept[0]}{', or another' if any_text else ''}"
     elif kept and kept[0].startswith("{"):
         kept[0] = f"param: {kept[0]}"
-    words = "; ".join(filter(None, [*kept, rest.lstrip("# \t")]))
+    words = "; ".join(filter(None, [*kept, _TYPE.sub("", rest).lstrip("# \t")]))
     return f"# {words}" if words else ""
 
 

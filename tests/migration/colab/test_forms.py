@@ -111,6 +111,8 @@ def test_fields_that_cannot_move_have_a_reason(text, name, obstacle):
         ('{type:"string" my words}', '# param: {type:"string" my words}'),
         ("{type:", "# param: {type:"),
         ("[1, 2", "# one of [1, 2"),
+        ("int", ""),
+        (" float # a note", "# a note"),
     ],
 )
 def test_a_field_that_stays_keeps_all_but_its_type(text, expected):
