@@ -17,7 +17,8 @@ Folder = Literal["work", "drive"]
 
 TRIGGER = holding(
     *("/content", "rive"),
-    like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive|/(?:my)?drive\b",
+    like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive"
+    r"|(?:/(?:my)?|\bcd[ \t]+[\"']?)drive\b",
 )
 """A cheap test whether a text may contain a path."""
 
