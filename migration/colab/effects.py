@@ -70,7 +70,7 @@ _WORKING_MAGICS = _by_name(
     }
 )
 # An extension, whose magics, such as `%tensorboard`, may be in any cell below.
-_LOADS = re.compile(r"\s*(?:re)?load_ext\s+(?!google\.colab|autoreload)")
+_LOADS = re.compile(r"\s*(?:re)?load_ext\s+(?!\s|google\.colab|autoreload)")
 _CALLS = _by_name(
     {
         FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "

@@ -537,7 +537,8 @@ def test_a_dashboard_of_the_colab_branch_is_kept():
 
 
 @pytest.mark.parametrize(
-    "extension, is_kept", [("tensorboard", True), ("google.colab.data_table", False), ("autoreload", False)]
+    "extension, is_kept",
+    [("tensorboard", True), ("google.colab.data_table", False), ("autoreload", False), (" autoreload", False)],
 )
 def test_an_extension_of_the_colab_branch_is_kept(extension, is_kept):
     new, _ = rewritten_one(f"if ASK:\n    %load_ext {extension}\nelse:\n    print('use Colab')")
