@@ -545,6 +545,12 @@ def test_an_extension_of_the_colab_branch_is_kept(extension, is_kept):
     assert new == (f"%load_ext {extension}" if is_kept else "print('use Colab')")
 
 
+def test_a_compilation_of_the_colab_branch_is_kept():
+    define = "if ASK:\n    !{}\nelse:\n    print('use Colab')"
+    assert rewritten_one(define.format("nvcc -o a a.cu"))[0] == "!nvcc -o a a.cu"
+    assert rewritten_one(define.format("nvcc --version"))[0] == "print('use Colab')"
+
+
 def test_a_downloaded_script_that_only_colab_runs_is_a_decision():
     (found,) = rewritten_one("if ASK:\n    !wget -q https://h/a.sh -O- | bash")[1]
     assert (found.keeps, "`wget -q" in found.action) == (Keeps.NEEDS_HUMAN, True)
