@@ -100,12 +100,14 @@ def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions
         }
         nodes |= new
         waiting = _called([node for _, node in new.values()]) - nodes.keys()
-    found: Functions = {}
+    calls = {name: _called([node]) for name, (_, node) in nodes.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    waiting = set(nodes)
     for _ in nodes:  # in each round, effects pass through one more call
-        kinds = {name: of_function(*place, found) for name, place in nodes.items()}
-        if kinds == found:
-            break
-        found = kinds
+        kinds = {name: of_function(*nodes[name], found) for name in waiting}
+        changed = {name for name in waiting if kinds[name] != found.get(name)}
+        found |= kinds
+        waiting = {name for name in nodes if not changed.isdisjoint(calls[name])}
     return found
 
 
