@@ -210,9 +210,9 @@ def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if any(keyword.arg in ("call", "paths") for keyword in call.keywords):
             continue
         start, end = source.span(call)
-        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        after = _COMMENT.sub("", source.text[source.span(arguments[-1])[1] if arguments else start : end - 1])
-        comma = "" if not arguments else " " if "," in after else ", "
+        ends = [source.span(node)[1] for node in (*call.args, *(keyword.value for keyword in call.keywords))]
+        after = _COMMENT.sub("", source.text[max(ends, default=start) : end - 1])
+        comma = "" if not ends else " " if "," in after else ", "
         edit = Edit(end - 1, end - 1, f"{comma}call={number}")
         yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
 

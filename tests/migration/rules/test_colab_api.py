@@ -106,9 +106,9 @@ def test_each_of_several_uploads_whose_result_is_used_has_a_number():
 
 
 def test_uploads_are_numbered_in_the_order_of_the_text():
-    text = "from google.colab import files\ndef f():\n    return files.upload(  # a\n    )\nb = f(), files.upload((c))"
-    new, found = _one(text)
-    assert new.endswith("return files.upload(  # a\n    call=1)\nb = f(), files.upload((c), call=2)")
+    text = "from google.colab import files\ndef f():\n    return files.upload(  # a\n    )\nb = f(), "
+    new, found = _one(text + "files.upload(d=0, *(c))")
+    assert new.endswith("return files.upload(  # a\n    call=1)\nb = f(), files.upload(d=0, *(c), call=2)")
     assert "LF902" not in [finding.rule for finding in found]
 
 
