@@ -323,6 +323,7 @@ def test_a_module_that_takes_the_name_of_a_variable_is_no_manual_step():
         ("scopes = ['https://www.googleapis.com/auth/drive.readonly']", True),
         ("# 'https://www.googleapis.com/auth/drive'", False),
         ("scopes = ['https://www.googleapis.com/auth/cloud-platform']", False),
+        ("scopes = ['openid', 'https://www.googleapis.com/auth/userinfo.email']", False),
         ("client = bigquery.Client()", False),
     ],
 )
@@ -337,7 +338,7 @@ def test_a_sign_in_for_the_drive_names_its_scopes(use, needed):
 
 
 def test_a_sign_in_has_the_scopes_that_the_notebook_names():
-    call = "auth.authenticate_user(['https://www.googleapis.com/auth/spreadsheets'])\nimport gspread"
+    call = "auth.authenticate_user('https://www.googleapis.com/auth/spreadsheets.')\nimport gspread"
     (finding,) = [found for found in _one(f"from google.colab import auth\n{call}")[1] if found.rule == "LF214"]
     scopes = ",".join(f"https://www.googleapis.com/auth/{name}" for name in ("drive", "spreadsheets", "cloud-platform"))
     assert f"`gcloud auth application-default login --scopes={scopes}`" in finding.action
