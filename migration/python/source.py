@@ -216,11 +216,18 @@ class CellSource:
             # Python ends a line there, the scanner does not: positions in the tree would be in other lines.
             return None, SyntaxError("a carriage return inside a line")
         try:
-            return parse(text), None
+            tree = parse(text)
         except SyntaxError as error:
+            error.lineno = error.lineno and error.lineno - self._added_lines
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))
+        if self._added_lines:
+            added = cast("ast.If", tree.body[0])
+            if added.orelse:
+                return None, SyntaxError("`else` without `if`")
+            tree.body[:1] = added.body
+        return tree, None
 
 
 def find_own_magics(texts: Iterable[str]) -> frozenset[str]:

@@ -1,5 +1,7 @@
 """Imports and uses of google.colab become those of landfall_runtime; the mount of the drive is removed."""
 
+import textwrap
+
 import pytest
 
 import landfall_runtime
@@ -119,6 +121,15 @@ def test_an_indented_cell_that_ends_with_a_mount():
     new, found = _rewrite(text)
     assert new == ["  # the drive\n  x = 1"]
     assert "LF902" not in [finding.rule for finding in found]
+
+
+def test_the_comment_above_a_mount_of_an_indented_cell_describes_the_folder():
+    text = "from google.colab import drive\n# the place\ndrive.mount('/content/drive')\n\nx = 1"
+    indented = textwrap.indent(text, "  ")
+    (new,), _ = _rewrite(text + "\nopen('/content/drive/a')")
+    (found,), _ = _rewrite(indented + "\n  open('/content/drive/a')")
+    assert "# the place\nprint(" in new
+    assert textwrap.dedent(found) == new
 
 
 def test_one_upload_has_no_number():
