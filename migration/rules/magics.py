@@ -33,7 +33,10 @@ _BARE = re.compile(
     r"(?:[ \t]+[^\s=(.,:\[)\]]|/content)[^\n]*)$",
     re.MULTILINE,
 )
-_APART = re.compile(rf"^[ \t]*%[ \t]+(?=(?:{_NAMES})\b)", re.MULTILINE)
+_APART = re.compile(
+    rf"^[ \t]*%[ \t]+(?=(?:{_NAMES}|autoreload|config|env|load_ext|matplotlib|pylab|run|tensorboard|time(?:it)?)\b)",
+    re.MULTILINE,
+)
 # `ls -lh` and `cd /tmp` are also valid differences and quotients of names, but code is not written like this.
 _CERTAINLY_BARE = re.compile(
     r"\w+/content\b|(?:cd|ls|mkdir|rmdir)[ \t]+(?:-[A-Za-z]|[/~.]\S|\.)|(?:rm|cat)[ \t]+(?:-[A-Za-z]+[ \t]+)?/content\b"
