@@ -71,7 +71,7 @@ class CellSource:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of each line's first character."""
-        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text))]
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line_of(self, offset: int) -> int:
         """The line of `offset`, counted from 0."""
@@ -218,7 +218,9 @@ class CellSource:
         try:
             tree = parse(text)
         except SyntaxError as error:
-            error.lineno = error.lineno and error.lineno - self._added_lines
+            if self._added_lines:
+                error.lineno = error.lineno and error.lineno - 1
+                error.msg = re.sub(r"(?<=\bline )\d+", lambda line: str(int(line[0]) - 1), error.msg)
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))

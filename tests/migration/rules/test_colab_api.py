@@ -132,6 +132,11 @@ def test_the_comment_above_a_mount_of_an_indented_cell_describes_the_folder():
     assert textwrap.dedent(found) == new
 
 
+def test_a_carriage_return_in_a_command_moves_no_later_edit():
+    new, _ = _one("!ls a\rb\nfrom google.colab import files\nfiles.upload()")
+    assert new == "!ls a\rb\nfrom landfall_runtime import files\nfiles.upload()"
+
+
 def test_one_upload_has_no_number():
     new, _ = _rewrite("from google.colab import files\nfiles.upload()", "a = files.upload()")
     assert new[1] == "a = files.upload()"
