@@ -102,11 +102,13 @@ def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions
         waiting = _called([node for _, node in new.values()]) - nodes.keys()
     calls = {name: _called([node]) for name, (_, node) in nodes.items()}
     found: dict[str, tuple[str, ...]] = {}
+    earlier: set[tuple[str, tuple[str, ...]]] = set()  # functions in a circle may change their effects in turn
     waiting = set(nodes)
-    for _ in nodes:  # in each round, effects pass through one more call
+    while waiting:
         kinds = {name: of_function(*nodes[name], found) for name in waiting}
-        changed = {name for name in waiting if kinds[name] != found.get(name)}
+        changed = {name for name, _ in kinds.items() - earlier}
         found |= kinds
+        earlier |= kinds.items()
         waiting = {name for name in nodes if not changed.isdisjoint(calls[name])}
     return found
 

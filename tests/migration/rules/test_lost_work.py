@@ -202,3 +202,13 @@ def test_effects_pass_through_a_long_chain_of_functions_quickly():
     _, (finding,) = rewritten(f"{chain}def f400():\n    os.chdir('a')", "if ASK:\n    f0()")
     assert "changes folders" in finding.message
     assert perf_counter() - start < 5
+
+
+def test_effects_that_change_in_turn_are_computed_quickly():
+    circle = "def login():\n    download()\n\ndef download():\n    login()\n\n"
+    callers = "".join(f"def f{number}():\n    login()\n    os.chdir('a')\n\n" for number in range(300))
+    calls = "".join(f"    f{number}()\n" for number in range(300))
+    start = perf_counter()
+    _, (finding,) = rewritten(circle + callers, f"if ASK:\n{calls}")
+    assert "changes folders" in finding.message
+    assert perf_counter() - start < 5
