@@ -34,7 +34,7 @@ _AFTER_PREFIX = re.compile(r"""(?:^|\W)[bfru]{1,2}["']$""", re.IGNORECASE)
 _BELOW = re.compile(r"\\?/")
 # `cd` and what follows its folder, of which `gdrive` is the complete name: `%cd gdrive`, then `%cd My Drive`.
 _ENTERS = re.compile(r"""(?:^|[%!;&|(])[ \t]*cd[ \t]+["']?\Z""", re.MULTILINE)
-_ENDS = r"""(?=/?["']?[ \t]*(?:[;&|#\n]|$))"""
+_ENDS = r"""(?=/?["']?[ \t]*(?:[;&|#)\n]|$))"""
 _NO_BOUNDARY = frozenset("._~-})]*%?/\\$" + FIELD)
 
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")

@@ -323,6 +323,7 @@ def test_the_mount_point_decides():
         ("%cd gdrive", "%cd $DRIVE_DIR"),
         ("%cd gdrive/\n%cd My Drive", "%cd $DRIVE_DIR/\n%cd My Drive"),
         ("!cd gdrive && ls", '!cd "$DRIVE_DIR" && ls'),
+        ("!ls; (cd gdrive)", '!ls; (cd "$DRIVE_DIR")'),
         ("%cd gdrive-old", "%cd gdrive-old"),
         ("%cd src/gdrive", "%cd src/gdrive"),
         ("%cd gd", "%cd gd"),
