@@ -212,3 +212,10 @@ def test_effects_that_change_in_turn_are_computed_quickly():
     _, (finding,) = rewritten(circle + callers, f"if ASK:\n{calls}")
     assert "changes folders" in finding.message
     assert perf_counter() - start < 5
+
+
+def test_a_flag_that_only_the_kept_branch_for_colab_sets_is_false():
+    set_up = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install plant\nexcept:\n    pass"
+    cells, _ = rewritten(set_up, "if IN_COLAB:\n    a()\nelse:\n    b()")
+    assert cells == ["IN_COLAB = False\n!pip install plant", "b()"]
+    assert rewritten(*cells)[0] == cells
