@@ -41,7 +41,8 @@ _DRIVE_SERVICE = holding(
     *("pydrive", "gspread", "build("),  # in small letters, as the text that it is applied to
     like=r"^(?![ \t]*#)[^\n]*(?:\b(?:pydrive2?|gspread)\b|\bbuild\(\s*[\"'](?:drive|sheets)[\"'])",
 )
-_SCOPE = re.compile(r"https://www\.googleapis\.com/auth/(?!cloud-platform\b)[a-z][\w.-]*")
+# An OAuth scope, without those that a sign-in has by default.
+_SCOPE = re.compile(r"https://www\.googleapis\.com/auth/(?!(?:cloud-platform|userinfo\.email)\b)[a-z](?:[\w.-]*\w)?")
 # A variable that is a complete command: `!$cmd`, `!{cmd}`, `os.system(cmd)`, `run(cmd, shell=True)`.
 _RUN_NAME = re.compile(
     r"^[ \t]*!+[ \t]*(?:\$(\w+)|\{(\w+)\})[ \t]*$|\b(?:system|popen|getoutput)\([ \t]*(\w+)[ \t]*\)"
@@ -85,8 +86,8 @@ class NotebookFacts:
     mount or the form fields in them: a text would describe nothing if they were removed. `tests`: the code cells with a
     test for Colab that one of its branches replaces.
     `commands` are names whose text the notebook runs as a shell command.
-    `drive_service`: a package uses Google Drive or Sheets by their web service; `scopes`: the addresses of the access
-    that the code asks Google's services for, without that to all of Google Cloud.
+    `drive_service`: a package uses Google Drive or Sheets by their web service; `scopes`: the OAuth scopes that
+    the code names, without those that a sign-in has by default.
     `signed_in`: the code cells that mount the drive or sign in on Colab, and not here, with the last row of it.
     `makes_samples`: a cell creates the folder of Colab's samples, `sample_data`, which is then the notebook's own.
     `deletes_unknown`: what a cell deletes with `rm -r` and no other code names, so it may be the user's own.

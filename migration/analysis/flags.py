@@ -28,11 +28,13 @@ _FLAG_NAME = re.compile(
 
 @dataclass(frozen=True)
 class _Store:
-    """An assignment to a candidate; `found` is its value here, None if unknown. `removed`: it does not run here."""
+    """An assignment to a candidate; `found` is its value here, None if unknown. `removed`: it does not run here, or is
+    `IN_COLAB = True` in a kept branch for Colab (`claims`)."""
 
     found: Answer | None
     top_level: bool = False
     removed: bool = False
+    claims: bool = False
 
 
 def find_flags(cells: Sequence[CellSource], colab: ColabNames) -> Mapping[str, Any]:
@@ -100,12 +102,16 @@ def _find_functions(cells: Sequence[CellSource], colab: ColabNames) -> Functions
         }
         nodes |= new
         waiting = _called([node for _, node in new.values()]) - nodes.keys()
-    found: Functions = {}
-    for _ in nodes:  # in each round, effects pass through one more call
-        kinds = {name: of_function(*place, found) for name, place in nodes.items()}
-        if kinds == found:
-            break
-        found = kinds
+    calls = {name: _called([node]) for name, (_, node) in nodes.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    earlier: set[tuple[str, tuple[str, ...]]] = set()  # functions in a circle may change their effects in turn
+    waiting = set(nodes)
+    while waiting:
+        kinds = {name: of_function(*nodes[name], found) for name in waiting}
+        changed = {name for name, _ in kinds.items() - earlier}
+        found |= kinds
+        earlier |= kinds.items()
+        waiting = {name for name in nodes if not changed.isdisjoint(calls[name])}
     return found
 
 
@@ -181,6 +187,8 @@ def _pattern(names: Collection[str]) -> re.Pattern[str]:
 def _agreed(name: str, stores: Sequence[_Store]) -> Answer | None:
     """The common value of all assignments that run here, if they define a flag."""
     here = [store for store in stores if not store.removed]
+    if stores and all(store.claims for store in stores):
+        return Answer(False)
     answers = [store.found for store in here if store.found is not None]
     if not answers or len(answers) < len(here) or len({(type(found.value), found.value) for found in answers}) > 1:
         return None
@@ -207,13 +215,14 @@ def _stores(source: CellSource, names: Collection[str], colab: ColabNames) -> It
     cell = colab.cell(source)
     claiming = [choice for choice in cell.choices if choice.colab and any(map(_claims_colab, choice.kept))]
     removed = cell.removed - ids_in(node for choice in claiming for node in choice.removed)
-    removed |= ids_in(node for choice in claiming for node in choice.kept if _claims_colab(node))
+    claims = ids_in(node for choice in claiming for node in choice.kept if _claims_colab(node))
     top = {id(node) for node in source.tree.body}
     for access in accesses(source):
         if access.name in names and access.binds and access.owner.parent is None:
             node = access.assignment if access.scope.parent is None else None
             found = _stored_value(source, node, colab) if node is not None else None
-            yield access.name, _Store(found, id(node) in top, id(access.node) in removed)
+            stored = id(access.node)
+            yield access.name, _Store(found, id(node) in top, stored in removed | claims, stored in claims)
 
 
 def _claims_colab(node: ast.stmt) -> bool:

@@ -61,8 +61,8 @@ _PYPI = re.compile(r"https?://pypi\.(?:org|python\.org)/simple/?")
 _PRE_RELEASES = ">=0.dev0"  # allows those of one package, unlike --pre
 _WIDTH = 160
 _IS_FILE = "a folder or file: run the cell that installs it"
-# Only prints the version: no reason to install a large package.
-_PRINTS = re.compile(r"\s*nvcc\s+(?:--version|-V)\s*")
+# Only prints the version of a program: no reason to install it.
+_PRINTS = re.compile(r"\s*\S+\s+(?:--?version|-[vV])\s*")
 _GDAL = "# GDAL, in the version of the system's library: pip install gdal==$(gdal-config --version)"
 # Pip finds version 1 for Python 3.7 only; a notebook that is ported to version 2 runs with other ones.
 _TENSORFLOW_1 = ('tensorflow<2; python_version<"3.8"', 'tensorflow; python_version>="3.8"  # if ported to TensorFlow 2')

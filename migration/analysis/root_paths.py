@@ -82,12 +82,17 @@ def _used(node: ast.AST) -> Iterator[ast.expr]:
 
 def _beginning(node: ast.expr) -> ast.expr:
     """The string or name with which the path in an expression begins."""
-    match node:
-        case ast.BinOp(op=ast.Add() | ast.Mod() | ast.Div(), left=first):
-            return _beginning(first)
-        case ast.Call(func=function, args=[first, *_]) if last_name(function) in _JOINS:
-            return _beginning(first)
-    return node
+    while True:
+        match node:
+            case (
+                ast.BinOp(op=ast.Add() | ast.Mod() | ast.Div(), left=first)
+                | ast.Call(func=ast.Attribute(attr="format", value=first))
+            ):
+                node = first
+            case ast.Call(func=function, args=[first, *_]) if last_name(function) in _JOINS:
+                node = first
+            case _:
+                return node
 
 
 def _text(node: ast.expr) -> str:

@@ -49,7 +49,7 @@ def _by_name(names: Mapping[str, str]) -> dict[str, str]:
 _PROGRAMS = _by_name(
     {
         "": "ls pwd echo cat head tail nvidia-smi which whereis type df du free lscpu uname date tree wc hostname ps "
-        "find grep true cd printf lsb_release nvcc top",
+        "find grep true cd printf lsb_release top",
         INSTALL: "pip pip3 uv conda mamba micromamba apt apt-get aptitude dpkg npm yarn gem cargo brew poetry "
         "easy_install add-apt-repository make cmake ninja",
         FETCH: "wget curl git gdown aria2c axel gsutil gcloud kaggle svn hg rsync scp rclone azcopy aws dvc "
@@ -70,7 +70,7 @@ _WORKING_MAGICS = _by_name(
     }
 )
 # An extension, whose magics, such as `%tensorboard`, may be in any cell below.
-_LOADS = re.compile(r"\s*(?:re)?load_ext\s+(?!google\.colab|autoreload)")
+_LOADS = re.compile(r"\s*(?:re)?load_ext\s+(?!\s|google\.colab|autoreload)")
 _CALLS = _by_name(
     {
         FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "

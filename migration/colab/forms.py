@@ -28,7 +28,7 @@ FIELD_TRIGGER = holding("param", like=r"#[ \t]*@[ \t]*param\b")
 """Text in every cell with a `#@param`."""
 
 _PAIR = re.compile(
-    r"""["']?(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
+    r"""["']?(?<![\w-])(?P<key>[A-Za-z][\w-]*)["']?\s*:\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,}\s]+)"""
 )
 _TYPE = re.compile(r"\A(?:int(?:eger)?|float|number|str(?:ing)?|bool(?:ean)?)\s*(?=#|\Z)")
 _FORM_KEYS = frozenset({"type", "allow-input", "min", "max", "step", "placeholder"})

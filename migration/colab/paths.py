@@ -17,7 +17,8 @@ Folder = Literal["work", "drive"]
 
 TRIGGER = holding(
     *("/content", "rive"),
-    like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive|/(?:my)?drive\b",
+    like=r"/content\b|My\\* ?Drive|My%20Drive|[Ss]hared ?[Dd]rives|[Gg](?:oogle_?)?[Dd]rive"
+    r"|(?:/(?:my)?|\bcd[ \t]+[\"']?)drive\b",
 )
 """A cheap test whether a text may contain a path."""
 
@@ -33,7 +34,7 @@ _AFTER_PREFIX = re.compile(r"""(?:^|\W)[bfru]{1,2}["']$""", re.IGNORECASE)
 _BELOW = re.compile(r"\\?/")
 # `cd` and what follows its folder, of which `gdrive` is the complete name: `%cd gdrive`, then `%cd My Drive`.
 _ENTERS = re.compile(r"""(?:^|[%!;&|(])[ \t]*cd[ \t]+["']?\Z""", re.MULTILINE)
-_ENDS = r"""(?=/?["']?[ \t]*(?:[;&|#\n]|$))"""
+_ENDS = r"""(?=/?["']?[ \t]*(?:[;&|#)\n]|$))"""
 _NO_BOUNDARY = frozenset("._~-})]*%?/\\$" + FIELD)
 
 DEFAULT_MOUNTS = ("/content/drive", "/content/gdrive", "/gdrive", "/content/google_drive")

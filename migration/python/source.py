@@ -81,7 +81,7 @@ class CellSource:
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of each line's first character."""
-        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text))]
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line_of(self, offset: int) -> int:
         """The line of `offset`, counted from 0."""
@@ -237,11 +237,20 @@ class CellSource:
             # Python ends a line there, the scanner does not: positions in the tree would be in other lines.
             return None, SyntaxError("a carriage return inside a line")
         try:
-            return parse(text), None
+            tree = parse(text)
         except SyntaxError as error:
+            if self._added_lines:
+                error.lineno = error.lineno and error.lineno - 1
+                error.msg = re.sub(r"(?<=\bline )\d+", lambda line: str(int(line[0]) - 1), error.msg)
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))
+        if self._added_lines:
+            added = cast("ast.If", tree.body[0])
+            if added.orelse:
+                return None, SyntaxError("`else` without `if`")
+            tree.body[:1] = added.body
+        return tree, None
 
 
 def find_own_magics(texts: Iterable[str]) -> frozenset[str]:

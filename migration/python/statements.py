@@ -91,11 +91,8 @@ def blocks(source: CellSource) -> list[Block]:
     """Every suite of a cell, outer ones first."""
     if source.tree is None:
         return []
-    top = source.tree.body
-    if top and isinstance(top[0], ast.If) and top[0].lineno == 1 and not source.masked.startswith("if"):
-        top = [*top[0].body, *top[1:]]  # an indented cell is parsed below an `if` that is not in its text
     found = []
-    waiting: list[Block] = [Block(tuple(top), None)]
+    waiting: list[Block] = [Block(tuple(source.tree.body), None)]
     while waiting:
         block = waiting.pop(0)
         found.append(block)

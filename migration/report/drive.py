@@ -15,8 +15,8 @@ from migration.python.strings import only_code
 _MOUNT_RULE = "LF203"
 # Rules for mounts of the drive, and for paths, some of which are on it.
 _DRIVE_RULES = frozenset({_MOUNT_RULE, "LF402", "LF404"})
-# Below the folder that an archive with the complete paths of the drive was unpacked into, such as `/content`.
-_UNPACKED = "(?<!content/content/drive/)"
+# Below the folder that an archive with the complete paths of the drive was unpacked into: `/content/x/content/drive/…`.
+_UNPACKED = r"(?<![\w.}]/content/drive/)"
 _PLACE = re.compile(
     rf"""{_UNPACKED}(?:(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/))"""
 )

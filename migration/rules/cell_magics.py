@@ -46,6 +46,9 @@ def _moved_below(found: re.Match[str]) -> Match:
     edits = [Edit(found.start("above"), found.end("above"), "")]
     if name in _HASH_COMMENTS and not _IS_INPUT.match(found["line"]):
         keeps, fate = Keeps.EXACT, "it moves below"
+        # IPython removes the indentation of the first line from all others.
+        below = re.sub(r"(?:[ \t]*\n)*([ \t]*).*", r"\1", found.string[found.end() :], flags=re.DOTALL)
+        above = re.sub(r"^[ \t]*(?=#)", below, above, flags=re.MULTILINE)
         edits.append(Edit(found.end(), found.end(), above if found["end"] else "\n" + above.rstrip("\n")))
     else:
         keeps, fate = Keeps.EQUIVALENT, "below it would become content, so it moves to a Markdown cell above"

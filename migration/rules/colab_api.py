@@ -183,7 +183,7 @@ def _find_mounts(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
             edits = take_out(source, taken)
             mounting = [node for node in taken if isinstance(node, ast.Expr) and mounts[id(node.value)] == MOUNT]
             if mounting and "drive" in facts.folders and _is_described(source, block, taken, facts):
-                line_above = source.text.split("\n")[source.line_of(source.span(mounting[0])[0]) - 1]
+                line_above = ["", *source.text.split("\n")][source.line_of(source.span(mounting[0])[0])].lstrip()
                 is_apart = len(taken) < len(block.statements) or (block.owner is None and line_above.startswith("#"))
                 rows = {node.lineno for node in mounting}
                 others = [node for node in taken if is_apart and node.lineno not in rows]
@@ -210,9 +210,9 @@ def _find_uploads(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if any(keyword.arg in ("call", "paths") for keyword in call.keywords):
             continue
         start, end = source.span(call)
-        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-        after = _COMMENT.sub("", source.text[source.span(arguments[-1])[1] if arguments else start : end - 1])
-        comma = "" if not arguments else " " if "," in after else ", "
+        ends = [source.span(node)[1] for node in (*call.args, *(keyword.value for keyword in call.keywords))]
+        after = _COMMENT.sub("", source.text[max(ends, default=start) : end - 1])
+        comma = "" if not ends else " " if "," in after else ", "
         edit = Edit(end - 1, end - 1, f"{comma}call={number}")
         yield Match(start, end, f"upload {number} of several, with a folder of its own", (edit,))
 
@@ -253,9 +253,9 @@ def _is_described(source: CellSource, block: Block, taken: Sequence[ast.stmt], f
         return source.index in facts.described or bool(comments(source))
     spans = [map(source.line_of, source.span(node)) for node in taken]
     rows = {row + 1 for first, last in spans for row in range(first, last + 1)}
-    lines = ["", *source.text.split("\n"), ""]
+    lines = ["", *map(str.strip, source.text.split("\n")), ""]
     return any(
-        lines[row - 1].startswith("#") and (not lines[end].strip() or lines[end].startswith("#"))
+        lines[row - 1].startswith("#") and (not lines[end] or lines[end].startswith("#"))
         for row in rows - {row + 1 for row in rows}
         for end in [next(end for end in range(row, len(lines)) if end not in rows)]
     )

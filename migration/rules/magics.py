@@ -27,7 +27,11 @@ _CATCHES_FAILURE = frozenset({"CalledProcessError", "SubprocessError", "Exceptio
 _COLAB_EXTENSION = re.compile(r"google\.colab(?:\.[\w.]+)?$")
 
 
-_APART = re.compile(rf"^[ \t]*%[ \t]+(?=(?:{LINE_MAGICS})\b)", re.MULTILINE)
+_APART = re.compile(
+    rf"^[ \t]*%[ \t]+(?=(?:{LINE_MAGICS}|autoreload|config|env|load_ext|matplotlib|pylab|run|tensorboard"
+    r"|time(?:it)?)\b)",
+    re.MULTILINE,
+)
 
 
 def _uses(source: CellSource, name: str) -> Iterator[tuple[Command, str]]:

@@ -236,12 +236,17 @@ def _with_parameters(text: str, lines: dict[str, str]) -> str:
 
 
 def _with_setup(text: str, wanted: list[str]) -> str:
-    """The set-up with its missing lines, before it changes the folder. A line is known by the target it assigns."""
+    """The set-up with its missing lines, before it changes the folder. A line is known by what it changes."""
     present = text.split("\n")
-    known = {line.partition(" = ")[0] for line in present}
-    missing = [line for line in wanted if line.partition(" = ")[0] not in known | {""}]
+    known = {_changed(line) for line in ("", *present)}
+    missing = [line for line in wanted if _changed(line) not in known]
     last = next((row for row, line in enumerate(present) if line.startswith("os.chdir(")), len(present))
     return "\n".join([*present[:last], *missing, *present[last:]])
+
+
+def _changed(line: str) -> str:
+    """The target that a line of the set-up assigns, or the call; of any folder for imports."""
+    return "sys.path" if line.startswith("sys.path.insert(0, ") else line.partition(" = ")[0]
 
 
 def _assigned(text: str) -> set[str]:

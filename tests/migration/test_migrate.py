@@ -394,6 +394,11 @@ def test_a_mount_that_no_text_is_about_adds_no_cells():
     assert texts(migrate(notebook_of("a = 0", text, _MOUNT, "b = 1"))) == ["a = 0", "## Settings", "b = 1"]
 
 
+def test_a_set_up_for_links_in_the_drive_folder_is_complete():
+    migration = migrate(notebook_of("from google.colab import drive\ndrive.mount(place)\nopen(f'{place}/MyDrive/a')"))
+    assert texts(migrate(migration.notebook)) == texts(migration)
+
+
 @pytest.mark.parametrize("use, is_used", [("x = 1", False), ("open('/content/drive/MyDrive/x')", True)])
 def test_a_mount_that_nothing_uses_needs_no_files(use, is_used):
     found = migrate(notebook_of(use, "from google.colab import drive\ndrive.mount('/content/drive')"))

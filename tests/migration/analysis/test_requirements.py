@@ -534,6 +534,7 @@ def test_packages_of_the_system_that_a_cell_installs_are_listed_once(texts):
         "# !ffmpeg -i a.mp4",
         "!which ffmpeg; echo make",
         "!nvcc --version",
+        "! java -version\n!node -v",
         "x = 'ffmpeg'",
         "#anim.save('a.mp4')",
         "dot = a.dot(b)\n!ls",

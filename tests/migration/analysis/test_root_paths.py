@@ -19,6 +19,8 @@ def _paths(*texts, mounts=("/content/drive",)):
         "for f in glob(os.path.join('/plant', '*.csv')): pass",
         "open('/plant' + name)",
         "open('/plant/%s' % name)",
+        "open('/plant/{}'.format(name))",
+        "open('/plant'" + 1500 * " + name" + ")",
         "Path('/plant') / 'a.csv'",
         "Trainer(output_dir='/results')",
         "args = {'model_path': '/m/a.pt'}",

@@ -1,3 +1,5 @@
+from time import perf_counter
+
 import pytest
 
 from migration.colab.forms import Declaration, declaration, form_fields, marks, papermill_comment, plain_comment
@@ -117,3 +119,10 @@ def test_fields_that_cannot_move_have_a_reason(text, name, obstacle):
 )
 def test_a_field_that_stays_keeps_all_but_its_type(text, expected):
     assert plain_comment(text) == expected
+
+
+def test_long_texts_in_braces_are_read_in_linear_time():
+    text = "{" + 20_000 * "a" + "}"
+    start = perf_counter()
+    assert plain_comment(text) == f"# param: {text}"
+    assert perf_counter() - start < 5

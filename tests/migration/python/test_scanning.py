@@ -91,8 +91,11 @@ def test_positions_of_tree_nodes_are_those_of_the_cell():
 
 
 def test_an_indented_cell_parses_as_ipython_runs_it():
-    source = CellSource("  x = 1\n  !ls\n  f(x)\n")
-    assert source.segment(source.tree.body[0].body[-1]) == "f(x)"
+    source = CellSource("  x = 1\n  !ls\n  f(x)\ny = 2")
+    assert [source.segment(node) for node in source.tree.body] == ["x = 1", "!", "f(x)", "y = 2"]
+    error = CellSource("  x = 1\n  if x:\n  y = 2").error
+    assert (error.lineno, error.msg) == (3, "expected an indented block after 'if' statement on line 2")
+    assert CellSource("  x = 1\nelse:\n  y = 2").tree is None
 
 
 @pytest.mark.parametrize("text", ["print 'x'", "x = (", "def f(:", "\0", "é = 'half"])

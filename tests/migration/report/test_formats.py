@@ -88,6 +88,7 @@ def test_the_summary_says_where_files_of_content_belong():
         ("'/content/drive/MyDrive/' + name", []),
         ("'/content/drive/Shareddrives/team/b.csv'", ["Shareddrives/team/b.csv"]),
         ("open('/content/content/drive/MyDrive/a/info.json')", []),
+        ("open(f'{folder}/content/drive/MyDrive/a/info.json')", []),
     ],
 )
 def test_files_of_the_drive_are_named_as_they_are_there(line, paths):

@@ -1,5 +1,7 @@
 """Imports and uses of google.colab become those of landfall_runtime; the mount of the drive is removed."""
 
+import textwrap
+
 import pytest
 
 import landfall_runtime
@@ -106,9 +108,9 @@ def test_each_of_several_uploads_whose_result_is_used_has_a_number():
 
 
 def test_uploads_are_numbered_in_the_order_of_the_text():
-    text = "from google.colab import files\ndef f():\n    return files.upload(  # a\n    )\nb = f(), files.upload((c))"
-    new, found = _one(text)
-    assert new.endswith("return files.upload(  # a\n    call=1)\nb = f(), files.upload((c), call=2)")
+    text = "from google.colab import files\ndef f():\n    return files.upload(  # a\n    )\nb = f(), "
+    new, found = _one(text + "files.upload(d=0, *(c))")
+    assert new.endswith("return files.upload(  # a\n    call=1)\nb = f(), files.upload(d=0, *(c), call=2)")
     assert "LF902" not in [finding.rule for finding in found]
 
 
@@ -119,6 +121,20 @@ def test_an_indented_cell_that_ends_with_a_mount():
     new, found = _rewrite(text)
     assert new == ["  # the drive\n  x = 1"]
     assert "LF902" not in [finding.rule for finding in found]
+
+
+def test_the_comment_above_a_mount_of_an_indented_cell_describes_the_folder():
+    text = "from google.colab import drive\n# the place\ndrive.mount('/content/drive')\n\nx = 1"
+    indented = textwrap.indent(text, "  ")
+    (new,), _ = _rewrite(text + "\nopen('/content/drive/a')")
+    (found,), _ = _rewrite(indented + "\n  open('/content/drive/a')")
+    assert "# the place\nprint(" in new
+    assert textwrap.dedent(found) == new
+
+
+def test_a_carriage_return_in_a_command_moves_no_later_edit():
+    new, _ = _one("!ls a\rb\nfrom google.colab import files\nfiles.upload()")
+    assert new == "!ls a\rb\nfrom landfall_runtime import files\nfiles.upload()"
 
 
 def test_one_upload_has_no_number():
@@ -323,6 +339,7 @@ def test_a_module_that_takes_the_name_of_a_variable_is_no_manual_step():
         ("scopes = ['https://www.googleapis.com/auth/drive.readonly']", True),
         ("# 'https://www.googleapis.com/auth/drive'", False),
         ("scopes = ['https://www.googleapis.com/auth/cloud-platform']", False),
+        ("scopes = ['openid', 'https://www.googleapis.com/auth/userinfo.email']", False),
         ("client = bigquery.Client()", False),
     ],
 )
@@ -337,7 +354,7 @@ def test_a_sign_in_for_the_drive_names_its_scopes(use, needed):
 
 
 def test_a_sign_in_has_the_scopes_that_the_notebook_names():
-    call = "auth.authenticate_user(['https://www.googleapis.com/auth/spreadsheets'])\nimport gspread"
+    call = "auth.authenticate_user('https://www.googleapis.com/auth/spreadsheets.')\nimport gspread"
     (finding,) = [found for found in _one(f"from google.colab import auth\n{call}")[1] if found.rule == "LF214"]
     scopes = ",".join(f"https://www.googleapis.com/auth/{name}" for name in ("drive", "spreadsheets", "cloud-platform"))
     assert f"`gcloud auth application-default login --scopes={scopes}`" in finding.action

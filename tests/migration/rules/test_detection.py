@@ -537,11 +537,18 @@ def test_a_dashboard_of_the_colab_branch_is_kept():
 
 
 @pytest.mark.parametrize(
-    "extension, is_kept", [("tensorboard", True), ("google.colab.data_table", False), ("autoreload", False)]
+    "extension, is_kept",
+    [("tensorboard", True), ("google.colab.data_table", False), ("autoreload", False), (" autoreload", False)],
 )
 def test_an_extension_of_the_colab_branch_is_kept(extension, is_kept):
     new, _ = rewritten_one(f"if ASK:\n    %load_ext {extension}\nelse:\n    print('use Colab')")
     assert new == (f"%load_ext {extension}" if is_kept else "print('use Colab')")
+
+
+def test_a_compilation_of_the_colab_branch_is_kept():
+    define = "if ASK:\n    !{}\nelse:\n    print('use Colab')"
+    assert rewritten_one(define.format("nvcc -o a a.cu"))[0] == "!nvcc -o a a.cu"
+    assert rewritten_one(define.format("nvcc --version"))[0] == "print('use Colab')"
 
 
 def test_a_downloaded_script_that_only_colab_runs_is_a_decision():

@@ -1,5 +1,7 @@
 """Work of a branch that is removed together with a test for Colab is kept or reported."""
 
+from time import perf_counter
+
 import pytest
 
 from migration.analysis.facts import collect_facts
@@ -192,3 +194,28 @@ def test_a_function_that_only_computes_is_not_needed_here():
 def test_functions_that_call_each_other_have_the_effects_of_both():
     define = "def f():\n    g()\n    os.chdir('a')\n\ndef g():\n    f()\n    urlretrieve('x', 'y')"
     assert rewritten(define, "if ASK:\n    f()\n    g()")[0][1] == "f()\ng()"
+
+
+def test_effects_pass_through_a_long_chain_of_functions_quickly():
+    chain = "".join(f"def f{number}():\n    f{number + 1}()\n\n" for number in range(400))
+    start = perf_counter()
+    _, (finding,) = rewritten(f"{chain}def f400():\n    os.chdir('a')", "if ASK:\n    f0()")
+    assert "changes folders" in finding.message
+    assert perf_counter() - start < 5
+
+
+def test_effects_that_change_in_turn_are_computed_quickly():
+    circle = "def login():\n    download()\n\ndef download():\n    login()\n\n"
+    callers = "".join(f"def f{number}():\n    login()\n    os.chdir('a')\n\n" for number in range(300))
+    calls = "".join(f"    f{number}()\n" for number in range(300))
+    start = perf_counter()
+    _, (finding,) = rewritten(circle + callers, f"if ASK:\n{calls}")
+    assert "changes folders" in finding.message
+    assert perf_counter() - start < 5
+
+
+def test_a_flag_that_only_the_kept_branch_for_colab_sets_is_false():
+    set_up = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install plant\nexcept:\n    pass"
+    cells, _ = rewritten(set_up, "if IN_COLAB:\n    a()\nelse:\n    b()")
+    assert cells == ["IN_COLAB = False\n!pip install plant", "b()"]
+    assert rewritten(*cells)[0] == cells

@@ -162,6 +162,8 @@ def test_local_magics_are_unchanged(text):
         ("pip install -q /content/x.whl", "%pip install -q /content/x.whl", "exact"),
         ("% cd /content/x", "%cd /content/x", "equivalent"),
         ("a()\nif b:\n    %  cd x", "a()\nif b:\n    %cd x", "equivalent"),
+        ("% matplotlib inline", "%matplotlib inline", "equivalent"),
+        ("% timeit x", "%timeit x", "equivalent"),
     ],
 )
 def test_an_automagic_with_a_folder_gets_its_percent_sign(before, after, keeps):
@@ -208,7 +210,7 @@ def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
         "s = (a\n% cd)",
         "s = a \\\n    % ls",
         "s = '''\n% cd x\n'''",
-        "% timeit x",
+        "% a comment of another language",
     ],
 )
 def test_possible_python_is_unchanged(text):

@@ -323,6 +323,7 @@ def test_the_mount_point_decides():
         ("%cd gdrive", "%cd $DRIVE_DIR"),
         ("%cd gdrive/\n%cd My Drive", "%cd $DRIVE_DIR/\n%cd My Drive"),
         ("!cd gdrive && ls", '!cd "$DRIVE_DIR" && ls'),
+        ("!ls; (cd gdrive)", '!ls; (cd "$DRIVE_DIR")'),
         ("%cd gdrive-old", "%cd gdrive-old"),
         ("%cd src/gdrive", "%cd src/gdrive"),
         ("%cd gd", "%cd gd"),
@@ -332,6 +333,8 @@ def test_the_mount_point_decides():
 def test_the_mount_point_is_entered_by_its_name(before, after):
     assert migrated(before, mounts=("/content/gdrive",))[0] == after
     assert migrated(before)[0] == before  # the notebook mounts nothing
+    before, after = (text.replace("gdrive", "drive") for text in (before, after))
+    assert migrated(before, mounts=("/content/drive",))[0] == after
 
 
 def test_the_mount_point_is_only_equivalent():
