@@ -36,7 +36,7 @@ ONLY_ON_COLAB = {
 _PROGRAMS = sorted({*PROGRAMS, "nbconvert"}.union(*(programs for programs, *_ in SYSTEM_PACKAGES.values())))
 CALLS_PROGRAM = holding(
     *("!", "%", "system", "subprocess", "open(", "run(", "call("),
-    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs)(?![\w-])",
+    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs|python[\d.]*[ \t]+-m)(?![\w-])",
 )
 """Trigger for cells that may call a preinstalled program."""
 _LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
@@ -67,6 +67,7 @@ _ALSO_NEEDED = tuple(
             r"\.plot[.(]|\.(?:hist|boxplot)\(|\bp(?:andas|d)\.plotting\b",
         ),
         ("", "matplotlib", "%matplotlib", r"^[ \t]*%matplotlib\b"),
+        ("", "ipympl", "%matplotlib", r"^[ \t]*%matplotlib[ \t]+(?:widget|ipympl)\b"),
         *(
             ("pandas", package, words, pattern)
             for package, words, pattern in (
@@ -97,6 +98,7 @@ _ALSO_NEEDED = tuple(
         ("beautifulsoup4", "html5lib", "BeautifulSoup(", r"\bBeautifulSoup\([^\n]*[\"']html5lib[\"']"),
         ("", "ipywidgets", "tqdm", r"\btqdm\.notebook\b|\btqdm_notebook\b"),
         ("", "lxml", "read_html read_xml", r"\bread_(?:html|xml)\("),
+        ("qrcode", "pillow", "qrcode", r"\bqrcode\.make\(|\.make_image\(", "qrcode[pil]"),
         ("", "pillow", "load_img ImageDataGenerator", r"[.\t ]load_img\b|\bImageDataGenerator\b"),
         ("", "scipy", "ImageDataGenerator", r"\bImageDataGenerator\b"),
         (
@@ -179,7 +181,8 @@ def preinstalled_packages(
         for module in (*_modules(source), *_extensions(source))
         if module.partition(".")[0] not in own and (package := _package(module))
     }
-    found |= {package for command in commands if (package := PROGRAMS.get(_called(command)))}
+    called = [(_called(command), _run_module(command)) for command in commands]
+    found |= {package for program, module in called if (package := PROGRAMS.get(program) or _package(module))}
     used = found | known
     text = "\n".join(source.text for source in sources)
     found |= {
@@ -210,6 +213,13 @@ def _called(command: shell.Command) -> str:
     if command.program in ("git", "jupyter") and command.arguments:
         return f"{command.program}-{command.arguments[0].value}"
     return command.program if not command.is_of_other_environment else ""
+
+
+def _run_module(command: shell.Command) -> str:
+    """The module that `python -m module` runs, but pip; empty for other commands."""
+    words = [word.value for word in command.arguments[:2]]
+    is_python = re.fullmatch(r"python[\d.]*", command.program) and not command.is_of_other_environment
+    return words[1] if is_python and words[:1] == ["-m"] and len(words) > 1 and words[1] != "pip" else ""
 
 
 def spacy_models(sources: Sequence[CellSource]) -> list[str]:

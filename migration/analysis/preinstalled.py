@@ -159,6 +159,7 @@ PROGRAMS = {
     "tensorboard": "tensorboard",
     "torchrun": "torch",
     "transformers-cli": "transformers",
+    "uv": "uv",
     "uvicorn": "uvicorn",
     "wandb": "wandb",
 }
@@ -170,7 +171,7 @@ SYSTEM_PACKAGES = {
         ("build-essential", "g++ gcc make", "", r"(?:clang|gcc|g\+\+)(?:-\d+)?|make"),
         (
             *("default-jdk-headless", "jar java javac"),
-            "h2o konlpy language-tool-python pyserini pyspark pyterrier python-terrier tabula tabula-py",
+            "h2o konlpy language-tool-python pyserini pyspark pyterrier python-terrier tabula tabula-py tika",
             r"(?:default|openjdk-\d+)-j(?:dk|re)\b.*",
         ),
         (

@@ -4,13 +4,17 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from migration.colab.effects import FETCH, FILES, RUN, of_shell
 from migration.python.source import CellSource
 from migration.report.drive import code_lines, must_exist, uses_of_paths
 
 _PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
+_STORED = re.compile(r"\s*(\w+)\s*=(?!=)")
+_QUOTES = re.compile(r"""["'\\]""")
+# Code that reads a file by its name alone.
+_READS = re.compile(r"""\b(?:read|load|open|imread)\w*\(\s*[rf]?(["'])[^"'\n]*\1(?!\s*,\s*(?:mode\s*=\s*)?["'][wxa])""")
 # The drive, and Colab's own samples, of which the files that Colab has are listed.
 _OTHERS = ("drive/", "gdrive/", "google_drive/", "sample_data/")
 _SAMPLES = re.compile(
@@ -30,23 +34,23 @@ _FETCHES_BY_NAME = re.compile(r"(?:wget|curl|git)\s(?!.*(?:^|\s)(?:-i|-r|--recur
 
 
 def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
-    """The paths below /content, each once: Colab's own samples, then the files that the code reads. A file that it
-    writes before it reads it, or names elsewhere, or may get from a download or an archive, is left out."""
+    """The paths below /content, each once: Colab's own samples, then the files that the code reads before anything may
+    create files without their names, such as an archive or a program. A file that it writes before it reads it,
+    fetches by its name, or names elsewhere without reading it, is left out."""
     if not any("/content/" in source.text or "sample_data/" in source.text for source in cells):
         return ()
     code = code_lines(cells)
     samples = tuple(dict.fromkeys(found[0] for line in code for found in _SAMPLES.finditer(line)))
     commands = [command for source in cells for command in _creating_commands(source)]
-    text = "\n".join(code)
-    if _CREATES.search(text) or not all(map(_FETCHES_BY_NAME.fullmatch, commands)):
-        return samples
-    fetched = {
-        word.rstrip("/").rpartition("/")[2].removesuffix(".git") for command in commands for word in command.split()
-    }
-    rest = _PATH.sub("", text)
+    by_name = [command for command in commands if _FETCHES_BY_NAME.fullmatch(command)]
+    others = set(commands).difference(by_name)
+    every, code = code, list(_until_created(code, others))
+    later = "\n".join(every[len(code) :])
+    fetched = {word.rstrip("/").rpartition("/")[2].removesuffix(".git") for text in by_name for word in text.split()}
     uses = uses_of_paths(
         code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
     )
+    rest = _READS.sub("", _PATH.sub("", "\n".join(code)))
     read = (
         path
         for path, kinds in uses.items()
@@ -54,9 +58,28 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         and "creates" not in kinds
         and not path.startswith(_OTHERS)
         and fetched.isdisjoint(path.split("/"))
+        and not _is_used_in(later, path, code)
         and path.rpartition("/")[2] not in rest
     )
     return (*samples, *read)
+
+
+def _is_used_in(later: str, path: str, code: Sequence[str]) -> bool:
+    """Whether later code uses a name that code gives to a path."""
+    stored = (_STORED.match(line) for line in code if path in line)
+    return any(found and re.search(rf"\b{found[1]}\b", later) for found in stored)
+
+
+def _until_created(code: Sequence[str], commands: Collection[str]) -> Iterator[str]:
+    """The lines of code up to the first that may create files without their names, by a command or a function; none if
+    a command is in no line."""
+    plain = [_QUOTES.sub("", line) for line in code]
+    wanted = {_QUOTES.sub("", command) for command in commands}
+    if all(any(command in line for line in plain) for command in wanted):
+        for line, text in zip(code, plain, strict=True):
+            yield line
+            if _CREATES.search(line) or any(command in text for command in wanted):
+                return
 
 
 def _creating_commands(source: CellSource) -> list[str]:

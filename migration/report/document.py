@@ -276,7 +276,8 @@ def _severity(found: Finding) -> Severity:
 
 def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
     """Joins equal actions: a program is installed once. A change that needs the decision about an earlier one stays in
-    the list, and refers to that. Form fields that stay for the same reason are one item."""
+    the list, and refers to that. Form fields that stay for the same reason are one item, which has all their lines, as
+    an action for several lines of a cell has."""
     first: dict[tuple[str, ...], int] = {}
     joined: list[FoundItem] = []
     for item in items:
@@ -292,7 +293,7 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
             known = joined[first[key]]
             also = () if item.cell in (known.cell, *known.also) else (item.cell,)
             joined[first[key]] = replace(known, also=(*known.also, *also))
-            if item.rule in _ONE_ITEM:
+            if item.rule in _ONE_ITEM or (item.cell == known.cell and not item.changed):
                 joined[first[key]] = _with_lines(joined[first[key]], item)
             elif item.changed:
                 message = f"{item.message}: see {where(known.cell, known.line)}"

@@ -31,12 +31,12 @@ _INSIDE = r"(?:(?!(?:read|load|open)\w*\()[^;])*$"
 _WRITES = re.compile(
     r"(?:\.to_\w+|\b(?:save|write|export)\w*|\b(?:dump|imsave|imwrite|mkdir|\w*Writer|ModelCheckpoint|CSVLogger))"
     rf"\s?\({_INSIDE}|\bshutil\.(?:copy\w*|move)\([^,]*,{_INSIDE}"
-    r"""|[\[(,.{]\s*["']?(?:out\w*|logs?_?dir|logging_dir)["'\]]*\s*[=:]\s*[frb]?["']?$"""
-    r"""|!\s*(?:zip(?:\s+-\S+)*|tar\s+-?c\S*|unzip\s.*\s-d|(?:wget|curl|gdown)\s.*\s-[oOP])\s*["'{]*$"""
+    r"""|[\[(,.{]\s*["']?(?:out\w*|to_file|save_(?:dir|path|to)|logs?_?dir|logging_dir)["'\]]*\s*[=:]\s*[frb]?["']?$"""
+    r"""|!\s*(?:zip(?:\s+-\S+)*|tar\s+-?c\S*|unzip\s.*\s-d|(?:wget|curl|gdown|aria2c)\s.*\s-[oOP])\s*["'{]*$"""
 )
 _COPIES = re.compile(r"""!\s*(?:cp|mv)\s.*\S\s+["'{]*$""")
 _SHOWS = re.compile(
-    r"""\b(?:print|input|exists|isdir|isfile|remove)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
+    r"""\b(?:print|input|exists|isdir|isfile|remove|rmtree)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
 )
 _CREATES = re.compile(r"\bmakedirs\([^()]*(?:(?:join|dirname)\([^()]*)?$|!\s*mkdir\s+-p\s[^;&|]*$")
 # `files.download` neither reads nor writes the file on the drive.
@@ -75,6 +75,9 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
     found = uses_of_paths(_with_values(code_lines(cells)), _of_line)
     needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
     needed = [path for path in needed if not _is_cloned(path, cells)]
+    needed = [
+        path for path in needed if _is_file(path) or not any(_is_below(path, one) for one in needed if one != path)
+    ]
     there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
         folder = path.rpartition("/")[0]
@@ -122,6 +125,10 @@ def _is_cloned(path: str, cells: Sequence[CellSource]) -> bool:
     name, code = re.escape(path.rpartition("/")[2]), "\n".join(source.text for source in cells)
     clones = re.search(rf"git clone\b[^\n]*/{name}(?:\.git)?/?(?=[\s\"';&|]|$)", code)
     return clones is not None and bool(re.search(rf"(?:cd\s|chdir\()[^\n]*\b{name}/?[\"')]*\s*(?:\n|$)", code))
+
+
+def _is_file(path: str) -> bool:
+    return "." in path.rpartition("/")[2]
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -183,7 +190,7 @@ def _use(before: str, after: str) -> str | None:
 def must_exist(path: str, kinds: Sequence[str]) -> bool:
     """Whether a path with these uses, in order, must exist: it is read, and not written before if it is a file, or
     created before if it is a folder."""
-    made = "writes" if "." in path.rpartition("/")[2] else "creates"
+    made = "writes" if _is_file(path) else "creates"
     return "reads" in kinds and made not in kinds[: kinds.index("reads")]
 
 

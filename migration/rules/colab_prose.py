@@ -18,7 +18,10 @@ from migration.python.strings import comments, outside_comments, read_cell
 from migration.rules.rule import Example, Match, Rule
 
 # Colab as a word of a text, not a part of a name, a path or an address.
-_COLAB = r"(?<![a-z0-9_./@-])(?:google[ -]?)?colab(?:oratory)?(?![a-z0-9_/@-]|\.[a-z])"
+_COLAB = (
+    r"(?<![a-z0-9_./@-])(?:google[ -]?)?colab(?:oratory)?(?![a-z0-9_/@]|\.[a-z]"
+    r"|-(?!(?:ready|friendly|compatible|only|based|specific)\b))"
+)
 _MENU = (
     r"\b(?:change|set(?!up)|select|choose|restart|reset|disconnect|reconnect)\w*(?: the| your)? runtime\b"
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
@@ -73,8 +76,10 @@ _ABOUT_COLAB = {
 _RUNTIME = _ABOUT_COLAB["runtime"]
 # Comments and messages about Colab, and words of which each of them contains one.
 _SAID_WORDS = ("runtime", "secret", "colab", *_MENUS)
-_IN_COMMENT = re.compile("|".join(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS), re.IGNORECASE)
-_IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_IN_COMMENT = re.compile(
+    "|".join([r"//colab\.research\.google\.com/", *(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS)]), re.IGNORECASE
+)
+_IN_CODE = re.compile(rf"(?<=[\w:,] ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
 _PACKAGE = re.compile(r"\bgoogle\.colab\b")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")

@@ -41,7 +41,10 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.Try) and not choice.colab:
             what = "`%tensorflow_version`" if isinstance(choice.failing, ast.Expr) else "`google.colab`"
-            found = _local(source, choice, f"{what} is not available here, so the handler replaces the `try`")
+            ends_empty = choice.handler is not None and all(isinstance(node, ast.Pass) for node in choice.handler.body)
+            has_lines = ends_empty and choice.node.body[0] in choice.kept
+            rest = "the lines above its import replace" if has_lines else "the handler replaces"
+            found = _local(source, choice, f"{what} is not available here, so {rest} the `try`")
             if found.edits:
                 yield found
 

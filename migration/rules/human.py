@@ -76,6 +76,7 @@ _OPTION = re.compile(
     r"(?<![\w-])(?<!argument\([\"'])--(?:"
     r"\w*(?:tpu|accelerator|env|environment|platform|runtime|mode|backend|device|machine|host|target)"
     r"(?:[ \t=]+[\"']?|[\"'],\s*[\"'])(?:google_)?colab|(?:\w+[_-])?(?:google_)?colab)(?![\w./-])"
+    r"|\b(?P<renderer>renderer(?:s\.default)?\s*=\s*[\"']colab[\"'])"
 )
 _NOT_FOR_COLAB = frozenset({"jax.tools.colab_tpu", "midi_to_colab_audio", "plot_model_in_colab", *ONLY_ON_COLAB})
 _COLAB = re.compile(
@@ -174,6 +175,8 @@ def _find_modules(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """Imports of modules, calls of their functions, and options of commands, that are made for Colab by their names."""
     for found in outside_comments(source, _OPTION) if source.is_python or source.is_shell else ():
         action = "check what the option does on this machine, and delete or change it"
+        if found["renderer"]:
+            action = "delete the option: plotly chooses the renderer for Jupyter by itself"
         yield Match(*found.span(), f"`{found[0]}` is an option for Colab by its name", (), action)
     removed = facts.colab.cell(source).removed
     for node in source.nodes:
@@ -265,11 +268,11 @@ RULES: tuple[Rule, ...] = (
         "LF842",
         "module or option for Colab",
         "`import colab_utils`, `import rosettacolabsetup`, `from a.colab_tools import b`, `a.colab_play(…)`, "
-        "`--tpu colab`, `--use_colab`",
+        '`--tpu colab`, `--use_colab`, `fig.show(renderer="colab")`',
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*|--[^\n]*)colab"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*|--[^\n]*|renderer[^\n]*)colab"),
         example=Example("import colab_utils"),
     ),
     Rule(

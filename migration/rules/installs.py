@@ -18,7 +18,8 @@ from migration.shell.installs import PipCall, pip_call
 # `%pip` interpolates its line twice, the second time with its own variables.
 _TWICE = re.compile(r"\{\{|\}\}|\$\$|\$(?:line|python|self)\b")
 _UV_SUBCOMMANDS = frozenset({"install", "uninstall", "sync", "freeze", "list", "show", "check", "tree"})
-_KERNEL_PYTHON = ' --python "$(which python)"'
+_KERNEL_PYTHON = '--python "$(which python)"'
+_COLAB_PYTHON = re.compile(r"/usr(?:/local)?/bin/python[\d.]*")
 _PIP = holding("pip", like=r"\bpip")
 _COLAB = re.compile(r"google[-_.]+colab(?![\w.-])", re.IGNORECASE)
 _OWN_PACKAGE = "`google-colab` is Colab's own package, which pip cannot install here"
@@ -72,11 +73,17 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words or _colab_words(call)[1]:
             continue
         edits = [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
-        if not (found.magic or found.automagic):
-            if call.option("--python", "-p", "--target", "--prefix"):
-                continue
+        of_colab = (item for item in call.items if item.option == "--python" and _COLAB_PYTHON.fullmatch(item.value))
+        named = next(of_colab, None)
+        if found.magic or found.automagic:
+            edits += [_without(found, word) for word in (named.words if named else ())]
+        elif named:
+            edits.append(found.edit(named.words[0].start, named.words[-1].end, _KERNEL_PYTHON))
+        elif call.option("--python", "-p", "--target", "--prefix"):
+            continue
+        else:
             end = call.command.words[call.subcommand_at].end
-            edits.insert(0, found.edit(end, end, _KERNEL_PYTHON))
+            edits.insert(0, found.edit(end, end, f" {_KERNEL_PYTHON}"))
         whole = tuple(edit for edit in edits if edit is not None)
         if whole and len(whole) == len(edits):  # the string around the command can contain the option
             message = "`uv pip` needs an option that selects the Python environment; on Colab it was the system's"
@@ -125,7 +132,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF504",
         name="uv for the kernel",
-        matches="`uv pip install --system x`",
+        matches="`uv pip install --system x`, `uv pip install --python /usr/bin/python3 x`",
         writes='`uv pip install --python "$(which python)" x`: the Python of the kernel, by the set-up cell',
         keeps=Keeps.EQUIVALENT,
         find=_find_uv,

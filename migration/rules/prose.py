@@ -67,7 +67,11 @@ def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     badges = _badges(source.text)
     for match in _NOTEBOOK_URL.finditer(source.text):
-        if not _is_code(source.text, match.start()) and not any(low < match.start() < high for low, high in badges):
+        _, end = match.span()
+        of_badge = any(
+            low < end <= high or (end <= low and not source.text[end:low].strip("\"'> ")) for low, high in badges
+        )
+        if not _is_code(source.text, match.start()) and not of_badge:
             yield Match(*match.span(), "link that opens a notebook in Colab", (), _LINK_ACTION)
 
 

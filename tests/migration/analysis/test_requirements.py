@@ -16,6 +16,9 @@ def _python(*texts):
     return list(_collect(*texts).python)
 
 
+_UV = ("# Imported or called by the notebook, and installed on Colab:", "uv")
+
+
 def _accepted(text, tmp_path):
     """The requirements that pip reads from a file; raises if it rejects a line."""
     from pip._internal.network.session import PipSession
@@ -60,7 +63,7 @@ def test_commands_of_a_removed_branch_are_left_out():
     ],
 )
 def test_a_requirement_is_found_wherever_it_is_installed(text):
-    assert _python(text) == ["x==1.0"]
+    assert [line for line in _python(text) if line not in _UV] == ["x==1.0"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,25 @@ def test_commands_without_an_install_give_no_requirement(text):
     ],
 )
 def test_uv_in_any_folder_and_the_programs_of_the_kernel_give_requirements(text):
-    assert _python(text) == ["foo"]
+    assert [line for line in _python(text) if line not in _UV] == ["foo"]
+
+
+@pytest.mark.parametrize(
+    "text, package",
+    [
+        ("!uv pip install --system x", "uv"),
+        ("!python -m spacy download en_core_web_sm", "spacy"),
+        ("!python3 -m nltk.downloader punkt", "nltk"),
+        ("%matplotlib widget", "ipympl"),
+        ("!pip install qrcode\nimport qrcode\nqrcode.make('a')", "pillow"),
+    ],
+)
+def test_programs_and_modules_that_commands_run_are_required(text, package):
+    assert package in _python(text)
+
+
+def test_modules_of_python_and_of_the_notebook_are_not_required():
+    assert _python("%%writefile own.py\npass", "!python -m own\n!python -m http.server\n!python -m pip list") == []
 
 
 def test_other_languages_give_no_requirement():

@@ -32,6 +32,9 @@ def _listed(*texts):
         f"!wget -q https://x.org/font.otf\n!git clone https://x.org/y/tools.git\n{READ}",
         f"copy = tensor.clone()\nimport wget, kagglehub\n{READ}",
         f"{READ}  # from the file a b.csv that I download",
+        f"{READ}\n!unzip x.zip",
+        f"{READ}\nfiles.upload()",
+        f"pd.read_csv('a b.csv')\n{READ}",
     ],
 )
 def test_a_file_that_no_cell_creates(text):
@@ -71,10 +74,15 @@ def test_a_file_that_no_cell_creates(text):
         ["pd.read_csv('/content/sample_data/a.csv')"],
         ["pd.read_csv(f'/content/{name}.csv')"],
         ["pd.read_csv('in/a.csv')"],
+        ["path = '/content/in/a b.csv'\nf(path)\n!python make_data.py\nload(path)"],
     ],
 )
 def test_other_files(texts):
     assert _listed(*texts) == ()
+
+
+def test_an_archive_is_listed_and_not_what_it_contains():
+    assert _listed(f"!unzip '/content/x.zip'\n{READ}") == ("x.zip",)
 
 
 def test_samples_of_colab_are_listed_next_to_any_download():

@@ -142,6 +142,12 @@ def test_different_changes_paths_and_modules_are_items_of_their_own(rule):
     assert [(item.message, item.also) for item in items] == [("sudo", (4,)), ("npm", ())]
 
 
+def test_an_action_for_several_lines_of_a_cell_has_their_lines():
+    found = {"rule": "LF404", "message": "m", "before": "a"}
+    items = found_items([_found(1, **found), _found(1, **found, line=3), _found(4, **found)])
+    assert [(item.message, item.also, item.also_lines) for item in items] == [("m (2 lines)", (4,), ((1, 3),))]
+
+
 def test_form_fields_that_stay_for_one_reason_are_one_item():
     stays = {"rule": "LF603", "keeps": Keeps.EQUIVALENT, "message": "m", "changed": True, "before": "a", "after": "b"}
     findings = [_found(1, **stays), _found(1, **{**stays, "line": 2}), _found(4, **stays)]

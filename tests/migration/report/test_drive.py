@@ -21,6 +21,9 @@ def _listed(*texts):
         f"plt.savefig('{FILE}')",
         f"np.save('{FILE}', values)",
         f"torch.save(model.state_dict(), '{FILE}')",
+        f"plot_model(model, to_file='{FILE}', show_shapes=False)",
+        f"!aria2c https://x.org/a -o '{FILE}'",
+        f"shutil.rmtree('{FILE}')",
         f"open('{FILE}', 'w').write(text)",
         f"with open('{FILE}', mode='wb') as file:\n    pickle.dump(model, file)",
         f"shutil.copy(source, '{FILE}')",
@@ -109,6 +112,12 @@ def test_names_are_followed_through_the_cells():
     assert _listed(*cells, "os.makedirs(FOLDER)") == ()
     assert _listed(*cells, "names = os.listdir(FOLDER)") == ("MyDrive/out",)
     assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)
+
+
+def test_a_folder_below_a_listed_one_is_not_listed_again():
+    enter = "%cd /content/drive/MyDrive/p"
+    assert _listed(enter, "load('/content/drive/MyDrive/p/images')") == ("MyDrive/p",)
+    assert _listed(enter, "load('/content/drive/MyDrive/p/a.csv')") == ("MyDrive/p", "MyDrive/p/a.csv")
 
 
 def test_a_folder_that_is_only_written_to_is_listed_unless_it_is_created():

@@ -29,6 +29,11 @@ def _found(text, *, language="python"):
         ("site.login()", []),
         ("note_seq.notebook_utils.colab_play(audio)", [("LF842", 1)]),
         ("viewer.show_colab()", [("LF842", 1)]),
+        (
+            "import plotly.io as pio\npio.renderers.default = 'colab'\nfig.show(renderer=\"colab\")",
+            [("LF842", 2), ("LF842", 3)],
+        ),
+        ("# fig.show(renderer='colab')\nfig.show(renderer='notebook')", []),
         ("tfdf.model_plotter.plot_model_in_colab(m)", []),
         ("if utils.is_colab() or utils.in_colab():\n    run()", []),
         ("import wandb\nwandb.login()", [("LF811", 2)]),
