@@ -167,6 +167,14 @@ def test_the_handler_of_a_guarded_import_is_kept(before, after):
     assert all(finding.message.startswith(named) for finding in found)
 
 
+def test_a_finding_says_what_replaces_a_try():
+    before = "try:\n    import os\n    import google.colab\nexcept ImportError:\n    "
+    new, (found,) = rewritten_one(f"{before}pass\na()")
+    assert (new, "the lines above its import replace" in found.message) == ("import os\na()", True)
+    new, (found,) = rewritten_one(f"{before}b()\na()")
+    assert (new, "the handler replaces" in found.message) == ("import os\nb()\na()", True)
+
+
 @pytest.mark.parametrize(
     "text",
     [

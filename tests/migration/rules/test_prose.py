@@ -149,6 +149,14 @@ def test_links_to_colab_stay_and_are_reported(text):
     assert {finding.rule for finding in found if not finding.changed} == {"LF702"}
 
 
+def test_a_badge_in_an_open_link_is_reported_once():
+    badge = f'<a href="{_URL}"><img src="https://colab.research.google.com/assets/colab-badge.svg" alt="Colab"/>'
+    _, found = _rewrite(f"<table>{badge}")
+    assert [finding.rule for finding in found] == ["LF701"]
+    _, found = _rewrite(f"<table>{badge} [b]({_URL})")
+    assert [finding.rule for finding in found] == ["LF701", "LF702"]
+
+
 @pytest.mark.parametrize("text", ["> [Set-up](#scrollTo=abc_1) and `#scrollTo`", "[c](c.ipynb#scrollTo=b)"])
 def test_links_to_unknown_cells_stay(text):
     assert _rewrite(text)[0] is text
