@@ -12,6 +12,7 @@ from migration.report.drive import code_lines, must_exist, uses_of_paths
 
 _PATH = re.compile(r"""(["'])/content/(?P<path>[^"'\n{}*]*\.\w+)\1""")
 _STORED = re.compile(r"\s*(\w+)\s*=(?!=)")
+_DEFINES = re.compile(r"\s*(?:async\s+)?def\b")
 _QUOTES = re.compile(r"""["'\\]""")
 # Code that reads a file by its name alone.
 _READS = re.compile(r"""\b(?:read|load|open|imread)\w*\(\s*[rf]?(["'])[^"'\n]*\1(?!\s*,\s*(?:mode\s*=\s*)?["'][wxa])""")
@@ -46,6 +47,7 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
     others = set(commands).difference(by_name)
     every, code = code, list(_until_created(code, others))
     later = "\n".join(every[len(code) :])
+    code = list(_outside_functions(code)) if later else code
     fetched = {word.rstrip("/").rpartition("/")[2].removesuffix(".git") for text in by_name for word in text.split()}
     uses = uses_of_paths(
         code, lambda line: ((found["path"], found.start() + 1, found.end() - 1) for found in _PATH.finditer(line))
@@ -80,6 +82,18 @@ def _until_created(code: Sequence[str], commands: Collection[str]) -> Iterator[s
             yield line
             if _CREATES.search(line) or any(command in text for command in wanted):
                 return
+
+
+def _outside_functions(code: Sequence[str]) -> Iterator[str]:
+    """The lines of code that run where they are written: none of a function."""
+    depth = None
+    for line in code:
+        indent = len(line) - len(line.lstrip())
+        if depth is not None and line.strip() and indent <= depth:
+            depth = None
+        if depth is None:
+            yield line
+            depth = indent if _DEFINES.match(line) else None
 
 
 def _creating_commands(source: CellSource) -> list[str]:

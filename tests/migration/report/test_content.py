@@ -33,6 +33,8 @@ def _listed(*texts):
         f"copy = tensor.clone()\nimport wget, kagglehub\n{READ}",
         f"{READ}  # from the file a b.csv that I download",
         f"{READ}\n!unzip x.zip",
+        f"def f():\n    return 1\n{READ}\n!unzip x.zip",
+        f"def load():\n    {READ}\n    return frame\nload()",
         f"{READ}\nfiles.upload()",
         f"pd.read_csv('a b.csv')\n{READ}",
     ],
@@ -74,6 +76,7 @@ def test_a_file_that_no_cell_creates(text):
         ["pd.read_csv('/content/sample_data/a.csv')"],
         ["pd.read_csv(f'/content/{name}.csv')"],
         ["pd.read_csv('in/a.csv')"],
+        [f"def load():\n    {READ}\n    return frame", "!unzip x.zip", "load()"],
         ["path = '/content/in/a b.csv'\nf(path)\n!python make_data.py\nload(path)"],
     ],
 )
