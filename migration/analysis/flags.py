@@ -126,8 +126,9 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
     choices = ((source, choice) for source in cells for choice in colab.cell(source).choices)
     idle = (only_bound_in(source, choice) for source, choice in choices if isinstance(choice.scope, ast.Module))
     candidates = set().union(*idle) - colab.flags.keys()
-    if static_mount:
-        candidates -= {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
+    mounting: set[str] = set()
+    if static_mount:  # the mounts are removed
+        mounting = {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
     if not candidates:
         return frozenset()
     words = _pattern(candidates)
@@ -142,9 +143,14 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
             continue
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
-        used |= read(left)
+        used |= read(access for access in left if access.name not in mounting or not _is_owner(source, access.node))
         stored |= bound(left)
     return frozenset(candidates & used - stored)
+
+
+def _is_owner(source: CellSource, node: ast.AST) -> bool:
+    """Whether a name is followed by an attribute: `drive.mount`."""
+    return isinstance(node, ast.Name) and source.text[source.span(node)[1] :].lstrip().startswith(".")
 
 
 def _set_by_handlers(cells: Sequence[CellSource], colab: ColabNames) -> dict[str, bool]:

@@ -75,7 +75,7 @@ _CALLS = _by_name(
     {
         FETCH: "urlretrieve urlopen get_file download_file download_folder download_url snapshot_download "
         "hf_hub_download load_dataset download_and_extract wget gdown clone_from",
-        SECRET: "authenticate_user login notebook_login Authenticate getpass Initialize",
+        SECRET: "authenticate_user login notebook_login interpreter_login Authenticate getpass Initialize",
         FILES: "upload upload_file download makedirs mkdir copy copy2 copyfile copytree move symlink symlink_to rename "
         "extractall unpack_archive make_archive write write_text write_bytes save savefig to_csv dump",
         DELETE: "rmtree remove unlink rmdir",
@@ -83,6 +83,8 @@ _CALLS = _by_name(
         ENVIRONMENT: "putenv load_dotenv",
     }
 )
+_LOG_INS = frozenset({"login", "notebook_login", "interpreter_login"})
+_LOGS_IN = {"huggingface-cli": "huggingface", "hf": "huggingface", "wandb": "wandb"}  # with `login`: to which service
 _USER_INTERFACE = re.compile(
     r"(?:google\.colab\.|colab\.)?(?:output|data_table|widgets|runtime|snippets|syntax|_message|_shell|_installation_commands"
     r"|_reprs|colabtools\.\w+)\.[\w.]+|cv2_imshow|print|pprint|display|HTML|Javascript|IFrame|Image|Markdown|"
@@ -256,6 +258,8 @@ def _of_call(source: CellSource, node: ast.Call) -> Iterator[Effect]:
         yield Effect(FILES, *span, _about(node))
     elif name == "remove" and function != "os.remove":
         return  # of a list
+    elif name in _LOG_INS:
+        yield Effect(SECRET, *span, frozenset({"wandb" if function.startswith("wandb.") else "huggingface"}))
     elif (kind := _CALLS.get(name)) and not _USER_INTERFACE.fullmatch(function):
         yield Effect(kind, *span, _about(node))
 
@@ -335,8 +339,11 @@ def of_shell(source: CellSource) -> list[Effect]:
     )
     commands = [(command, text.span(command)) for text in texts for command in text.commands]
     commands += [(found.command, source.span(found.call)) for found in list_commands(source)]
-    kinds = ((_kind(command), command, span) for command, span in commands)
-    return [Effect(kind, *span, _objects(kind, _values(command.words))) for kind, command, span in kinds if kind]
+    return [
+        Effect(kind, *span, frozenset({_service(command)} - {""}) or _objects(kind, _values(command.words)))
+        for command, span in commands
+        if (kind := _kind(command))
+    ]
 
 
 @once_a_cell
@@ -365,6 +372,12 @@ def _objects(kind: str, words: Sequence[str]) -> frozenset[str]:
     return named if is_install else named - _VERBS
 
 
+def _service(command: shell.Command) -> str:
+    """The service to which a command logs in; empty for any other command."""
+    values = _values(command.arguments)
+    return _LOGS_IN.get(command.program, "") if "login" in values[:2] else ""
+
+
 def _kind(command: shell.Command) -> str | None:
     program = command.program.rpartition("/")[2]
     values = _values(command.arguments)
@@ -372,4 +385,6 @@ def _kind(command: shell.Command) -> str | None:
         return None
     if pip_call(command) is not None:
         return INSTALL
+    if _service(command):
+        return SECRET
     return _PROGRAMS.get(program, RUN) or None

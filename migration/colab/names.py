@@ -25,6 +25,8 @@ MOUNT = "drive.mount"
 UNMOUNT = "drive.flush_and_unmount"
 MOUNTS = frozenset({"drive", MOUNT, UNMOUNT})
 OUTPUT = "output"
+MODULES = frozenset({"auth", "drive", "files", "userdata"})
+"""Modules whose effects happen here, too."""
 IDLE = frozenset({"output.enable_custom_widget_manager", "output.disable_custom_widget_manager"})
 """Calls that only Colab's page needs."""
 
@@ -113,6 +115,9 @@ def read_names(
         scope = owner if owner.parent is not None else None
         if access.binds:
             path = _bound_path(access, found, packages)
+            if isinstance(access.value, ast.Constant) and access.value.value is None:
+                module = known.get((scope, name))
+                path = module if module in MODULES else path  # `drive = None` where its import fails
             if scope is None:
                 path = FLAG if name in flags else path
                 found.bound[name] = path

@@ -18,7 +18,8 @@ _DRIVE_RULES = frozenset({_MOUNT_RULE, "LF402", "LF404"})
 # Below the folder that an archive with the complete paths of the drive was unpacked into: `/content/x/content/drive/…`.
 _UNPACKED = r"(?<![\w.}]/content/drive/)"
 _PLACE = re.compile(
-    rf"""{_UNPACKED}(?:(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/))"""
+    rf"""{_UNPACKED}(?<![A-Za-z]:[/\\])"""  # a drive of Windows
+    r"""(?:(?P<mine>(?P<mark>["']?)My(?:\\? |%20)?Drive(?P=mark))(?=/)|(?=[Ss]hared ?[Dd]rives/))"""
 )
 _NAMED = re.compile(rf"{_UNPACKED}(?:\bMy(?:\\? |%20)?Drive\b|[Ss]hared ?[Dd]rives/)")
 _OPENED = re.compile(r"""(["'])[\w./~-]*$""")
@@ -36,9 +37,12 @@ _WRITES = re.compile(
 )
 _COPIES = re.compile(r"""!\s*(?:cp|mv)\s.*\S\s+["'{]*$""")
 _SHOWS = re.compile(
-    r"""\b(?:print|input|exists|isdir|isfile|remove|rmtree)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
+    r"""\b(?:print|input|exists|isdir|isfile|remove|rmtree|mount)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$"""
+    r"""|^\s*!\s*(?:ls|mkdir|rm)\s[^;&|]*$"""
 )
-_CREATES = re.compile(r"\bmakedirs\([^()]*(?:(?:join|dirname)\([^()]*)?$|!\s*mkdir\s+-p\s[^;&|]*$")
+_CREATES = re.compile(
+    r"\bcopytree\([^,]*,[^()]*$|\bmakedirs\([^()]*(?:(?:join|dirname)\([^()]*)?$|!\s*mkdir\s+-p\s[^;&|]*$"
+)
 # `files.download` neither reads nor writes the file on the drive.
 _SENDS = re.compile(rf"\bfiles\.download\({_INSIDE}")
 _OPENS = re.compile(r"""\b(?:open|ZipFile)\([frb]?["']?$""")

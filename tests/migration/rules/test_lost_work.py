@@ -219,3 +219,30 @@ def test_a_flag_that_only_the_kept_branch_for_colab_sets_is_false():
     cells, _ = rewritten(set_up, "if IN_COLAB:\n    a()\nelse:\n    b()")
     assert cells == ["IN_COLAB = False\n!pip install plant", "b()"]
     assert rewritten(*cells)[0] == cells
+
+
+@pytest.mark.parametrize(
+    "module, use",
+    [
+        ("userdata", "def load(name):\n    return userdata.get(name) if userdata else None\nkey = load('KEY')"),
+        ("drive", "if drive is not None:\n    drive.mount('/content/drive')\nelse:\n    d = '.'"),
+        ("files", "if files:\n    files.download('a')"),
+    ],
+)
+def test_a_module_of_colab_with_a_local_counterpart_is_not_missing_here(module, use):
+    text = f"try:\n    from google.colab import {module}\nexcept ImportError:\n    {module} = None\n{use}"
+    new, (finding, *_) = rewritten_one(text)
+    assert new == f"from google.colab import {module}\n{use}"
+    assert f"only it defines `{module}`" in finding.message
+
+
+def test_a_module_that_nothing_uses_or_that_only_colab_has_is_missing_here():
+    text = "try:\n    from google.colab import {0}\nexcept ImportError:\n    {0} = None\n{1}"
+    assert rewritten(text.format("drive", "a()"))[0][0] == "drive = None\na()"
+    assert rewritten(text.format("output", "if output:\n    output.clear()"))[0][0].startswith("output = None\n")
+
+
+def test_a_log_in_stands_for_another_one_to_the_same_service():
+    text = "if ASK:\n    !huggingface-cli login\nelse:\n    {}"
+    assert rewritten_one(text.format("notebook_login()"))[0] == "notebook_login()"
+    assert rewritten_one(text.format("wandb.login()"))[0] == "!huggingface-cli login"
