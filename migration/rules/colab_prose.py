@@ -27,6 +27,7 @@ _MENU = (
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
     r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b"
 )
+_PANEL = r"\b(?:left (?:panel|side ?bar|pane|menu)|files? (?:icon|panel|pane|tab|explorer|browser))\b"
 # The Runtime menu in other languages.
 _MENUS = {
     "execution type": r"\bexecution type\b",
@@ -69,13 +70,14 @@ _ABOUT_COLAB = {
         ("file", r"\bfiles?\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("folder", r"\bfolder\W{1,3}(?:icon|panel|pane|tab|explorer|browser)\b"),
         ("copy path", r"\bcopy path\b"),
+        ("upload", rf"\bupload\w*\b[^.\n]{{0,60}}{_PANEL}|{_PANEL}[^.\n]{{0,60}}\bupload"),
         ("key icon", r"\bkey icon\b"),
         ("authorization code", r"\bauthorization code\b"),
     )
 }
 _RUNTIME = _ABOUT_COLAB["runtime"]
 # Comments and messages about Colab, and words of which each of them contains one.
-_SAID_WORDS = ("runtime", "secret", "colab", *_MENUS)
+_SAID_WORDS = ("runtime", "secret", "colab", "upload", *_MENUS)
 _IN_COMMENT = re.compile(
     "|".join([r"//colab\.research\.google\.com/", *(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS)]), re.IGNORECASE
 )

@@ -82,6 +82,8 @@ def _command_places(source: CellSource, command: Command, facts: NotebookFacts) 
     text = source.text
     if command.kind == "shell":
         return _shell_places(text, command.body, command.end, facts)
+    if command.kind == "help":  # a path alone in its line, which IPython reads as a call
+        return _places(find_paths(text[command.start : command.end], facts.mounts), command.start, lambda span: None)
     if command.kind != "magic" or command.name in _RUNS_CODE:
         return []
     start = text.index(command.name, command.body) + len(command.name)

@@ -107,6 +107,7 @@ def test_comments_of_the_shell_are_named(text):
         "%%bash\ncat <<'E'\n/content/x \\d\nE\n",
         "%env A=/content/a:$PATH",
         "!f {join('/content', x)}",
+        "/content/a/b.jpg",
     ],
 )
 def test_places_without_variables_are_a_manual_step(text):

@@ -292,6 +292,7 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ("raise ValueError('set the key as a Colab secret')", [1]),
         ("a()\nprint('Click: Runtime → Restart session')\nprint('Please restart the runtime')", [2, 3]),
         ("# drives: visible in blue", []),
+        ("# Load the file (make sure you've uploaded it in the left panel)\n# the left panel shows the loss", [1]),
         ("# See https://colab.research.google.com/github/a/b/blob/main/c.ipynb\nx = 2", [1]),
         ('def f():\n    """Order: Colab secret, environment.\n\n    x\n    """', [2]),
         ("print(f'{runtime / 60} minutes')", []),
