@@ -13,7 +13,7 @@ from migration.colab.effects import Functions, of_function
 from migration.colab.forms import MARK
 from migration.colab.local_branch import Context, only_bound_in
 from migration.colab.local_value import Answer, asks_for_content
-from migration.colab.names import MOUNTS
+from migration.colab.names import MODULES, MOUNTS
 from migration.python.scopes import Assignment, accesses, bound, ids_in, read
 from migration.python.source import CellSource
 from migration.python.trees import walk
@@ -126,9 +126,8 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
     choices = ((source, choice) for source in cells for choice in colab.cell(source).choices)
     idle = (only_bound_in(source, choice) for source, choice in choices if isinstance(choice.scope, ast.Module))
     candidates = set().union(*idle) - colab.flags.keys()
-    mounting: set[str] = set()
-    if static_mount:  # the mounts are removed
-        mounting = {name for name, places in colab.bindings.items() if any(path in MOUNTS for _, path in places)}
+    mounting = colab.bound_to(MOUNTS) if static_mount else set()  # these mounts are removed
+    modules = colab.bound_to(MODULES)
     if not candidates:
         return frozenset()
     words = _pattern(candidates)
@@ -144,7 +143,7 @@ def _find_needed(cells: Sequence[CellSource], colab: ColabNames, static_mount: b
         idle_here = ids_in(node for choice in colab.cell(source).choices for node in choice.idle)
         left = [access for access in accesses(source) if id(access.node) not in idle_here]
         used |= read(access for access in left if access.name not in mounting or not _is_owner(source, access.node))
-        stored |= bound(left)
+        stored |= bound(access for access in left if access.name not in modules or not access.is_set_to_none)
     return frozenset(candidates & used - stored)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,10 @@ class ColabNames:
         if source not in self._cells:
             self._cells[source] = ColabCell(source, self)
         return self._cells[source]
+
+    def bound_to(self, paths: Collection[str]) -> set[str]:
+        """The names that are bound to one of these parts anywhere."""
+        return {name for name, places in self.bindings.items() if any(path in paths for _, path in places)}
 
     @cached_property
     def words(self) -> re.Pattern[str] | None:

@@ -77,15 +77,10 @@ class Choice:
 
     @property
     def idle(self) -> tuple[ast.stmt, ...]:
-        """The branch that does not run here: the removed one, or the handlers of a `try` that stays; and the lines of a
-        handler that only say that a module of Colab is missing, `drive = None`."""
+        """The branch that does not run here: the removed one, or the handlers of a `try` that stays."""
         if self.colab and self.stays and isinstance(self.node, ast.Try):
             return tuple(statement for handler in self.node.handlers for statement in handler.body)
-        if self.handler is None or self.colab:
-            return self.removed
-        imports = [node for node in self.removed if isinstance(node, ast.Import | ast.ImportFrom)]
-        modules = {name for node in imports for name, path in imported_names(node) if path in MODULES}
-        return (*self.removed, *(node for node in self.handler.body if _nothing(node) in modules))
+        return self.removed
 
 
 @dataclass(frozen=True)
@@ -310,16 +305,11 @@ def missing_names(source: CellSource, choice: Choice, context: Context) -> set[s
 
 def only_bound_in(source: CellSource, choice: Choice) -> set[str]:
     """The names that the branch binds which does not run here, and the kept one does not."""
-    kept = [node for node in choice.kept if node not in choice.idle]
-    return bound(accesses_in(source, choice.idle), choice.scope) - bound(accesses_in(source, kept), choice.scope)
-
-
-def _nothing(node: ast.stmt) -> str | None:
-    """The name to which a statement assigns None."""
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=None)):
-            return name
-    return None
+    idle, kept = (accesses_in(source, block) for block in (choice.idle, choice.kept))
+    imports = [node for node in choice.idle if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {name for node in imports for name, path in imported_names(node) if path in MODULES}
+    kept = [access for access in kept if access.name not in modules or not access.is_set_to_none]
+    return bound(idle, choice.scope) - bound(kept, choice.scope)
 
 
 def _for_colab(source: CellSource, choice: Choice, *, because: str = "", effects: tuple[Effect, ...] = ()) -> Choice:

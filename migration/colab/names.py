@@ -115,9 +115,8 @@ def read_names(
         scope = owner if owner.parent is not None else None
         if access.binds:
             path = _bound_path(access, found, packages)
-            if isinstance(access.value, ast.Constant) and access.value.value is None:
-                module = known.get((scope, name))
-                path = module if module in MODULES else path  # `drive = None` where its import fails
+            if access.is_set_to_none and (module := known.get((scope, name))) in MODULES:
+                path = module  # `drive = None` where its import fails
             if scope is None:
                 path = FLAG if name in flags else path
                 found.bound[name] = path

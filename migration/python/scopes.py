@@ -70,6 +70,10 @@ class Access(NamedTuple):
     def value(self) -> ast.expr | None:
         return self.assignment.value if self.assignment is not None else None
 
+    @property
+    def is_set_to_none(self) -> bool:
+        return isinstance(self.value, ast.Constant) and self.value.value is None
+
 
 @once_a_cell
 def accesses(source: CellSource) -> tuple[Access, ...]:

@@ -236,6 +236,12 @@ def test_a_module_of_colab_with_a_local_counterpart_is_not_missing_here(module, 
     assert f"only it defines `{module}`" in finding.message
 
 
+def test_a_module_of_colab_that_is_none_above_its_import_is_not_missing_here():
+    use = "if userdata:\n    key = userdata.get('KEY')"
+    text = f"userdata = None\ntry:\n    from google.colab import userdata\nexcept ImportError:\n    pass\n{use}"
+    assert rewritten_one(text)[0] == f"userdata = None\nfrom google.colab import userdata\n{use}"
+
+
 def test_a_module_that_nothing_uses_or_that_only_colab_has_is_missing_here():
     text = "try:\n    from google.colab import {0}\nexcept ImportError:\n    {0} = None\n{1}"
     assert rewritten(text.format("drive", "a()"))[0][0] == "drive = None\na()"
