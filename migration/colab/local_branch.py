@@ -201,6 +201,8 @@ class _Search:
             return choice
         if lost and self._is_here(choice, lost, local):
             return choice
+        if _mounts(choice.removed) and any(effect.kind == FILES for effect in different(local, colab)):
+            return _for_colab(self.source, choice, because="mounts")
         stays_away = needs_colab(self.source, choice.removed) or deletes(self.source, choice.removed)
         if lost and not stays_away and not self._runs_elsewhere(colab, local):
             return _for_colab(self.source, choice, effects=tuple(lost))
@@ -273,6 +275,12 @@ def branches(node: ast.If | ast.IfExp) -> tuple[tuple[ast.stmt, ...], tuple[ast.
         return tuple(node.body), tuple(node.orelse)
     body, other = (ast.copy_location(ast.Assign(targets=[], value=value), value) for value in (node.body, node.orelse))
     return (body,), (other,)
+
+
+def _mounts(block: Sequence[ast.stmt]) -> bool:
+    """Whether a block mounts the drive, which is a folder here."""
+    calls = (part for node in block for part in walk(node) if isinstance(part, ast.Call))
+    return any(last_name(call.func) == "mount" for call in calls)
 
 
 def _exists(path: Path) -> bool:
