@@ -33,7 +33,7 @@ _MAY_CHANGE_MACHINE = re.compile(
 _WEB_SCRIPT = re.compile(
     r"\b(?:curl|wget)\b(?P<address>[^|\n]*)"
     r"\|\s*(?!sudo)(?:(?:env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*"
-    r"(?:(?:ba)?sh\b|python[\d.]*[ \t]*-?[ \t]*(?=[\n;&|)\"']|$))"
+    r"(?:(?:ba)?sh\b|python[\d.]*(?:[ \t]+-(?![\w-])|[ \t]*(?=[\n;&|)\"']|$)))"
 )
 # Scripts that add a package source, or set up Colab's machine.
 _CHANGES_MACHINE = re.compile(r"\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z])")

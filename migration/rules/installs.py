@@ -73,7 +73,7 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words or _colab_words(call)[1]:
             continue
         edits = [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
-        of_colab = (item for item in call.items if item.option == "--python" and _COLAB_PYTHON.fullmatch(item.value))
+        of_colab = (item for item in call.items if item.option in ("--python", "-p") and _COLAB_PYTHON.fullmatch(item.value))
         named = next(of_colab, None)
         if found.magic or found.automagic:
             edits += [_without(found, word) for word in (named.words if named else ())]
