@@ -27,7 +27,7 @@ _MENU = (
     r"|\bruntime\W{1,12}(?:->|>|→|&gt;|➔|/|▶|\|)"
     r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b"
 )
-# The Runtime menu in other languages.
+# The Runtime menu in other languages, whose word also means the time at which a program runs.
 _MENUS = {
     "execution type": r"\bexecution type\b",
     "ejecución": r"\bentorno de ejecución\b",
@@ -36,8 +36,8 @@ _MENUS = {
     "laufzeit": r"\blaufzeit(?:typ|umgebung)\b",
     "выполнения": r"среда выполнения",
     "运行时": r"运行时类型",
-    "ランタイム": r"ランタイム",
-    "런타임": r"런타임",
+    "ランタイム": r"ランタイム(?!時|エラー)",
+    "런타임": r"런타임(?! ?(?:에러|오류|시에?\b))",
 }
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {

@@ -296,6 +296,7 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ('def f():\n    """Order: Colab secret, environment.\n\n    x\n    """', [2]),
         ("print(f'{runtime / 60} minutes')", []),
         ("print('런타임 > 런타임 유형 변경')\n# 런타임을 다시 시작하세요", [1, 2]),
+        ("# 런타임 시에 런타임 에러\n# ランタイム時に解決される", []),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
     ],
 )
