@@ -36,7 +36,8 @@ ONLY_ON_COLAB = {
 _PROGRAMS = sorted({*PROGRAMS, "nbconvert"}.union(*(programs for programs, *_ in SYSTEM_PACKAGES.values())))
 CALLS_PROGRAM = holding(
     *("!", "%", "system", "subprocess", "open(", "run(", "call("),
-    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs|python[\d.]*[ \t]+(?:-\w+[ \t]+)*-m)(?![\w-])",
+    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs"
+    r"|python[\d.]*[ \t]+(?:-\w+[ \t]+)*-m)(?![\w-])",
 )
 """Trigger for cells that may call a preinstalled program."""
 _MODULE = re.compile(r"(?:-\w+ )*?-m (\S+)")
