@@ -35,7 +35,7 @@ _BADGE = re.compile(
 )
 _NOTEBOOK_URL = re.compile(_URL)
 _LINKS = re.compile(rf"{_PICTURE.pattern}|\[[^\]\n]*\]\([^)\n]*\)|<a\b[^>]*>[^<]*</a>|<br\s*/?>", re.IGNORECASE)
-_TAG_END = re.compile(r"[\"'> ]*")
+_TAG_END = re.compile(r"(?:(?:[\"'][^<>\n]*)?>\s*)?")
 _HTML_AROUND = re.compile(r"\s*</?(?!(?:a|img|br)\b)\w", re.IGNORECASE)
 _NAMES_BADGE = holding(
     "badge",

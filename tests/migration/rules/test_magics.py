@@ -187,7 +187,10 @@ def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
 
 
 def test_an_automagic_enters_the_mounted_drive_by_its_name():
-    cells = [CellSource("from google.colab import drive\ndrive.mount('/content/drive')"), CellSource("cd drive", index=1)]
+    cells = [
+        CellSource("from google.colab import drive\ndrive.mount('/content/drive')"),
+        CellSource("cd drive", index=1),
+    ]
     new, _ = rewrite(cells[1], cell_type="code", rules=(*paths.RULES, *magics.RULES), facts=collect_facts(cells))
     assert new.text == "%cd $DRIVE_DIR"
     assert _rewrite("cd drive") == ("cd drive", [])

@@ -153,6 +153,8 @@ def test_a_badge_in_an_open_link_is_reported_once():
     badge = f'<a href="{_URL}"><img src="https://colab.research.google.com/assets/colab-badge.svg" alt="Colab"/>'
     _, found = _rewrite(f"<table>{badge}")
     assert [finding.rule for finding in found] == ["LF701"]
+    _, found = _rewrite("<table>" + badge.replace(">", " target='_blank'>\n", 1))
+    assert [finding.rule for finding in found] == ["LF701"]
     _, found = _rewrite(f"<table>{badge} [b]({_URL})")
     assert [finding.rule for finding in found] == ["LF701", "LF702"]
 
