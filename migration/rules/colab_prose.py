@@ -79,7 +79,7 @@ _SAID_WORDS = ("runtime", "secret", "colab", *_MENUS)
 _IN_COMMENT = re.compile(
     "|".join([r"//colab\.research\.google\.com/", *(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS)]), re.IGNORECASE
 )
-_IN_CODE = re.compile(rf"(?<=[\w:,] ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
 _PACKAGE = re.compile(r"\bgoogle\.colab\b")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
@@ -89,7 +89,7 @@ ABOUT_ACTION = (
     "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
     "in the environment"
 )
-_IN_STRING = re.compile("|".join([_MENU, *_MENUS.values()]), re.IGNORECASE)
+_IN_STRING = re.compile("|".join([_MENU, *_MENUS.values(), rf"(?<=[:,] ){_COLAB}(?=[^\w\n])"]), re.IGNORECASE)
 _RESTART = re.compile(r"\brestart", re.IGNORECASE)
 RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
 # A text that describes a test for Colab, if it stands directly above one.
@@ -224,7 +224,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
 
 
 def _said(source: CellSource) -> Iterator[re.Match[str]]:
-    """The places where code, mostly a message, names Colab, or a string its Runtime menu."""
+    """The places where code, mostly a message, names Colab, and where a string names it or its Runtime menu."""
     yield from outside_comments(source, _IN_CODE)
     for literal in read_cell(source)[0]:
         for match in _IN_STRING.finditer(source.text, *literal.body):

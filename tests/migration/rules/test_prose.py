@@ -297,6 +297,7 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ("# See https://colab.research.google.com/github/a/b/blob/main/c.ipynb\nx = 2", [1]),
         ('def f():\n    """Order: Colab secret, environment.\n\n    x\n    """', [2]),
         ("print(f'{runtime / 60} minutes')", []),
+        ("import tools as colab\nf(x, colab)\nd = {'a': colab}\nprint(f'{d, colab}')", []),
         ("print('런타임 > 런타임 유형 변경')\n# 런타임을 다시 시작하세요", [1, 2]),
         ("# 런타임 시에 런타임 에러\n# ランタイム時に解決される", []),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
