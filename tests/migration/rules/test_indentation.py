@@ -40,7 +40,7 @@ def test_the_indentation_of_the_first_line_is_removed_from_all_lines_that_have_i
         "%%bash\n  ls\ncd x",
         "  %%bash\n  ls",
         "  x = 1 +\ny = 2",
-        "\0 x = 1\n  y = '\0'",
+        "  x = 1\ny = '\0'",
     ],
 )
 def test_other_cells_stay(text):

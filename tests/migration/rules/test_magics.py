@@ -153,6 +153,7 @@ def test_local_magics_are_unchanged(text):
     [
         ("cd /content/x", "%cd /content/x", "exact"),
         ("cd/content/x", "%cd /content/x", "exact"),
+        ("%%time\ncd /content/x", "%%time\n%cd /content/x", "exact"),
         ("ls -lh /content", "%ls -lh /content", "exact"),
         ("mkdir /content/a-b c", "%mkdir /content/a-b c", "exact"),
         # As Python, these lines are divisions.
