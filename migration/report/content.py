@@ -27,7 +27,7 @@ _CREATES = re.compile(
     r"|\b(?:extract\w*|unpack_archive|ZipFile|urlretrieve|urlopen|system|popen|\w*upload\w*|clone_\w+|get_file|chdir"
     r"|(?<!nltk\.)(?<!files\.)\w*download\w*|copyfile|copytree|shutil\.(?:copy|move)\w*)\("
     r"|\bopen\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
-    r"|\.to_\w+\(\s*(?:f[\"']|(?:\w+|[\"'][^\"'\n]*[\"'])\s*(?:\.format\(|[+%]))",
+    r"|\.to_(?:csv|excel|json|parquet|pickle)\(\s*(?:f[\"']|(?:\w+|[\"'][^\"'\n]*[\"'])\s*(?:\.format\(|[+%]))",
     re.MULTILINE | re.IGNORECASE,
 )
 # Code directly before a file from which it creates others: an archive, or the original of a copy.

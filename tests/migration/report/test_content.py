@@ -32,6 +32,7 @@ def _listed(*texts):
         f"!wget -q https://x.org/font.otf\n!git clone https://x.org/y/tools.git\n{READ}",
         f"copy = tensor.clone()\nimport wget, kagglehub\n{READ}",
         f"{READ}  # from the file a b.csv that I download",
+        f"model.to_device(f'cuda:{{number}}')\n{READ}",
         f"{READ}\n!unzip x.zip",
         f"{READ}\nfiles.upload()",
         f"pd.read_csv('a b.csv')\n{READ}",
