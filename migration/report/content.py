@@ -77,8 +77,8 @@ def _has_name_in(later: Set[str], path: str, code: Sequence[str]) -> bool:
 
 
 def _until_created(code: Sequence[str], commands: Collection[str]) -> Iterator[str]:
-    """The lines of code up to the first that may create files without their names, by a command or a function, of
-    whose files only those stay that it creates others from; no lines if a command is in none."""
+    """The lines of code up to the first that may create files without their names, by a command or a function. Of that
+    line, only the paths from which it creates others stay. No lines if a command is in none of them."""
     plain = [_QUOTES.sub("", line) for line in code]
     wanted = {_QUOTES.sub("", command) for command in commands}
     if all(any(command in line for line in plain) for command in wanted):
