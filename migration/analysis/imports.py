@@ -36,9 +36,11 @@ ONLY_ON_COLAB = {
 _PROGRAMS = sorted({*PROGRAMS, "nbconvert"}.union(*(programs for programs, *_ in SYSTEM_PACKAGES.values())))
 CALLS_PROGRAM = holding(
     *("!", "%", "system", "subprocess", "open(", "run(", "call("),
-    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs|python[\d.]*[ \t]+-m)(?![\w-])",
+    like=rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _PROGRAMS))}|git[ \t]+lfs"
+    r"|python[\d.]*[ \t]+(?:-\w+[ \t]+)*-m)(?![\w-])",
 )
 """Trigger for cells that may call a preinstalled program."""
+_MODULE = re.compile(r"(?:-\w+ )*?-m (\S+)")
 _LOADS_EXTENSION = frozenset({"load_ext", "reload_ext"})
 _CALLS_LOAD = re.compile(
     r"""\.(?:run_line_)?magic\(\s*["']%?(?:re)?load_ext(?:["']\s*,\s*["']|[ \t]+)(?P<name>[\w.]+)"""
@@ -217,9 +219,9 @@ def _called(command: shell.Command) -> str:
 
 def _run_module(command: shell.Command) -> str:
     """The module that `python -m module` runs, but pip; empty for other commands."""
-    words = [word.value for word in command.arguments[:2]]
     is_python = re.fullmatch(r"python[\d.]*", command.program) and not command.is_of_other_environment
-    return words[1] if is_python and words[:1] == ["-m"] and len(words) > 1 and words[1] != "pip" else ""
+    found = _MODULE.match(" ".join(word.value for word in command.arguments)) if is_python else None
+    return found[1] if found and found[1] != "pip" else ""
 
 
 def spacy_models(sources: Sequence[CellSource]) -> list[str]:

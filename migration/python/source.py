@@ -116,17 +116,16 @@ class CellSource:
 
     @cached_property
     def bare_magic(self) -> re.Match[str] | None:
-        """A magic alone in its cell or below `%%capture`, where IPython accepts it without `%`. Such a cell has no
-        tree."""
+        """A magic alone in its cell, or below a magic that runs the cell, where IPython accepts it without `%`. Such a
+        cell has no tree."""
         found = self._possible_magic
         return found if found and self.tree is None else None
 
     @cached_property
     def _possible_magic(self) -> re.Match[str] | None:
-        captured = self.magic is not None and self.magic.name == "capture"
-        if not self.is_python or not (captured or self.magic is None) or "\n" in self.text[self.body :].strip():
-            return None
-        return BARE_MAGIC.search(self.masked, self.body)
+        is_run = self.magic is None or self.magic.name in RUNS_CELL
+        is_alone = self.is_python and is_run and "\n" not in self.text[self.body :].strip()
+        return BARE_MAGIC.search(self.masked, self.body) if is_alone else None
 
     @property
     def is_shell(self) -> bool:

@@ -37,7 +37,7 @@ _ONE_DECISION = frozenset({"LF561"})
 # Rules whose changes with the same reason are one item.
 _ONE_ITEM = frozenset({"LF603"})
 # Rules with the same action for different findings, of which each is an item.
-_BY_MESSAGE = frozenset({"LF822", "LF823", "LF831", "LF842"})
+_BY_MESSAGE = frozenset({"LF218", "LF822", "LF823", "LF831", "LF842"})
 SECRETS = frozenset({"LF123", "LF801", "LF803"})
 _UPLOADS = "LF210"
 _SEVERAL_UPLOADS = "LF205"
@@ -294,7 +294,8 @@ def _joined(items: Sequence[FoundItem]) -> tuple[FoundItem, ...]:
             also = () if item.cell in (known.cell, *known.also) else (item.cell,)
             joined[first[key]] = replace(known, also=(*known.also, *also))
             if item.rule in _ONE_ITEM or (item.cell == known.cell and not item.changed):
-                joined[first[key]] = _with_lines(joined[first[key]], item)
+                if (item.cell, item.line) not in ((known.cell, known.line), *known.also_lines):
+                    joined[first[key]] = _with_lines(joined[first[key]], item)
             elif item.changed:
                 message = f"{item.message}: see {where(known.cell, known.line)}"
                 joined.append(replace(item, message=message, action="", keeps="equivalent", severity="information"))

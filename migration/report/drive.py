@@ -56,7 +56,7 @@ _VALUE = re.compile(rf"{_STORED.pattern}\s*{_FOLDER}\s*")
 # A folder of the drive, and the beginning of a text that follows it.
 _JOINED = re.compile(rf"""(?P<join>\bjoin\(\s*)?{_FOLDER}\s*(?P<sign>(?(join)[+,]|\+))\s*[rf]?(?P<quote>["'])""")
 _DEPTH = 3  # maximum length of a chain of names
-_NEAR = 1000  # maximum distance of a path from the code that uses it
+NEAR = 1000  # maximum distance of a path from the code that uses it
 _OPEN_END = re.compile(r"(?<=[(\[{,])[ \t]*\n\s*|\n[ \t]*(?=[)\]}])")
 
 Found = tuple[str, int, int]
@@ -151,7 +151,7 @@ def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]
 
     def of_text(line: str, start: int, end: int, depth: int = _DEPTH) -> list[str]:
         """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
-        before, after = line[max(start - _NEAR, 0) : start], line[end : end + _NEAR]
+        before, after = line[max(start - NEAR, 0) : start], line[end : end + NEAR]
         if use := _use(before, after):
             return [use]
         assigned = _ASSIGNED.fullmatch(before)
@@ -202,7 +202,7 @@ def _of_line(line: str) -> Iterator[Found]:
     """Each path on the drive, with the span of its text."""
     for place in _PLACE.finditer(line):
         rest = line[place.end() :]
-        if opened := _OPENED.search(line, max(place.start() - _NEAR, 0), place.start()):
+        if opened := _OPENED.search(line, max(place.start() - NEAR, 0), place.start()):
             text, start = rest.partition(opened[1])[0].rstrip("\\"), opened.start() + 1
         else:
             word = None if _CD.match(line) else _WORD.match(rest)

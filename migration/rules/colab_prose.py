@@ -28,7 +28,7 @@ _MENU = (
     r"|\bruntime\b\W{0,8}\bmenu\b|\bmenu\b.{0,20}\bruntime\b|\bruntime\b[^.\n]{0,40}\brun[ _-]?all\b"
 )
 _PANEL = r"\b(?:left (?:panel|side ?bar|pane|menu)|files? (?:icon|panel|pane|tab|explorer|browser))\b"
-# The Runtime menu in other languages.
+# The Runtime menu in other languages, whose word also means the time at which a program runs.
 _MENUS = {
     "execution type": r"\bexecution type\b",
     "ejecución": r"\bentorno de ejecución\b",
@@ -37,8 +37,8 @@ _MENUS = {
     "laufzeit": r"\blaufzeit(?:typ|umgebung)\b",
     "выполнения": r"среда выполнения",
     "运行时": r"运行时类型",
-    "ランタイム": r"ランタイム",
-    "런타임": r"런타임",
+    "ランタイム": r"ランタイム(?!時|エラー)",
+    "런타임": r"런타임(?! ?(?:에러|오류|시에?\b))",
 }
 # Texts about Colab, by a word that each of them contains: it is much faster to find than the pattern.
 _ABOUT_COLAB = {
@@ -81,7 +81,7 @@ _SAID_WORDS = ("runtime", "secret", "colab", "upload", *_MENUS)
 _IN_COMMENT = re.compile(
     "|".join([r"//colab\.research\.google\.com/", *(_ABOUT_COLAB[word].pattern for word in _SAID_WORDS)]), re.IGNORECASE
 )
-_IN_CODE = re.compile(rf"(?<=[\w:,] ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
+_IN_CODE = re.compile(rf"(?<=\w ){_COLAB}(?=[^\w\n])", re.IGNORECASE)
 _PACKAGE = re.compile(r"\bgoogle\.colab\b")
 _REWRITTEN = re.compile(r"@|/content|google\.colab|/drive\b", re.IGNORECASE)
 _COMMENT = re.compile(r"#+[ \t]*(?P<text>[^\n]*)")
@@ -91,7 +91,7 @@ ABOUT_ACTION = (
     "reword the text if it matters: the menu is called Kernel, the notebook and its files are on this machine, secrets "
     "in the environment"
 )
-_IN_STRING = re.compile("|".join([_MENU, *_MENUS.values()]), re.IGNORECASE)
+_IN_STRING = re.compile("|".join([_MENU, *_MENUS.values(), rf"(?<=[:,] ){_COLAB}(?=[^\w\n])"]), re.IGNORECASE)
 _RESTART = re.compile(r"\brestart", re.IGNORECASE)
 RESTART_ACTION = "after a restart of the kernel, run the added cells at the top again, then continue"
 # A text that describes a test for Colab, if it stands directly above one.
@@ -226,7 +226,7 @@ def _form_texts(source: CellSource, facts: NotebookFacts) -> Iterator[Finding]:
 
 
 def _said(source: CellSource) -> Iterator[re.Match[str]]:
-    """The places where code, mostly a message, names Colab, or a string its Runtime menu."""
+    """The places where code, mostly a message, names Colab, and where a string names it or its Runtime menu."""
     yield from outside_comments(source, _IN_CODE)
     for literal in read_cell(source)[0]:
         for match in _IN_STRING.finditer(source.text, *literal.body):

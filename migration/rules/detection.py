@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from core.secrets.finding import masked
 from migration.analysis.facts import NotebookFacts
@@ -18,7 +19,7 @@ from migration.python.scopes import accesses
 from migration.python.shell_texts import shell_texts
 from migration.python.source import CellSource
 from migration.python.statements import blocks, take_out
-from migration.rules.folding import fold, operands_text
+from migration.rules.folding import NOT_HERE, fold, operands_text
 from migration.rules.magics import TENSORFLOW_1_ACTION
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import pipelines
@@ -41,12 +42,18 @@ def _find_tries(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for choice in facts.colab.cell(source).choices:
         if isinstance(choice.node, ast.Try) and not choice.colab:
             what = "`%tensorflow_version`" if isinstance(choice.failing, ast.Expr) else "`google.colab`"
-            ends_empty = choice.handler is not None and all(isinstance(node, ast.Pass) for node in choice.handler.body)
-            has_lines = ends_empty and choice.node.body[0] in choice.kept
-            rest = "the lines above its import replace" if has_lines else "the handler replaces"
-            found = _local(source, choice, f"{what} is not available here, so {rest} the `try`")
+            found = _local(source, choice, f"{what} is not available here, so ")
             if found.edits:
-                yield found
+                yield replace(found, message=found.message + _instead(choice, choice.node, found.edits))
+
+
+def _instead(choice: Choice, node: ast.Try, edits: Sequence[Edit]) -> str:
+    """What the edits write instead of a `try` or a part of it."""
+    if edits[0].text.startswith(NOT_HERE):
+        return "an error that the `except` handles replaces the lines from its import on"
+    ends_empty = choice.handler is not None and all(isinstance(part, ast.Pass) for part in choice.handler.body)
+    has_lines = ends_empty and node.body[0] in choice.kept
+    return f"{'the lines above its import replace' if has_lines else 'the handler replaces'} the `try`"
 
 
 def _find_kept(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:

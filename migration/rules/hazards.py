@@ -33,7 +33,7 @@ _MAY_CHANGE_MACHINE = re.compile(
 _WEB_SCRIPT = re.compile(
     r"\b(?:curl|wget)\b(?P<address>[^|\n]*)"
     r"\|\s*(?!sudo)(?:(?:env|-\w+)\s+|\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*\s+)*"
-    r"(?:(?:ba)?sh\b|python[\d.]*[ \t]*-?[ \t]*(?=[\n;&|)\"']|$))"
+    r"(?:(?:ba)?sh\b|python[\d.]*(?:[ \t]+-(?![\w-])|[ \t]*(?=[\n;&|)\"']|$)))"
 )
 # Scripts that add a package source, or set up Colab's machine.
 _CHANGES_MACHINE = re.compile(r"\bscript\.(?:deb|rpm)\.sh|\bnodesource\.com|(?<![a-zA-Z])colab(?![a-zA-Z])")
@@ -44,6 +44,10 @@ _CHANGES_SETTINGS = {
     "mamba": _CONDA_SETTINGS,
     "git": re.compile(r"config\b(?=.* --(?:global|system)\b)(?!.* (?:-l|--list|--get[\w-]*)\b)"),
 }
+_OF_THIS_MACHINE = (
+    "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages, "
+    "`ldconfig -p` for libraries"
+)
 _CHECK = "check its effect on this machine: delete it, run it once by hand, or use a folder below WORK_DIR"
 _SETTINGS = "delete the line, unless you want these settings in every notebook and terminal of yours"
 _ALL = "all of the folder: the notebook, `landfall_runtime.py` and your files"
@@ -200,7 +204,7 @@ def _find_machine_paths(source: CellSource, facts: NotebookFacts) -> Iterator[Ma
     found += [*at_root, *outside_comments(source, _CLIMB)]
     by_line = {source.line_of(match.start("path")): match for match in reversed(found)}
     for _, match in sorted(by_line.items()):
-        action = "use the path of this machine: `~` for the home folder, `sysconfig.get_paths()` for installed packages"
+        action = _OF_THIS_MACHINE
         if match in at_root:
             action = "use a folder below WORK_DIR: only an administrator of this machine may write to its root"
         elif match.re is _CLIMB:

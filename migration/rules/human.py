@@ -272,7 +272,7 @@ RULES: tuple[Rule, ...] = (
         "nothing; reported",
         Keeps.NEEDS_HUMAN,
         _find_modules,
-        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*|--[^\n]*|renderer[^\n]*)colab"),
+        holding("colab", like=r"(?:\b(?:import|from)\s[^\n]*|\.\w*|(?<!-)--[^\n]*|renderer(?:s\.default)?\W*)colab"),
         example=Example("import colab_utils"),
     ),
     Rule(

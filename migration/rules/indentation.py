@@ -9,33 +9,24 @@ from textwrap import dedent
 from migration.analysis.facts import NotebookFacts
 from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, edited
-from migration.python.scanning import parse
 from migration.python.source import CellSource
 from migration.rules.rule import Example, Match, Rule
 
 _INDENT = re.compile(r"\s*^(?P<indent>[ \t]+)\S", re.MULTILINE)
+_INDENTED_CODE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]+[^\s#]")
 
 
 def _find_indented(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     first = _INDENT.match(source.text)
-    if first is None or not source.is_python or source.magic is not None:
+    if first is None or not _INDENTED_CODE.match(dedent(source.text)):  # what all lines have, IPython 9 removes
         return
     indent = first["indent"]
     starts = [start for start in source.line_starts if source.text.startswith(indent, start)]
     edits = tuple(Edit(start, start + len(indent), "") for start in starts)
-    if _parses(source.masked) or CellSource(edited(source.text, edits), own_magics=source.own_magics).tree is None:
-        return
-    message = "the first line is indented, and others are not: IPython 9 does not run such a cell"
-    yield Match(first.start("indent"), first.end(), message, edits)
-
-
-def _parses(text: str) -> bool:
-    """Whether a text parses without the indentation that all its lines have: that is what IPython 9 removes."""
-    try:
-        parse(dedent(text))
-    except SyntaxError:
-        return False
-    return True
+    new = CellSource(edited(source.text, edits), own_magics=source.own_magics)
+    if new.tree is not None or not new.is_python:
+        message = "the first line is indented, and others are not: IPython 9 does not run such a cell"
+        yield Match(first.start("indent"), first.end(), message, edits)
 
 
 RULES: tuple[Rule, ...] = (

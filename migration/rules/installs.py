@@ -73,12 +73,12 @@ def _find_uv(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
         if not call.uv or call.subcommand not in _UV_SUBCOMMANDS or found.words or _colab_words(call)[1]:
             continue
         edits = [_without(found, item.words[0]) for item in call.items if item.option == "--system"]
-        of_colab = (item for item in call.items if item.option == "--python" and _COLAB_PYTHON.fullmatch(item.value))
-        named = next(of_colab, None)
+        chosen = (item for item in call.items if item.option in ("--python", "-p"))
+        of_colab = [item.words for item in chosen if _COLAB_PYTHON.fullmatch(item.value)]
         if found.magic or found.automagic:
-            edits += [_without(found, word) for word in (named.words if named else ())]
-        elif named:
-            edits.append(found.edit(named.words[0].start, named.words[-1].end, _KERNEL_PYTHON))
+            edits += [_without(found, word) for words in of_colab for word in words]
+        elif of_colab:
+            edits += [found.edit(words[0].start, words[-1].end, _KERNEL_PYTHON) for words in of_colab]
         elif call.option("--python", "-p", "--target", "--prefix"):
             continue
         else:

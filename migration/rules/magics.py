@@ -111,7 +111,8 @@ def _find_bare(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     """A magic without `%` that another rule has to rewrite."""
     found = source.bare_magic
     start, end = found.span("name") if found else (0, 0)
-    if found and (found["name"] == "tensorflow_version" or find_paths(source.text[end : found.end()], facts.mounts)):
+    command = f"{found['name']} {source.text[end : found.end()]}" if found else ""
+    if found and (found["name"] == "tensorflow_version" or find_paths(command, facts.mounts)):
         message = f"`{found['name']}` without `%` is not Python, and names what only Colab has"
         apart = (Edit(end, end, " "),) if source.text[end] == "/" else ()  # IPython itself reads `cd/x` as `%cd /x`
         yield Match(start, found.end(), message, (Edit(start, start, "%"), *apart))

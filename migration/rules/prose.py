@@ -35,6 +35,7 @@ _BADGE = re.compile(
 )
 _NOTEBOOK_URL = re.compile(_URL)
 _LINKS = re.compile(rf"{_PICTURE.pattern}|\[[^\]\n]*\]\([^)\n]*\)|<a\b[^>]*>[^<]*</a>|<br\s*/?>", re.IGNORECASE)
+_TAG_END = re.compile(r"(?:(?:[\"'][^<>\n]*)?>\s*)?")
 _HTML_AROUND = re.compile(r"\s*</?(?!(?:a|img|br)\b)\w", re.IGNORECASE)
 _NAMES_BADGE = holding(
     "badge",
@@ -67,12 +68,11 @@ def _find_badges(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
 def _find_links(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     badges = _badges(source.text)
     for match in _NOTEBOOK_URL.finditer(source.text):
-        _, end = match.span()
-        of_badge = any(
-            low < end <= high or (end <= low and not source.text[end:low].strip("\"'> ")) for low, high in badges
-        )
-        if not _is_code(source.text, match.start()) and not of_badge:
-            yield Match(*match.span(), "link that opens a notebook in Colab", (), _LINK_ACTION)
+        start, end = match.span()
+        rest = _TAG_END.match(source.text, end)
+        of_badge = any(low < end <= high or (rest and end <= low <= rest.end()) for low, high in badges)
+        if not _is_code(source.text, start) and not of_badge:
+            yield Match(start, end, "link that opens a notebook in Colab", (), _LINK_ACTION)
 
 
 def _badges(text: str) -> list[tuple[int, int]]:

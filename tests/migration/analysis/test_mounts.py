@@ -44,6 +44,8 @@ def test_a_commented_mount_counts_without_another_one():
 def test_a_commented_mount_leaves_other_cells_unread():
     sources, _ = _facts("x = (")
     assert "_parsed" not in vars(sources[1])
+    assert sources[1].tree is None
+    assert "_parsed" in vars(sources[1])
 
 
 def test_a_folder_below_drive_in_a_magic_without_a_sign_is_no_name():

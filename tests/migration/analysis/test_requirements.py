@@ -114,7 +114,7 @@ def test_uv_in_any_folder_and_the_programs_of_the_kernel_give_requirements(text)
     [
         ("!uv pip install --system x", "uv"),
         ("!python -m spacy download en_core_web_sm", "spacy"),
-        ("!python3 -m nltk.downloader punkt", "nltk"),
+        ("!python3 -u -m nltk.downloader punkt", "nltk"),
         ("%matplotlib widget", "ipympl"),
         ("!pip install qrcode\nimport qrcode\nqrcode.make('a')", "pillow"),
     ],

@@ -32,6 +32,7 @@ def _listed(*texts):
         f"!wget -q https://x.org/font.otf\n!git clone https://x.org/y/tools.git\n{READ}",
         f"copy = tensor.clone()\nimport wget, kagglehub\n{READ}",
         f"{READ}  # from the file a b.csv that I download",
+        f"model.to_device(f'cuda:{{number}}')\n{READ}",
         f"{READ}\n!unzip x.zip",
         f"def f():\n    return 1\n{READ}\n!unzip x.zip",
         f"def load():\n    {READ}\n    return frame\nload()",
@@ -78,14 +79,30 @@ def test_a_file_that_no_cell_creates(text):
         ["pd.read_csv('in/a.csv')"],
         [f"def load():\n    {READ}\n    return frame", "!unzip x.zip", "load()"],
         ["path = '/content/in/a b.csv'\nf(path)\n!python make_data.py\nload(path)"],
+        ["gdown.download(url, '/content/in/a b.csv')", READ],
+        ["urlretrieve(url, '/content/in/a b.csv')", READ],
+        ["!curl -L $url > '/content/in/a b.csv'", READ],
+        ["!python make_data.py --out '/content/in/a b.csv'"],
+        ["frame.to_csv('{} b.csv'.format(name))", READ],
+        ["frame.to_csv(folder + '/a b.csv')", READ],
     ],
 )
 def test_other_files(texts):
     assert _listed(*texts) == ()
 
 
-def test_an_archive_is_listed_and_not_what_it_contains():
-    assert _listed(f"!unzip '/content/x.zip'\n{READ}") == ("x.zip",)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!unzip '/content/x.zip'",
+        "!tar -xf '/content/x.zip' -C in",
+        "ZipFile('/content/x.zip').extractall('/content/in.d')",
+        "shutil.unpack_archive('/content/x.zip', '/content/in.d')",
+        "copyfile('/content/x.zip', '/content/in/a b.csv')",
+    ],
+)
+def test_an_archive_is_listed_and_not_what_it_contains(text):
+    assert _listed(f"{text}\n{READ}") == ("x.zip",)
 
 
 def test_samples_of_colab_are_listed_next_to_any_download():

@@ -133,9 +133,10 @@ def _found(cell, **changes):
 def test_repeated_manual_steps_are_one_item():
     items = found_items([_found(1), _found(1), _found(4), _found(5, action="other"), _found(6, changed=True)])
     assert [(item.cell, item.also) for item in items] == [(1, (4,)), (5, ()), (6, ())]
+    assert [item.message for item in items] == ["m1", "m5", "m6"]  # two findings of one line
 
 
-@pytest.mark.parametrize("rule", ["LF822", "LF823", "LF831", "LF842"])
+@pytest.mark.parametrize("rule", ["LF218", "LF822", "LF823", "LF831", "LF842"])
 def test_different_changes_paths_and_modules_are_items_of_their_own(rule):
     changes = {"rule": rule, "message": "sudo"}
     items = found_items([_found(1, **changes), _found(1, **changes | {"message": "npm"}), _found(4, **changes)])

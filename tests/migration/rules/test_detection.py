@@ -173,6 +173,8 @@ def test_a_finding_says_what_replaces_a_try():
     assert (new, "the lines above its import replace" in found.message) == ("import os\na()", True)
     new, (found,) = rewritten_one(f"{before}b()\na()")
     assert (new, "the handler replaces" in found.message) == ("import os\nb()\na()", True)
+    new, (found,) = rewritten_one("try:\n    b()\n    import google.colab\n    c()\nexcept ImportError:\n    pass")
+    assert ("    b()\n    raise ModuleNotFoundError" in new, "an error" in found.message) == (True, True)
 
 
 @pytest.mark.parametrize(

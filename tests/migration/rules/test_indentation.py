@@ -21,6 +21,8 @@ def _rewritten(text):
         ("  # a\n  !ls\n\n!git clone b\nx = 1", "# a\n!ls\n\n!git clone b\nx = 1"),
         ("\n\tif x:\n\t\ty = 1\nz = 2", "\nif x:\n\ty = 1\nz = 2"),
         ('  x = """\n  a\nb"""\ny = 1', 'x = """\na\nb"""\ny = 1'),
+        ("  %%bash\n  ls\ncd x", "%%bash\nls\ncd x"),
+        (" %%time\nx = 1", "%%time\nx = 1"),
     ],
 )
 def test_the_indentation_of_the_first_line_is_removed_from_all_lines_that_have_it(text, expected):
@@ -36,6 +38,9 @@ def test_the_indentation_of_the_first_line_is_removed_from_all_lines_that_have_i
         "x = 1\n  # a comment\nif x:\n    y = 1",
         "    x = 1\n  y = 2\nz = (",  # no IPython runs it
         "%%bash\n  ls\ncd x",
+        "  %%bash\n  ls",
+        "  x = 1 +\ny = 2",
+        "  x = 1\ny = '\0'",
     ],
 )
 def test_other_cells_stay(text):

@@ -88,6 +88,7 @@ def test_cells_of_other_languages_are_unchanged():
         ("!uv pip install --python /usr/bin/python3 x", '!uv pip install --python "$(which python)" x'),
         ("!uv pip install --python=/usr/bin/python x", '!uv pip install --python "$(which python)" x'),
         ("%uv pip install --python /usr/local/bin/python3.12 x", "%uv pip install x"),
+        ("!uv pip install -p /usr/bin/python3 x", '!uv pip install --python "$(which python)" x'),
         ("!uv pip install --target y x", "!uv pip install --target y x"),
         ("!uv sync", "!uv sync"),
     ],

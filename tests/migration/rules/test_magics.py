@@ -153,6 +153,7 @@ def test_local_magics_are_unchanged(text):
     [
         ("cd /content/x", "%cd /content/x", "exact"),
         ("cd/content/x", "%cd /content/x", "exact"),
+        ("%%time\ncd /content/x", "%%time\n%cd /content/x", "exact"),
         ("ls -lh /content", "%ls -lh /content", "exact"),
         ("mkdir /content/a-b c", "%mkdir /content/a-b c", "exact"),
         # As Python, these lines are divisions.
@@ -184,6 +185,16 @@ def test_the_string_of_an_automagic_is_text_of_a_command(before, after):
     facts = collect_facts([CellSource(before)])
     new, _ = rewrite(CellSource(before), cell_type="code", rules=(*paths.RULES, *magics.RULES), facts=facts)
     assert new.text == after
+
+
+def test_an_automagic_enters_the_mounted_drive_by_its_name():
+    cells = [
+        CellSource("from google.colab import drive\ndrive.mount('/content/drive')"),
+        CellSource("cd drive", index=1),
+    ]
+    new, _ = rewrite(cells[1], cell_type="code", rules=(*paths.RULES, *magics.RULES), facts=collect_facts(cells))
+    assert new.text == "%cd $DRIVE_DIR"
+    assert _rewrite("cd drive") == ("cd drive", [])
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ def test_a_badge_in_an_open_link_is_reported_once():
     badge = f'<a href="{_URL}"><img src="https://colab.research.google.com/assets/colab-badge.svg" alt="Colab"/>'
     _, found = _rewrite(f"<table>{badge}")
     assert [finding.rule for finding in found] == ["LF701"]
+    _, found = _rewrite("<table>" + badge.replace(">", " target='_blank'>\n", 1))
+    assert [finding.rule for finding in found] == ["LF701"]
     _, found = _rewrite(f"<table>{badge} [b]({_URL})")
     assert [finding.rule for finding in found] == ["LF701", "LF702"]
 
@@ -296,7 +298,9 @@ def test_a_comment_about_the_menu_of_colab_is_reported():
         ("# See https://colab.research.google.com/github/a/b/blob/main/c.ipynb\nx = 2", [1]),
         ('def f():\n    """Order: Colab secret, environment.\n\n    x\n    """', [2]),
         ("print(f'{runtime / 60} minutes')", []),
+        ("import tools as colab\nf(x, colab)\nd = {'a': colab}\nprint(f'{d, colab}')", []),
         ("print('런타임 > 런타임 유형 변경')\n# 런타임을 다시 시작하세요", [1, 2]),
+        ("# 런타임 시에 런타임 에러\n# ランタイム時に解決される", []),
         ("# at runtime\nassert runtime > 0, 'no runtime type'", []),
     ],
 )
