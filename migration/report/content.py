@@ -18,7 +18,7 @@ _QUOTES = re.compile(r"""["'\\]""")
 # Code that reads a file by its name alone.
 _READS = re.compile(r"""\b(?:read|load|open|imread)\w*\(\s*[rf]?(["'])[^"'\n]*\1(?!\s*,\s*(?:mode\s*=\s*)?["'][wxa])""")
 # The drive, and Colab's own samples, of which the files that Colab has are listed.
-_OTHERS = ("drive/", "gdrive/", "google_drive/", "sample_data/")
+_OTHERS = ("drive/", "gdrive/", "google_drive/")
 _SAMPLES = re.compile(
     r"\bsample_data/(?:california_housing_t(?:est|rain)\.csv|mnist_t(?:est|rain_small)\.csv|anscombe\.json)"
 )
@@ -26,7 +26,7 @@ _SAMPLES = re.compile(
 _CREATES = re.compile(
     r"^[ \t]*%%(?:bash|sh|shell|script|writefile|file)\b|^[ \t]*%(?:run|sx|system|cp|mv)\b|\bsubprocess\."
     r"|\b(?:extract\w*|unpack_archive|ZipFile|urlretrieve|urlopen|system|popen|\w*upload\w*|clone_\w+|get_file|chdir"
-    r"|(?<!nltk\.)(?<!files\.)\w*download\w*|copyfile|copytree|shutil\.(?:copy|move)\w*)\("
+    r"|(?<!nltk\.)(?<!files\.)(?<!yf\.)(?<!yfinance\.)\w*download\w*|copyfile|copytree|shutil\.(?:copy|move)\w*)\("
     r"|\bopen\(\s*(?:f[\"']|[^\s\"'])[^()\n]*,\s*(?:mode\s*=\s*)?[\"'][wxa]"
     r"|\.to_(?:csv|excel|json|parquet|pickle)\(\s*(?:f[\"']|(?:\w+|[\"'][^\"'\n]*[\"'])\s*(?:\.format\(|[+%]))",
     re.MULTILINE | re.IGNORECASE,
@@ -65,6 +65,7 @@ def content_files(cells: Sequence[CellSource]) -> tuple[str, ...]:
         if must_exist(path, kinds)
         and "creates" not in kinds
         and not path.startswith(_OTHERS)
+        and not _SAMPLES.fullmatch(path)
         and fetched.isdisjoint(path.split("/"))
         and not _has_name_in(later, path, code)
         and path.rpartition("/")[2] not in rest

@@ -35,6 +35,8 @@ _WRITES = re.compile(
     r"""|[\[(,.{]\s*["']?(?:out\w*|to_file|save_(?:dir|path|to)|logs?_?dir|logging_dir)["'\]]*\s*[=:]\s*[frb]?["']?$"""
     r"""|!\s*(?:zip(?:\s+-\S+)*|tar\s+-?c\S*|unzip\s.*\s-d|(?:wget|curl|gdown|aria2c)\s.*\s-[oOP])\s*["'{]*$"""
 )
+_END = re.compile(r"[;#|]|&&|\d?>")  # of a command, or of its arguments
+_CLONES = re.compile(r"""!\s*git\s+clone\s.*\S\s+["'{]*$""")
 _COPIES = re.compile(r"""!\s*(?:cp|mv)\s.*\S\s+["'{]*$""")
 _SHOWS = re.compile(
     r"""\b(?:print|input|exists|isdir|isfile|remove|rmtree|mount)\((?:[\w.]*listdir\()?(?:[^()]*|f?["'][^"']*)$"""
@@ -76,15 +78,20 @@ def drive_files(findings: Iterable[Finding], cells: Sequence[CellSource]) -> tup
     which exists on the drive, unless they create it."""
     if not uses_drive(findings):
         return ()
-    found = uses_of_paths(_with_values(code_lines(cells)), _of_line)
+    code = _with_values(code_lines(cells))
+    found = uses_of_paths(code, _of_line)
     needed = [path for path, kinds in found.items() if must_exist(path, kinds) or kinds == ["sends"]]
-    needed = [path for path in needed if not _is_cloned(path, cells)]
+    cloned = [path for path, kinds in found.items() if "clones" in kinds]
+    needed = [
+        path for path in needed if not _is_cloned(path, cells) and not any(_is_below(path, one) for one in cloned)
+    ]
     needed = [
         path for path in needed if _is_file(path) or not any(_is_below(path, one) for one in needed if one != path)
     ]
-    there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds)]
+    there = [*needed, *(path for path, kinds in found.items() if "creates" in kinds), *cloned]
+    filled = {path for line in code for path, _, end in _of_line(line) if line[end - 1] == "/"}
     for path in (path for path, kinds in found.items() if path not in there and "writes" in kinds):
-        folder = path.rpartition("/")[0]
+        folder = path if path in filled else path.rpartition("/")[0]
         if "/" in folder and not any(_is_below(one, folder) or _is_below(folder, one) for one in there):
             needed.append(folder)
             there.append(folder)
@@ -147,7 +154,7 @@ def code_lines(cells: Iterable[CellSource]) -> list[str]:
 
 def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]]) -> dict[str, list[str]]:
     """What the code does with each path that `paths_of` finds in a line, in this order: `reads` (also if unknown),
-    `writes`, `creates` (a folder with those above it), `shows` or `sends` it."""
+    `writes`, `creates` (a folder with those above it), `clones` into, `shows` or `sends` it."""
 
     def of_text(line: str, start: int, end: int, depth: int = _DEPTH) -> list[str]:
         """What a line does with the file that `start:end` names, or the other lines with a name that it assigns."""
@@ -184,11 +191,11 @@ def uses_of_paths(code: Sequence[str], paths_of: Callable[[str], Iterable[Found]
 
 def _use(before: str, after: str) -> str | None:
     """What code does with the path between these texts; None if it may read it, or give it a name."""
-    for use, pattern in (("sends", _SENDS), ("creates", _CREATES), ("shows", _SHOWS)):
+    for use, pattern in (("sends", _SENDS), ("creates", _CREATES), ("clones", _CLONES), ("shows", _SHOWS)):
         if pattern.search(before):
             return use
     writes = _WRITES.search(before) or _WRITTEN.match(after) or (_OPENS.search(before) and _TO_WRITE.match(after))
-    return "writes" if writes or (_COPIES.search(before) and not after.strip(" \"'}")) else None
+    return "writes" if writes or (_COPIES.search(before) and not _END.split(after)[0].strip(" \"'}")) else None
 
 
 def must_exist(path: str, kinds: Sequence[str]) -> bool:

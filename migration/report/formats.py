@@ -45,9 +45,10 @@ def _paragraph(notebook: NotebookReport, most: int | None) -> Iterator[str]:
         yield f"  {', '.join(facts)}"
     if notebook.output and notebook.uses_drive:
         yield "  uses Google Drive: copy what it reads, and folders it writes to, to the parameter `drive_dir`"
+        yield from ["    its code names these; leave out what it makes itself:"] * bool(notebook.drive)
         yield from _copies(notebook.drive, most)
     if notebook.output and notebook.content:
-        yield "  reads files that no cell creates: copy them to the folder `work_dir`, a parameter of the notebook"
+        yield "  reads files that no cell seems to make: copy them to the folder of the parameter `work_dir`"
         yield from _copies(notebook.content, most)
     if notebook.output and notebook.uploads:
         yield from wrapped(f"uploads files: {notebook.uploads}", "  ", 4)

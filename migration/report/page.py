@@ -124,7 +124,9 @@ def _to_do(notebooks: Iterable[NotebookReport]) -> _Markup:
                 "section",
                 _element("h3", notebook.output or notebook.input),
                 _element("p", notebook.error, class_="failed") if notebook.error else "",
-                _table(("copy", "to"), [*notebook.drive.items(), *notebook.content.items()]),
+                _table(
+                    ("copy, unless the notebook makes it", "to"), [*notebook.drive.items(), *notebook.content.items()]
+                ),
                 _element("p", _prose(f"Uploads files: {notebook.uploads}.")) if notebook.uploads else "",
                 _element("ol", *(_element("li", _finding(item)) for item in notebook.needs_human))
                 if notebook.needs_human

@@ -62,7 +62,7 @@ _TARGET = re.compile(
 )
 _COLAB_MACHINE = re.compile(
     r"(?<![\w.$}~/-])(?<!\w:)(?P<path>(?:/root(?=[/\"'\s)]|$)|/usr/local/(?:[\w.-]+\.sh\b|lib/python(?:[\d.*]|\$?\{\w+\})*/(?:dist|site)-packages|cuda[\w.-]*|bin/python[\d.]*|envs/[\w.-]+(?=/))"
-    r"|/usr/lib/(?:x86_64-linux-gnu/lib[\w.+-]+\.so[\d.]*|python[\d.*]+|python/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|\.\./content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
+    r"|/usr/lib/(?:x86_64-linux-gnu/lib[\w.+-]+\.so[\d.]*|python[\d.*]+|python/dist-packages|jvm|chromium-browser)(?=/|[\"'\s)]|$)|/opt/(?:bin|conda|google)(?=/|[\"'\s)]|$)|(?:\.\./)+content\b|/usr/lib64-nvidia|/tools/node|/datalab\b"
     r"|/env/python\b|/var/colab\b)[^\s\"'`:;,)|]*)",
     re.MULTILINE,
 )

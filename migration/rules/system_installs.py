@@ -17,7 +17,7 @@ from migration.notebook.findings import Keeps
 from migration.notebook.texts import Edit, holding
 from migration.python.shell_texts import ShellText, list_commands, shell_texts
 from migration.python.source import CellSource, Command
-from migration.python.statements import blocks
+from migration.python.statements import blocks, take_out
 from migration.python.trees import imported_packages
 from migration.rules.rule import Example, Match, Rule
 from migration.shell.installs import SystemCall, pipelines, system_call
@@ -37,6 +37,7 @@ _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _PYTHON = re.compile(r"\bpython(3\.\d+)\b")
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _DELETES = r"rm(?:\s+-\w+)+\s+([\"']?)(?:{})(?:/\*?)?\1/?"
+_RMTREE_SAMPLES = re.compile(r"(?:shutil\.)?rmtree\(\s*[\"'](?:/content/|\./)?sample_data/?[\"'][^()]*\)")
 _SAMPLES = re.compile(_DELETES.format(r"(?:/content/|\./)?sample_data"))
 
 
@@ -177,6 +178,9 @@ def _find_samples(source: CellSource, facts: NotebookFacts) -> Iterator[Match]:
     for command, message in found.items():
         edits = as_comment(source, command, needs_pass=_needs_pass(source, facts, command, list(found)))
         yield Match(command.start, command.end, message, edits)
+    for node in source.nodes if "rmtree" in source.text and not facts.makes_samples else ():
+        if isinstance(node, ast.Expr) and _RMTREE_SAMPLES.fullmatch(source.segment(node)):
+            yield Match(*source.span(node), samples, take_out(source, [node], f"# {source.segment(node)}", always=True))
 
 
 _SYSTEM = holding(
@@ -188,12 +192,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="LF524",
         name="deletion of Colab's samples or mount point",
-        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, if no cell creates the "
-        "folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do; `!rm -rf /content/drive`",
+        matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, "
+        "`shutil.rmtree('sample_data')`, if no cell creates the folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do; "
+        "`!rm -rf /content/drive`",
         writes="a comment",
         keeps=Keeps.EQUIVALENT,
         find=_find_samples,
-        trigger=holding("sample_data", "rm", like=r"\brm[ \t]+-"),
+        trigger=holding("sample_data", "rm", like=r"\brm[ \t]+-|\brmtree\("),
         example=Example("!rm -r /content/sample_data", "# !rm -r /content/sample_data"),
     ),
     Rule(

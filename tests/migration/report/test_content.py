@@ -34,6 +34,7 @@ def _listed(*texts):
         f"{READ}  # from the file a b.csv that I download",
         f"model.to_device(f'cuda:{{number}}')\n{READ}",
         f"{READ}\n!unzip x.zip",
+        f"prices = yf.download('SPY')\n{READ}",
         f"def f():\n    return 1\n{READ}\n!unzip x.zip",
         f"def load():\n    {READ}\n    return frame\nload()",
         f"{READ}\nfiles.upload()",
@@ -74,7 +75,6 @@ def test_a_file_that_no_cell_creates(text):
         ["gdown.cached_download(url)", READ],
         ["snapshot_download('x')", READ],
         ["pd.read_csv('/content/drive/MyDrive/a.csv')"],
-        ["pd.read_csv('/content/sample_data/a.csv')"],
         ["pd.read_csv(f'/content/{name}.csv')"],
         ["pd.read_csv('in/a.csv')"],
         [f"def load():\n    {READ}\n    return frame", "!unzip x.zip", "load()"],
@@ -101,6 +101,10 @@ def test_other_files(texts):
         "copyfile('/content/x.zip', '/content/in/a b.csv')",
     ],
 )
+def test_a_file_of_the_author_next_to_the_samples_is_listed():
+    assert _listed("cv2.imread('/content/sample_data/a.png')") == ("sample_data/a.png",)
+
+
 def test_an_archive_is_listed_and_not_what_it_contains(text):
     assert _listed(f"{text}\n{READ}") == ("x.zip",)
 

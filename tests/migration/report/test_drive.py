@@ -26,6 +26,8 @@ def _listed(*texts):
         f"shutil.rmtree('{FILE}')",
         f"shutil.copytree(source, '{FILE}', dirs_exist_ok=True)",
         f"drive.mount('{FILE}')",
+        f"!cp scores.csv {FILE} 2>/dev/null || true",
+        f"!git clone https://x.org/a/b.git {FILE}\nsys.path.append('{FILE}/src')",
         "open('H:/My Drive/a.csv')",
         f"open('{FILE}', 'w').write(text)",
         f"with open('{FILE}', mode='wb') as file:\n    pickle.dump(model, file)",
@@ -115,6 +117,10 @@ def test_names_are_followed_through_the_cells():
     assert _listed(*cells, "os.makedirs(FOLDER)") == ()
     assert _listed(*cells, "names = os.listdir(FOLDER)") == ("MyDrive/out",)
     assert _listed(*cells, "print 'Python 2', FOLDER") == ("MyDrive/out",)
+
+
+def test_a_folder_that_files_are_copied_into_is_listed():
+    assert _listed("!cp -r out/* /content/drive/MyDrive/model/") == ("MyDrive/model",)
 
 
 def test_a_folder_below_a_listed_one_is_not_listed_again():

@@ -53,8 +53,8 @@ def test_the_summary_says_where_files_of_the_drive_belong():
     plain = NotebookReport("b.ipynb", "migrated", "local_b.ipynb", changes=1)
     lines = summary_text(make_report([drive, plain], "write")).splitlines()
     assert [number for number, line in enumerate(lines) if "drive_dir" in line] == [2]
-    assert "MyDrive/x/a.csv" in lines[3]
-    assert lines[3].endswith(" drive/x/a.csv")
+    assert "leave out what it makes itself" in lines[3]
+    assert lines[4] == "    copy MyDrive/x/a.csv to drive/x/a.csv"
     written = NotebookReport("a.ipynb", "migrated", "local_a.ipynb", changes=1, uses_drive=True)
     assert "copy what it reads" in summary_text(make_report([written], "write"))
 

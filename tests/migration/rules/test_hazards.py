@@ -78,6 +78,7 @@ def _found(text):
         ("!/usr/local/cuda/bin/nvcc --version", ["LF831"]),
         ("os.environ['PATH'] += ':/usr/local/cuda/bin'", ["LF831"]),
         ("os.environ['JAVA_HOME'] = '/usr/lib/jvm/java-8-openjdk-amd64'", ["LF831"]),
+        ("dest = '../../content/drive/MyDrive/x'", ["LF831"]),
         ("os.environ['LD_PRELOAD'] = '/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4'", ["LF831"]),
         ("sys.path.append('/usr/local/lib/python3.7/site-packages')", ["LF831"]),
         ("sys.path.append(f'/usr/local/lib/python{version}/site-packages')", ["LF831"]),

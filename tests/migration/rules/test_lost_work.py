@@ -248,6 +248,12 @@ def test_a_module_that_nothing_uses_or_that_only_colab_has_is_missing_here():
     assert rewritten(text.format("output", "if output:\n    output.clear()"))[0][0].startswith("output = None\n")
 
 
+def test_a_handler_of_a_mount_does_not_move_the_results():
+    mount = "from google.colab import drive\n    drive.mount('/content/drive')"
+    text = f"try:\n    {mount}\n    M = True\nexcept Exception:\n    d = '/tmp/q'"
+    assert "'/tmp/q'" not in rewritten_one(text)[0]
+
+
 def test_a_log_in_stands_for_another_one_to_the_same_service():
     text = "if ASK:\n    !huggingface-cli login\nelse:\n    {}"
     assert rewritten_one(text.format("notebook_login()"))[0] == "notebook_login()"
