@@ -182,8 +182,8 @@ class CellSource:
 
     def offset(self, line: int, column: int) -> int:
         """The offset in the cell of a position in the tree: `lineno` from 1, `col_offset` in UTF-8 bytes."""
-        line -= self._added_lines
         start = self.line_starts[line - 1]
+        start += len(self._indent) * self.masked.startswith(self._indent, start)
         if self.text.isascii():
             return start + column
         end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
@@ -212,9 +212,10 @@ class CellSource:
         return any(command.start <= offset < command.end for command in self.commands)
 
     @cached_property
-    def _added_lines(self) -> int:
-        """An indented cell is parsed below an `if`, because IPython removes its indentation."""
-        return 1 if _LEADING_INDENT.match(self.text, self.body) else 0
+    def _indent(self) -> str:
+        """The indentation of the first line of code, which IPython removes from the lines that have it."""
+        found = _LEADING_INDENT.match(self.text, self.body)
+        return found["indent"] if found else ""
 
     @cached_property
     def _scan(self) -> tuple[tuple[Command, ...], str]:
@@ -231,25 +232,16 @@ class CellSource:
             return None, None
         if (magic := self._possible_magic) and _CERTAINLY_BARE.match(magic["line"]):
             return None, None
-        text = "if 1:\n" + self.masked if self._added_lines else self.masked
+        text = re.sub(rf"^{self._indent}", "", self.masked, flags=re.MULTILINE) if self._indent else self.masked
         if re.search(r"\r(?!\n)", text):
             # Python ends a line there, the scanner does not: positions in the tree would be in other lines.
             return None, SyntaxError("a carriage return inside a line")
         try:
-            tree = parse(text)
+            return parse(text), None
         except SyntaxError as error:
-            if self._added_lines:
-                error.lineno = error.lineno and error.lineno - 1
-                error.msg = re.sub(r"(?<=\bline )\d+", lambda line: str(int(line[0]) - 1), error.msg)
             return None, error
         except (ValueError, RecursionError, MemoryError) as error:
             return None, SyntaxError(str(error))
-        if self._added_lines:
-            added = cast("ast.If", tree.body[0])
-            if added.orelse:
-                return None, SyntaxError("`else` without `if`")
-            tree.body[:1] = added.body
-        return tree, None
 
 
 def find_own_magics(texts: Iterable[str]) -> frozenset[str]:

@@ -214,6 +214,11 @@ def test_effects_that_change_in_turn_are_computed_quickly():
     assert perf_counter() - start < 5
 
 
+def test_a_flag_of_a_cell_whose_first_line_is_indented_is_found():
+    cells, _ = rewritten("  x = 1\ny = 2\n  IN_COLAB = True", "if IN_COLAB:\n    a()\nelse:\n    b()")
+    assert cells[1] == "b()"
+
+
 def test_a_flag_that_only_the_kept_branch_for_colab_sets_is_false():
     set_up = "try:\n    import google.colab\n    IN_COLAB = True\n    !pip install plant\nexcept:\n    pass"
     cells, _ = rewritten(set_up, "if IN_COLAB:\n    a()\nelse:\n    b()")
