@@ -193,8 +193,8 @@ RULES: tuple[Rule, ...] = (
         id="LF524",
         name="deletion of Colab's samples or mount point",
         matches="`!rm -r /content/sample_data`, `!rm -rf sample_data`, alone on the line, "
-        "`shutil.rmtree('sample_data')`, if no cell creates the folder, as `!mkdir sample_data` and `os.makedirs('sample_data')` do; "
-        "`!rm -rf /content/drive`",
+        "`shutil.rmtree('sample_data')`, if no cell creates the folder, as `!mkdir sample_data` and "
+        "`os.makedirs('sample_data')` do; `!rm -rf /content/drive`",
         writes="a comment",
         keeps=Keeps.EQUIVALENT,
         find=_find_samples,

@@ -101,10 +101,6 @@ def test_other_files(texts):
         "copyfile('/content/x.zip', '/content/in/a b.csv')",
     ],
 )
-def test_a_file_of_the_author_next_to_the_samples_is_listed():
-    assert _listed("cv2.imread('/content/sample_data/a.png')") == ("sample_data/a.png",)
-
-
 def test_an_archive_is_listed_and_not_what_it_contains(text):
     assert _listed(f"{text}\n{READ}") == ("x.zip",)
 
@@ -113,3 +109,7 @@ def test_samples_of_colab_are_listed_next_to_any_download():
     name = "sample_data/california_housing_train.csv"
     assert _listed(f"!unzip a.zip\npd.read_csv('{name}')\npd.read_csv('/content/{name}')") == (name,)
     assert _listed(f"# pd.read_csv('{name}')") == ()
+
+
+def test_a_file_of_the_author_next_to_the_samples_is_listed():
+    assert _listed("cv2.imread('/content/sample_data/a.png')") == ("sample_data/a.png",)
