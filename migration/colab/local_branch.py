@@ -201,11 +201,11 @@ class _Search:
             return choice
         if lost and self._is_here(choice, lost, local):
             return choice
-        if _mounts(choice.removed) and any(effect.kind == FILES for effect in different(local, colab)):
-            return _for_colab(self.source, choice, because="mounts")
         stays_away = needs_colab(self.source, choice.removed) or deletes(self.source, choice.removed)
         if lost and not stays_away and not self._runs_elsewhere(colab, local):
             return _for_colab(self.source, choice, effects=tuple(lost))
+        if not lost and _mounts(choice.removed) and any(effect.kind == FILES for effect in different(local, colab)):
+            return _for_colab(self.source, choice, because="mounts")
         others = (effect for effect in different(colab, local) if not self._replaces(choice, effect))
         return self._unless_needed(replace(choice, effects=tuple(others)))
 
