@@ -15,6 +15,7 @@ COLAB_MIME, COLAB_PAGE, WIDGET_VIEW, SECRET = "LF120", "LF121", "LF122", "LF123"
 _WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 _COLAB_MIMES = ("application/vnd.google.colaboratory.", "application/vnd.colab-display-data")
 _COLAB_METADATA = ("tags", "colab")
+_SCRIPT_MIMES = ("application/javascript", "application/vnd.holoviews_load.v0+json")
 _CALLS_COLAB = re.compile(r"google\.colab(?:\.\w+|\s+Python module)|/google\.colab/")
 _DOWNLOAD_CALL = re.compile(r"\s*download\(\"download_[\w-]+\"")
 # The HTML of pandas, inside the HTML that Colab adds around it.
@@ -58,7 +59,7 @@ def _clean(output: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -
 
 def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool) -> dict[str, Any]:
     """The formats of an output that a plain notebook can show; empty if there are none."""
-    html, script = data.get("text/html"), data.get("application/javascript")
+    html = data.get("text/html")
     if isinstance(html, str) and _SUGGESTED_CHART.match(html):
         notes.add(COLAB_PAGE, "charts that Colab suggested below a table were removed", cell)
         return {}
@@ -77,8 +78,9 @@ def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool
             else "HTML for Colab's page was removed"
         )
         notes.add(COLAB_PAGE, what, cell)
-    if isinstance(script, str) and _is_colab_script(script):
-        changed["application/javascript"] = None
+    scripts = [mime for mime in _SCRIPT_MIMES if isinstance(data.get(mime), str)]
+    if scripts := [mime for mime in scripts if "google.colab" in data[mime] or _DOWNLOAD_CALL.match(data[mime])]:
+        changed |= dict.fromkeys(scripts)
         notes.add(COLAB_PAGE, "JavaScript for Colab's page was removed", cell)
     if not own and not changed:
         return data
@@ -89,11 +91,6 @@ def _clean_data(data: dict[str, Any], cell: int, notes: Notes, drops_views: bool
     if isinstance(text, str) and _BARE_OBJECT.fullmatch(text) and (len(new) == 1 or "google.colab" in text):
         del new["text/plain"]
     return new
-
-
-def _is_colab_script(script: str) -> bool:
-    """Whether a script is for Colab's page only. One that asks whether that is there, like HoloViews', is not."""
-    return ("google.colab" in script and "typeof google" not in script) or bool(_DOWNLOAD_CALL.match(script))
 
 
 def _is_colab_html(html: str) -> bool:
