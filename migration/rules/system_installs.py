@@ -37,7 +37,7 @@ _CHOOSES = frozenset({"ldconfig", "update-alternatives"})
 _PYTHON = re.compile(r"\bpython(3\.\d+)\b")
 _VARIABLE = re.compile(r"\{(\w+)\}|\$\{?(\w+)\}?")
 _DELETES = r"rm(?:\s+-\w+)+\s+([\"']?)(?:{})(?:/\*?)?\1/?"
-_RMTREE_SAMPLES = re.compile(r"(?:shutil\.)?rmtree\(\s*[\"'](?:/content/|\./)?sample_data/?[\"'][^()]*\)")
+_RMTREE_SAMPLES = re.compile(r"(?:shutil\.)?rmtree\([ \t]*[\"'](?:/content/|\./)?sample_data/?[\"'][^()\n]*\)")
 _SAMPLES = re.compile(_DELETES.format(r"(?:/content/|\./)?sample_data"))
 
 

@@ -125,6 +125,7 @@ def test_read_only_commands_are_unchanged(text):
         ("# Delete samples\n!rm -r /content/sample_data\na()", "# Delete samples\n# !rm -r /content/sample_data\na()"),
         ("!rm -rf 'sample_data/'", "# !rm -rf 'sample_data/'"),
         ("shutil.rmtree('./sample_data/')\na()", "# shutil.rmtree('./sample_data/')\na()"),
+        ("shutil.rmtree('sample_data', True); a()", "a()"),
         ("!rm -r -f ./sample_data/*", "# !rm -r -f ./sample_data/*"),
         ("!rm -rf /content/drive", "# !rm -rf /content/drive"),
         ("with a:\n    !rm -r sample_data\nb()", "with a:\n    pass  # !rm -r sample_data\nb()"),
