@@ -115,6 +115,12 @@ def test_a_lost_deletion_of_a_folder_that_may_be_the_authors_is_counted(other):
     assert (lost["process"][-1], added) == ("rm -rf sample_data", {})
 
 
+def test_a_lost_deletion_of_colabs_samples_is_no_difference():
+    deleted = [("write", f"{event} /content/sample_data") for event in ("shutil.rmtree", "os.rmdir")]
+    assert _both(deleted, []) == ({}, {})
+    assert _both([("write", "shutil.rmtree /content/plant")], [])[0] == {"write": ["shutil.rmtree ‹work›/plant"]}
+
+
 @pytest.mark.parametrize(
     "original, migrated",
     [

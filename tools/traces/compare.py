@@ -36,7 +36,7 @@ _LASTING = re.compile(
     r"secret|token|save|write|dump|mount",
     re.IGNORECASE,
 )
-_DELETES_SAMPLES = re.compile(r"rm (?:-\w+ )*(?:\./|‹work›/)?sample_data(?:/\*?)?")
+_DELETES_SAMPLES = re.compile(r"(?:rm|shutil\.rmtree|os\.rmdir) (?:-\w+ )*(?:\./|‹work›/)?sample_data(?:/\*?)?")
 _COLAB_MODULES = re.compile(r"(?<=PYTHONPATH=)/env/python(?=:|$)")  # Colab's folder of modules
 _PLACE = re.compile(r" in line [\d, ]+$")  # of an error
 _FETCHES = re.compile(r"wget|curl|git|gdown|aria2c|gsutil|kaggle")
